@@ -1,0 +1,42 @@
+"""Regard: the attention lineage in one package. Train it, run it, look inside it.
+
+>>> import regard
+>>> regard.__version__
+'0.1.0'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.errors import InputError
+    from regard.inspection import look
+    from regard.tasks.evaluation import evaluate
+    from regard.tasks.loading import load
+    from regard.training.run import train
+
+__version__ = "0.1.0"
+
+__all__ = ["InputError", "__version__", "evaluate", "load", "look", "train"]
+
+_HOMES = {
+    "InputError": "regard.errors",
+    "evaluate": "regard.tasks.evaluation",
+    "load": "regard.tasks.loading",
+    "look": "regard.inspection",
+    "train": "regard.training.run",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Import on first use: `regard --help` must not wait for torch.
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

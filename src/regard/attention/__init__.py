@@ -1,0 +1,41 @@
+"""The heart: scores, alignments, masks, positions, and the layers built of them.
+
+An attention *mechanism* (`Attention`) turns queries and keys into weights and weighs values with them. An attention *layer*
+(`AttentionLayer`, `MultiHeadAttention`) is linear projections around a mechanism.
+"""
+
+from regard.attention.alignments import Alignment, Soft
+from regard.attention.inputs import AttentionInputs
+from regard.attention.layer import AttentionLayer, KeysValues
+from regard.attention.masks import Causal, Dense, Document, Mask, Padding, Window
+from regard.attention.mechanism import Attention, Declaration, ScoredAttention
+from regard.attention.multi_head import MultiHeadAttention
+from regard.attention.positions import LearnedPositions, SinusoidalPositions, positions_of, sinusoids
+from regard.attention.scores import Additive, Dot, General, ScaledDot, Score
+
+__all__ = [
+    "Additive",
+    "Alignment",
+    "Attention",
+    "AttentionInputs",
+    "AttentionLayer",
+    "Causal",
+    "Declaration",
+    "Dense",
+    "Document",
+    "Dot",
+    "General",
+    "KeysValues",
+    "LearnedPositions",
+    "Mask",
+    "MultiHeadAttention",
+    "Padding",
+    "ScaledDot",
+    "Score",
+    "ScoredAttention",
+    "SinusoidalPositions",
+    "Soft",
+    "Window",
+    "positions_of",
+    "sinusoids",
+]

@@ -1,0 +1,163 @@
+"""The attention contract, and the mechanism built from a score and an alignment."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.alignments import Alignment, Soft
+from regard.attention.inputs import AttentionInputs
+from regard.attention.masks import Causal
+from regard.attention.scores import Score
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declaration:
+    """What a mechanism says of itself; the contract test holds it to every word.
+
+    Arguments:
+        distribution: weights are non-negative and sum to one over the keys a query sees.
+        added: `added(inputs, weights)` is a term of the output besides the weighted values.
+        drawn: `draw` fills the record with random numbers that `weights` and `forward` need.
+    """
+
+    distribution: bool = True
+    added: bool = False
+    drawn: bool = False
+
+
+class Attention(nn.Module, ABC):
+    """An attention mechanism is its weights; `forward` may get to the same output faster.
+
+    In evaluation `forward(inputs, value)` equals `weights(inputs) @ value` (plus the declared `added` term) within the
+    tolerance of the dtype. A query that may attend nowhere gets exact zeros from both.
+
+    Arguments:
+        dropout: probability of dropping a weight in training, in [0, 1). `weights` is always before dropout.
+    """
+
+    def __init__(self, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout is {dropout}; it must lie in [0, 1)")
+        self.dropout = dropout
+
+    @property
+    @abstractmethod
+    def declaration(self) -> Declaration:
+        """What this mechanism promises."""
+
+    @abstractmethod
+    def weights(self, inputs: AttentionInputs) -> Tensor:
+        """(B, H, L, S) float32 (float64 for float64 inputs): the paper's equation, plainly, before dropout.
+
+        Draws no random number.
+        """
+
+    @abstractmethod
+    def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
+        """The weighted values: value (B, G, S, Ev) to output (B, H, L, Ev), in the dtype of `value`."""
+
+    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
+        """The same inputs with what is random in the mechanism drawn into their record; nothing is by default."""
+        return inputs
+
+    def added(self, inputs: AttentionInputs, weights: Tensor) -> Tensor | None:
+        """The declared term of the output besides `weights @ value`, (B, H, L, Ev); None where none is declared."""
+        return None
+
+    def extra_repr(self) -> str:
+        """Dropout, where there is any."""
+        return f"dropout={self.dropout}" if self.dropout else ""
+
+
+class ScoredAttention(Attention):
+    """Weights from a score and an alignment: `alignment(score(query, key))`.
+
+    Where the score is a scaled inner product and the alignment the plain softmax, `forward` runs PyTorch's fused kernel
+    (`scaled_dot_product_attention`), which never lays the weights out.
+
+    Arguments:
+        score: how well a query matches a key.
+        alignment: how scores become weights; the softmax where None.
+        dropout: probability of dropping a weight in training.
+
+    >>> from regard.attention import AttentionInputs, ScaledDot
+    >>> attention = ScoredAttention(ScaledDot())
+    >>> inputs = AttentionInputs(query=torch.randn(2, 3, 5, 4), key=torch.randn(2, 3, 7, 4))
+    >>> value = torch.randn(2, 3, 7, 6)
+    >>> torch.allclose(attention(inputs, value), attention.weights(inputs) @ value, atol=1e-5)
+    True
+    """
+
+    def __init__(self, score: Score, alignment: Alignment | None = None, *, dropout: float = 0.0) -> None:
+        super().__init__(dropout=dropout)
+        self.score = score
+        self.alignment = alignment if alignment is not None else Soft()
+
+    @property
+    def declaration(self) -> Declaration:
+        """A distribution where the alignment gives one."""
+        return Declaration(distribution=self.alignment.distribution)
+
+    def weights(self, inputs: AttentionInputs) -> Tensor:
+        """(B, H, L, S): the alignment of the scores, in float32 whatever the inputs are, before dropout."""
+        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        with torch.autocast(inputs.query.device.type, enabled=False):
+            scores = self.score(inputs.query.to(exact), inputs.key_per_query_head.to(exact))
+            return self.alignment(scores, inputs.visible(), inputs)
+
+    def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
+        """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
+        inputs.check_value(value)
+        scale = self.score.product_scale(inputs.query.shape[-1]) if self.alignment.plain_softmax else None
+        if scale is not None:
+            return self._fused(inputs, value, scale)
+        weights = F.dropout(self.weights(inputs), self.dropout, self.training)
+        groups = inputs.query.shape[1] // value.shape[1]
+        value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
+        return weights.to(value.dtype) @ value
+
+    def _fused(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
+        # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
+        mask = inputs.mask
+        square = inputs.query.shape[2] == inputs.key.shape[2]
+        causal = type(mask) is Causal and mask.offset == 0 and square
+        query, key = inputs.query, inputs.key
+        exact = _slow_backward(query, inputs.shape[3])
+        if exact:
+            query, key, value = query.float(), key.float(), value.float()
+        # Autocast would turn the float32 inputs back into bfloat16.
+        with torch.autocast(query.device.type, enabled=False) if exact else nullcontext():
+            output = F.scaled_dot_product_attention(
+                query,
+                key,
+                value,
+                attn_mask=None if causal else inputs.visible(),
+                dropout_p=self.dropout if self.training else 0.0,
+                is_causal=causal,
+                scale=scale,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )
+        return output.to(inputs.query.dtype)
+
+
+def _slow_backward(query: Tensor, keys: int) -> bool:
+    """Whether the fused kernel is better run in float32 than in the bfloat16 it is given.
+
+    PyTorch's bfloat16 kernel for processors has a slow backward pass on short sequences: forward and backward of 640 heads
+    of 16 tokens took 25 ms in bfloat16 and 3 ms in float32 on two AVX512-BF16 cores; at 256 tokens the two are equal
+    (`benchmarks/attention_kernels.py`).
+    """
+    return (
+        query.dtype == torch.bfloat16
+        and query.device.type == "cpu"
+        and keys <= 256
+        and torch.is_grad_enabled()
+        and query.requires_grad
+    )

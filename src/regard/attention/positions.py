@@ -1,0 +1,115 @@
+"""Where a token stands: absolute positions that are added to embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+
+
+def positions_of(valid: Tensor) -> Tensor:
+    """The place of each token in its sequence, counted from 0 at the first real one, so the side of padding is irrelevant.
+
+    Arguments:
+        valid: (B, S) bool, True = real token.
+
+    Returns:
+        (B, S) int64; padding before the first real token gets 0.
+
+    >>> positions_of(torch.tensor([[False, True, True], [True, True, False]])).tolist()
+    [[0, 0, 1], [0, 1, 1]]
+    """
+    return (valid.long().cumsum(dim=1) - 1).clamp_min(0)
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Sine and cosine of each position at geometrically spaced frequencies (Vaswani et al. 2017, section 3.5).
+
+        PE[p, 2k] = sin(p / 10000^(2k/D)),   PE[p, 2k+1] = cos(p / 10000^(2k/D)),   k = 0 .. D/2 - 1
+
+    k starts at 0, so the first pair has frequency 1. tensor2tensor's own code puts all sines first and spaces the
+    frequencies slightly differently; this is the paper's formula.
+
+    Arguments:
+        positions: integers or floats, any shape (...).
+        width: D, even.
+
+    Returns:
+        (..., D) float32.
+
+    Raises:
+        ValueError: for an odd width.
+
+    >>> sinusoids(torch.tensor([1]), 512)[0, :3].tolist()
+    [0.8414709568023682, 0.5403022766113281, 0.8218562006950378]
+    """
+    if width % 2:
+        raise ValueError(f"sinusoidal positions need an even width, not {width}: each frequency fills two channels")
+    # In float64 first: at p = 10000 float32 angles would already be off by 1e-3.
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width)
+    angles = positions.double().unsqueeze(-1) * frequencies
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """Fixed sinusoidal positions, looked up (Vaswani et al. 2017, section 3.5). Nothing here is trained or saved.
+
+    Arguments:
+        width: D, even.
+        maximum: number of positions tabulated.
+    """
+
+    table: Tensor
+
+    def __init__(self, width: int, maximum: int) -> None:
+        super().__init__()
+        self.width = width
+        self.maximum = maximum
+        self.register_buffer("table", sinusoids(torch.arange(maximum), width), persistent=False)
+
+    def reset_parameters(self) -> None:
+        """Compute the table again, for a module that came from the meta device."""
+        self.table = sinusoids(torch.arange(self.maximum, device=self.table.device), self.width)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """(B, L) integers below `maximum` to (B, L, D)."""
+        return self.table[positions]
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector per position (Vaswani et al. 2017, table 3 row E; the choice of BERT and GPT).
+
+    Arguments:
+        width: D.
+        maximum: number of positions.
+    """
+
+    def __init__(self, width: int, maximum: int) -> None:
+        super().__init__()
+        self.maximum = maximum
+        self.weight = nn.Parameter(torch.empty(maximum, width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors at the size of the sinusoids they stand in for (variance one half)."""
+        nn.init.normal_(self.weight, std=0.5**0.5)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """(B, L) integers below `maximum` to (B, L, D)."""
+        return self.weight[positions]
+
+
+def check_length(length: int, maximum: int, what: str) -> None:
+    """Refuse a sequence longer than the model has positions.
+
+    Raises:
+        InputError: naming both lengths and the remedy.
+
+    >>> check_length(5, 8, "source")
+    """
+    if length > maximum:
+        raise InputError(
+            f"the {what} has {length} tokens and the model has positions for {maximum}; shorten it, or train with a larger "
+            "model.maximum_positions"
+        )

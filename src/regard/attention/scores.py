@@ -1,0 +1,124 @@
+"""Scores: how well a query and a key match, before any normalisation.
+
+Each takes query (B, H, L, E) and key (B, H, S, E) to scores (B, H, L, S). Projections belong to the layer around
+(`AttentionLayer`), so Luong's *general* is `Dot` with a projected query, and his *concat* and Bahdanau's score are both
+`Additive` with projected queries and keys. `General` keeps Luong's matrix inside for those who want the equation whole.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+
+class Score(nn.Module, ABC):
+    """How well each query matches each key."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """(B, H, L, E) and (B, H, S, E) to scores (B, H, L, S), in the dtype of the query."""
+
+    def product_scale(self, width: int) -> float | None:
+        """The c for which the score is exactly c times the inner product of query and key; None where it is not one.
+
+        A score that says so is computed by PyTorch's fused kernel.
+
+        Arguments:
+            width: E, the size of one query.
+        """
+        return None
+
+
+class Dot(Score):
+    """The inner product of query and key (Luong et al. 2015, section 3.1, *dot*).
+
+        score(q, k) = q . k
+
+    >>> Dot()(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 2, 4)).tolist()
+    [[[[4.0, 4.0]]]]
+    """
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """(B, H, L, E) and (B, H, S, E) to (B, H, L, S)."""
+        return query @ key.transpose(-2, -1)
+
+    def product_scale(self, width: int) -> float:
+        """1."""
+        return 1.0
+
+
+class ScaledDot(Score):
+    """The inner product divided by the square root of its width (Vaswani et al. 2017, equation 1).
+
+        score(q, k) = q . k / sqrt(E)
+
+    With unit-variance entries the product has standard deviation sqrt(E); divided so, it has 1 at every width. Dividing by E,
+    as some lectures print it, leaves 1/sqrt(E), and the softmax comes out close to uniform.
+
+    >>> ScaledDot()(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 2, 4)).tolist()
+    [[[[2.0, 2.0]]]]
+    """
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """(B, H, L, E) and (B, H, S, E) to (B, H, L, S)."""
+        return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+
+    def product_scale(self, width: int) -> float:
+        """1 / sqrt(E)."""
+        return 1.0 / math.sqrt(width)
+
+
+class General(Score):
+    """A bilinear form between query and key (Luong et al. 2015, section 3.1, *general*).
+
+        score(q, k) = q^T Wa k
+
+    The same as `Dot` after projecting the query with Wa; this class is for an equation that stays whole.
+
+    Arguments:
+        query_width, key_width: sizes of one query and one key. Wa is (query_width, key_width).
+    """
+
+    def __init__(self, query_width: int, key_width: int | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(query_width, key_width or query_width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw Wa as PyTorch draws a linear layer."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """(B, H, L, query_width) and (B, H, S, key_width) to (B, H, L, S)."""
+        return query @ self.weight.to(query.dtype) @ key.transpose(-2, -1)
+
+
+class Additive(Score):
+    """A one-hidden-layer network on query and key (Bahdanau et al. 2015, section 3.1 and appendix A.1.2).
+
+        score(q, k) = va^T tanh(q + k)        with q = Wa s_{i-1} and k = Ua h_j projected by the layer around
+
+    `va` starts at zero, as in the paper, so the first attention of an untrained model is exactly uniform.
+
+    Arguments:
+        width: n', the size of a projected query and key.
+
+    >>> Additive(3)(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 5, 3)).abs().max().item()
+    0.0
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set va to zero (appendix B.1 of the paper)."""
+        nn.init.zeros_(self.weight)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """(B, H, L, width) and (B, H, S, width) to (B, H, L, S); the tanh of (B, H, L, S, width) stands in memory."""
+        return torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ self.weight.to(query.dtype)

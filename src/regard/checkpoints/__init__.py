@@ -1,0 +1,24 @@
+"""Folders in and out: safetensors, JSON, reversible name tables, writes that are whole or absent."""
+
+from regard.checkpoints.atomic import clear_partial, new_folder, replace_file
+from regard.checkpoints.folder import Card, fill, parameters_of, read_card, read_model, write_model
+from regard.checkpoints.names import IDENTITY, NameTable, Rule, torch_transformer
+from regard.checkpoints.tensors import read_tensors, write_tensors
+
+__all__ = [
+    "IDENTITY",
+    "Card",
+    "NameTable",
+    "Rule",
+    "clear_partial",
+    "fill",
+    "new_folder",
+    "parameters_of",
+    "read_card",
+    "read_model",
+    "read_tensors",
+    "replace_file",
+    "torch_transformer",
+    "write_model",
+    "write_tensors",
+]

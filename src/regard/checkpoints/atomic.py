@@ -1,0 +1,123 @@
+"""Writing so that a kill, a full disk or a torn write never leaves something half new."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.errors import InputError
+
+PARTIAL_PREFIX = ".partial-"
+"""How folders begin that were being written when a process died; `clear_partial` removes them."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextlib.contextmanager
+def writing_errors(target: Path) -> Iterator[None]:
+    """Turn what goes wrong when writing to `target` into one sentence.
+
+    Raises:
+        InputError: for a full disk, a missing permission, or another failure of the file system.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(_sentence(target, error.errno, error.strerror or str(error))) from error
+    except Exception as error:  # safetensors wraps the system's error in its own class, keeping only the text
+        text = str(error)
+        number = next((n for n in _FULL if os.strerror(n) in text or f"os error {n}" in text), None)
+        if number is None and "I/O error" not in text and "IoError" not in text:
+            raise
+        raise InputError(_sentence(target, number, text)) from error
+
+
+def _sentence(target: Path, number: int | None, text: str) -> str:
+    if number in _FULL:
+        return f"{target}: the disk is full; what was saved before is intact, free some space and try again"
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{target}: not allowed to write there ({text.lower()}); choose another folder or change its permissions"
+    return f"{target}: cannot be written ({text.lower()}); choose another folder"
+
+
+@contextlib.contextmanager
+def new_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to fill that appears at `target` only when the block ends well, every file in it on the disk.
+
+    Yields:
+        A temporary folder beside `target`. If the block raises, it is removed and `target` is untouched.
+
+    Raises:
+        InputError: for a full disk or a place that cannot be written to.
+    """
+    target = Path(target)
+    with writing_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=target.parent))
+        try:
+            yield partial
+            partial.chmod(0o777 & ~_umask())
+            for path in sorted(partial.rglob("*")):
+                if path.is_file():
+                    _sync(path)
+            _sync(partial)
+            if target.exists():
+                shutil.rmtree(target)
+            partial.rename(target)
+            _sync(target.parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def replace_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Put `content` where `path` is, wholly or not at all.
+
+    Raises:
+        InputError: for a full disk or a place that cannot be written to; the old content is intact.
+    """
+    path = Path(path)
+    with writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=PARTIAL_PREFIX, dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(0o666 & ~_umask())
+            Path(name).replace(path)
+            _sync(path.parent)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def clear_partial(folder: Path) -> None:
+    """Remove what a killed process left half written in `folder`."""
+    for path in folder.glob(f"{PARTIAL_PREFIX}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

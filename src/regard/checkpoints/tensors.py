@@ -1,0 +1,64 @@
+"""Named tensors in a safetensors file, with a digest of each."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.checkpoints.atomic import writing_errors
+from regard.errors import InputError
+
+
+def digest(tensor: Tensor) -> str:
+    """The SHA-256 of a tensor's bytes, dtype and shape."""
+    tensor = tensor.detach().cpu().contiguous()
+    header = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
+    hashed = hashlib.sha256(header)
+    if tensor.numel():
+        hashed.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return hashed.hexdigest()
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Write tensors to a safetensors file and return the digest of each.
+
+    Tensors that share memory must have been reduced to one name beforehand: the format stores no ties.
+
+    Raises:
+        InputError: for a full disk or a place that cannot be written to.
+    """
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with writing_errors(Path(path)):
+        save_file(ready, path, metadata={"format": "pt"})
+    return {name: digest(tensor) for name, tensor in ready.items()}
+
+
+def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None = None) -> dict[str, Tensor]:
+    """Read a safetensors file, checking each tensor against its digest where one is given.
+
+    Raises:
+        InputError: for a missing or truncated file, or a tensor whose bytes are not those that were saved.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; the folder is not a whole model, save or copy it again")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(
+            f"{path}: not a readable safetensors file ({error}); it was cut short or damaged, save or copy it again"
+        ) from error
+    for name, wanted in (digests or {}).items():
+        if name in tensors and digest(tensors[name]) != wanted:
+            raise InputError(
+                f"{path}: {name} is not what was saved (its checksum differs); copy the file again from its source"
+            )
+    return tensors

@@ -1,0 +1,1 @@
+"""Reading files and hub datasets, builtin data, memory-mapped tokens, batches by token count."""

@@ -1,0 +1,74 @@
+"""Batches by token count, in length buckets, in an order that is a pure function of seed and epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """Cuts a data set into batches of examples of like length, each within a budget of tokens.
+
+    Nothing here moves forward: `epoch(e)` is computed from the seed and `e` alone, so a run resumed in the middle of an epoch
+    finds the very batches it would have had. Examples of equal cost fall in a new order each epoch, and so do batches.
+
+    Arguments:
+        lengths: (N, columns) integers, tokens of each example per column (source and target, say).
+        maximum_tokens: the budget of one batch, in tokens of all columns together, padding included. An example that is
+            longer by itself makes a batch of its own.
+        seed: of the order.
+        spread: lengths are blurred by up to this share before sorting, so that batches mix like lengths and not only equal
+            ones.
+
+    Raises:
+        InputError: for a budget below one token or a data set with nothing in it.
+
+    >>> batches = Batches(np.array([[2, 2], [9, 9], [3, 2], [2, 3]]), maximum_tokens=18, seed=1)
+    >>> sorted(sorted(batch.tolist()) for batch in batches.epoch(0))
+    [[0, 2, 3], [1]]
+    """
+
+    lengths: np.ndarray
+    maximum_tokens: int
+    seed: int = 0
+    spread: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.maximum_tokens < 1:
+            raise InputError(f"batch_tokens is {self.maximum_tokens}; give at least 1, 4000 is usual")
+        if self.lengths.ndim != 2 or len(self.lengths) == 0:
+            raise InputError("there is nothing to make batches of; the data set has no example")
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """The batches of one pass over the data: arrays of example indices, every example in exactly one.
+
+        Arguments:
+            epoch: 0, 1, 2, ...
+        """
+        generator = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
+        totals = self.lengths.sum(axis=1)
+        blurred = totals * (1 + self.spread * generator.random(len(totals)))
+        order = np.lexsort((generator.random(len(totals)), blurred))
+        batches = self._cut(order)
+        return [batches[i] for i in generator.permutation(len(batches))]
+
+    def in_order(self) -> list[np.ndarray]:
+        """Batches for evaluation: shortest examples first, no chance involved."""
+        return self._cut(np.argsort(self.lengths.sum(axis=1), kind="stable"))
+
+    def _cut(self, order: np.ndarray) -> list[np.ndarray]:
+        lengths = self.lengths[order].tolist()
+        batches: list[np.ndarray] = []
+        start, longest = 0, [0] * self.lengths.shape[1]
+        for position, row in enumerate(lengths):
+            wider = [max(a, b) for a, b in zip(longest, row, strict=True)]
+            if position > start and (position - start + 1) * sum(wider) > self.maximum_tokens:
+                batches.append(order[start:position])
+                start, wider = position, row
+            longest = wider
+        batches.append(order[start:])
+        return batches

@@ -1,0 +1,200 @@
+"""Lines of a text file in a stream: plain or gzip, of bounded length; faults of the whole file are named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import os
+import shlex
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from regard.errors import InputError
+
+LONGEST_LINE = 1 << 20  # bytes; a longer line is no sentence, and must not fill the memory
+
+_SAMPLE_LINES = 1000
+_SAMPLE_BYTES = 1 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WIDE_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_PACKED = {
+    b"PK\x03\x04": "a zip archive",
+    b"BZh": "bzip2 data",
+    b"\xfd7zXZ": "xz data",
+    b"(\xb5/\xfd": "zstandard data",
+    b"PAR1": "a Parquet file",
+}
+# Control characters that no text has: not tab, line feed, form feed, carriage return, escape.
+_CONTROL = bytes(sorted(set(range(32)) - {9, 10, 12, 13, 27}))
+
+
+class Line(NamedTuple):
+    """One line: its number from 1, its bytes without the line end, whether it was longer and cut."""
+
+    number: int
+    content: bytes
+    too_long: bool = False
+
+
+def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
+    r"""The lines of a UTF-8 text file; gzip (told by content), a byte-order mark and CRLF are taken care of.
+
+    The file is opened, and its beginning judged, by the call itself; the lines then come one by one.
+
+    Raises:
+        InputError: no such file, a folder, not readable, empty, binary, in another encoding, broken gzip.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
+    >>> _ = file.write_bytes(b"one\r\ntwo")
+    >>> [line.content for line in read_lines(file)]
+    [b'one', b'two']
+    """
+    name = os.fspath(path)
+    stream = _open(name)
+    try:
+        lines = _split(stream, name)
+        sample = _sample(lines)
+        _judge(name, sample)
+    except BaseException:
+        stream.close()
+        raise
+    return itertools.chain(sample, lines)
+
+
+def _open(name: str) -> BinaryIO:
+    if Path(name).is_dir():
+        raise InputError(f"{name}: is a folder, not a file; give the path of a file of pairs")
+    try:
+        stream = open(name, "rb")  # noqa: SIM115  # closed by `_split`, when its lines are used up
+        if stream.peek(2)[:2] == b"\x1f\x8b":
+            return io.BufferedReader(_Gunzip(stream), 1 << 16)  # type: ignore[arg-type]
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file; check the path") from None
+    except PermissionError:
+        raise InputError(f"{name}: you may not read this file; change its permissions or give another") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: cannot be read ({error}); check the path") from None
+    return stream
+
+
+class _Gunzip(gzip.GzipFile):
+    """A gzip stream that closes the file under it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__(fileobj=stream, mode="rb")
+        self._stream = stream
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        # One step at a time: where the data breaks off, all that came before it has been handed on.
+        content = self.read1(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        super().close()
+        self._stream.close()
+
+
+def _split(stream: BinaryIO, name: str) -> Iterator[Line]:
+    number = 0
+    try:
+        with stream:
+            for number in itertools.count(1):
+                content = stream.readline(LONGEST_LINE + 2)
+                if not content:
+                    return
+                if number == 1:
+                    content = content.removeprefix(_BYTE_ORDER_MARK)
+                if content.endswith(b"\n"):
+                    content = content[:-1]
+                elif len(content) > LONGEST_LINE:
+                    while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
+                        pass
+                too_long = len(content) > LONGEST_LINE
+                yield Line(number, content[: 1 << 12] if too_long else content.removesuffix(b"\r"), too_long)
+    except EOFError:
+        raise InputError(
+            f"{name}: the gzip data ends too early, in line {number}; it was cut short, so fetch it again"
+        ) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{name}: the gzip data is corrupt at line {number} ({error}); fetch it again") from None
+    except OSError as error:
+        raise InputError(f"{name}: reading failed at line {number} ({error.strerror or error})") from None
+
+
+def _sample(lines: Iterator[Line]) -> list[Line]:
+    sample: list[Line] = []
+    seen = 0
+    for line in itertools.islice(lines, _SAMPLE_LINES):
+        sample.append(line)
+        seen += len(line.content)
+        if seen > _SAMPLE_BYTES:
+            break
+    return sample
+
+
+def _judge(name: str, sample: list[Line]) -> None:
+    """Refuse a file that is as a whole not UTF-8 text; single bad lines are the reader's to report."""
+    if not any(line.content.strip() for line in sample):
+        raise InputError(f"{name}: is empty; give a file with one pair in each line")
+    head = b"\n".join(line.content for line in itertools.islice(sample, 100))[: 1 << 16]
+    not_text = b"\0" in head or not is_utf_8(Line(1, head, too_long=True))
+    for mark, packing in _PACKED.items():
+        if not_text and head.startswith(mark):
+            raise InputError(f"{name}: is {packing}, not text; unpack it first (gzip and plain text are read)")
+    marked = (encoding for mark, encoding in _WIDE_MARKS.items() if head.startswith(mark))
+    encoding = next(marked, None) or _wide(head)
+    if encoding is not None:
+        raise wrong_encoding(name, encoding)
+    broken = binary = beyond_ascii = 0
+    for line in sample:
+        if line.content.isascii():
+            binary += b"\0" in line.content
+            continue
+        if is_utf_8(line):
+            beyond_ascii += 1
+            binary += b"\0" in line.content
+        else:
+            broken += 1
+            binary += any(byte in _CONTROL for byte in line.content[: 1 << 12])
+    control = len(head) - len(head.translate(None, _CONTROL))
+    if 2 * binary > len(sample) or (not_text and 5 * control > len(head)):
+        raise InputError(f"{name}: is a binary file, not text; give a UTF-8 text file (TSV, CSV or JSONL)")
+    # A few broken lines among many are reported one by one. Where most of what is beyond ASCII is not UTF-8,
+    # and it is no accident, skipping would drop just the sentences with accents.
+    if broken >= 3 and broken > beyond_ascii and 5 * broken > len(sample):
+        raise wrong_encoding(name, None)
+
+
+def is_utf_8(line: Line) -> bool:
+    """Whether the bytes are UTF-8; in a line that was cut, the last character may be cut too."""
+    try:
+        line.content.decode()
+    except UnicodeDecodeError as error:
+        return line.too_long and error.start > len(line.content) - 4
+    return True
+
+
+def wrong_encoding(name: str, encoding: str | None) -> InputError:
+    """The error for a file that is text in another encoding than UTF-8; None where it is not known which."""
+    what = f"is {encoding}" if encoding else "is not UTF-8 (perhaps LATIN1 or CP1252)"
+    return InputError(
+        f"{name}: the text {what}, and UTF-8 is needed; convert it: "
+        f"iconv -f {encoding or 'LATIN1'} -t UTF-8 {shlex.quote(name)} > converted"
+    )
+
+
+def _wide(head: bytes) -> str | None:
+    """UTF-16 without its mark: of mostly ASCII text, every other byte is zero."""
+    even, odd = head[::2], head[1::2]
+    if len(head) < 4:
+        return None
+    if odd.count(0) > 0.6 * len(odd) and even.count(0) < 0.1 * len(even):
+        return "UTF-16LE"
+    if even.count(0) > 0.6 * len(even) and odd.count(0) < 0.1 * len(odd):
+        return "UTF-16BE"
+    return None

@@ -1,0 +1,99 @@
+"""Pairs from objects with named texts: the lines of a JSONL file, the rows of a hub dataset."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+from collections.abc import Iterator
+
+from regard.data.lines import Line
+from regard.data.malformed import MalformedRow
+from regard.data.pair import Found, Pair, decoded, malformed_row, pair_or_fault, short
+from regard.errors import InputError
+
+HUB = "hub:"
+
+_MISSING = object()
+
+
+def keys_of(name: str, source: int | str | None, target: int | str | None) -> tuple[str, str]:
+    """The keys of source and target, where none were given by their usual names."""
+    if isinstance(source, int) or isinstance(target, int):
+        raise InputError(f"{name}: source and target are keys here, as 'translation.en', not column numbers")
+    return source or "source", target or "target"
+
+
+def pairs_of_jsonl(name: str, lines: Iterator[Line], source: str, target: str) -> Found:
+    """The pairs of a file with one JSON object in each line."""
+    for line in lines:
+        text = decoded(name, line)
+        if isinstance(text, MalformedRow):
+            yield text
+            continue
+        if not text.strip():
+            yield malformed_row(name, line.number, "empty line")
+            continue
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            yield malformed_row(name, line.number, "broken JSON", f"{error}: {short(text)}")
+            continue
+        if isinstance(row, dict):
+            yield _pair_of_object(name, line.number, row, source, target)
+        else:
+            yield malformed_row(name, line.number, "not a JSON object", short(text))
+
+
+def _pair_of_object(name: str, line: int, row: dict, source: str, target: str) -> Pair | MalformedRow:
+    values = []
+    for key in (source, target):
+        value = _lookup(row, key)
+        if value is _MISSING:
+            return malformed_row(name, line, "missing key", f"no {key!r} among {short(list(row))}")
+        values.append(value)
+    return pair_or_fault(name, line, *values)
+
+
+def _lookup(row: object, key: str) -> object:
+    if isinstance(row, dict) and key in row:
+        return row[key]
+    for part in key.split("."):
+        if not isinstance(row, dict) or part not in row:
+            return _MISSING
+        row = row[part]
+    return row
+
+
+def pairs_of_hub(name: str, source: str, target: str) -> Found:
+    """The pairs of `hub:owner/name[:configuration][@split]`, streamed; `line` is the row, from 1."""
+    try:
+        datasets = importlib.import_module("datasets")
+    except ImportError:
+        raise InputError(
+            f"{name}: reading a hub dataset needs datasets: pip install 'regard[hub]'; or give a file"
+        ) from None
+    address, _, split = name.removeprefix(HUB).partition("@")
+    dataset, _, configuration = address.partition(":")
+    what_to_do = "check the name and the connection, or download the data and give the path of a file"
+    try:
+        rows = iter(datasets.load_dataset(dataset, configuration or None, split=split or "train", streaming=True))
+    except Exception as error:  # the library passes on whatever the network, the hub or a file raised
+        raise InputError(f"{name}: the dataset cannot be opened ({_first_line(error)}); {what_to_do}") from None
+    return _objects_to_pairs(name, rows, source, target, what_to_do)
+
+
+def _objects_to_pairs(name: str, rows: Iterator, source: str, target: str, what_to_do: str) -> Found:
+    for number in itertools.count(1):
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise InputError(f"{name}: reading stopped at row {number} ({_first_line(error)}); {what_to_do}") from None
+        yield _pair_of_object(name, number, row, source, target)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,210 @@
+"""Reading pairs in a stream: TSV, CSV, JSONL, two parallel files, each perhaps gzip, or a hub dataset."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from regard.data.lines import Line, read_lines, wrong_encoding
+from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.objects import HUB, keys_of, pairs_of_hub, pairs_of_jsonl
+from regard.data.pair import NOT_UTF_8, Found, Pair, decoded, malformed_row, pair_or_fault
+from regard.data.tables import csv_rows, pairs_of_table, tsv_rows
+from regard.errors import InputError, nearest
+
+__all__ = ["FORMATS", "MalformedRow", "MalformedRows", "Pair", "read_pairs", "read_parallel"]
+
+FORMATS = ("auto", "tsv", "csv", "jsonl")
+
+_SUFFIXES = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+_GIVE_UP_AFTER = 1000  # rows, none of them usable: the format is wrong, and the rest need not be read
+
+AnyPath = str | os.PathLike[str]
+
+
+def read_pairs(
+    path: AnyPath | Sequence[AnyPath],
+    *,
+    format: str = "auto",
+    source: int | str | None = None,
+    target: int | str | None = None,
+    on_error: Literal["skip", "stop"] | str = "skip",
+    malformed: MalformedRows | None = None,
+) -> Iterator[Pair]:
+    r"""The pairs in a file, one by one, in order; the file is never held in memory.
+
+    Files are UTF-8, plain or gzip (told by content), with or without a byte-order mark, with LF or CRLF
+    line ends. Texts are handed on as they stand, spaces included.
+
+    Arguments:
+        path: a file; or two files whose lines belong together, source first; or `hub:owner/name`, a dataset
+            of the Hugging Face hub, fully `hub:owner/name:configuration@split` (split `train` unless given).
+        format: `tsv` (no quoting), `csv` (quoting as in RFC 4180), `jsonl` (one object in each line), or
+            `auto`: by the file's name, failing that by its first line.
+        source: which column or key holds the source. In TSV and CSV an index from 0 (default 0), or a name,
+            and then the first line is the header. In JSONL and hub datasets a key (default "source");
+            "translation.en" reaches into nested objects.
+        target: the same for the target (defaults 1 and "target").
+        on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        malformed: where malformed rows are recorded.
+
+    Raises:
+        InputError: the file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip,
+            no such column, no usable row), from the call or while reading; or a row is malformed and
+            `on_error` is `stop`.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "pairs.tsv"
+    >>> _ = file.write_text("one\tun\ntwo\nthree\ttrois\n")
+    >>> malformed = MalformedRows()
+    >>> [(pair.source, pair.target, pair.line) for pair in read_pairs(file, malformed=malformed)]
+    [('one', 'un', 1), ('three', 'trois', 3)]
+    >>> malformed.by_reason
+    {'wrong number of columns': 1}
+    """
+    if format not in FORMATS:
+        raise InputError(f"data format {format!r} is not known; {nearest(format, FORMATS)}")
+    if not isinstance(path, str | os.PathLike):
+        files = list(path)
+        if len(files) != 2:
+            raise InputError(f"data path: {len(files)} files given; give one file, or two: source and target")
+        if format != "auto" or source is not None or target is not None:
+            raise InputError("data path: two parallel files have no columns; leave out format, source and target")
+        return read_parallel(files[0], files[1], on_error=on_error, malformed=malformed)
+    name = os.fspath(path)
+    if name.startswith(HUB):
+        keys = keys_of(name, source, target)
+        needed = f"each row needs texts under {keys[0]!r} and {keys[1]!r}; name others as source and target"
+        return _usable(pairs_of_hub(name, *keys), name, needed, on_error, malformed)
+    lines = read_lines(name)
+    if format == "auto":
+        format, lines = _guess(name, lines)
+    if format == "jsonl":
+        keys = keys_of(name, source, target)
+        needed = (
+            f"each line needs to be a JSON object with texts under {keys[0]!r} and {keys[1]!r}; "
+            "name other keys as source and target"
+        )
+        return _usable(pairs_of_jsonl(name, lines, *keys), name, needed, on_error, malformed)
+    rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
+    columns = (0 if source is None else source, 1 if target is None else target)
+    delimiter = "tab" if format == "tsv" else "comma"
+    needed = f"each line needs two {delimiter}-separated columns, source and target"
+    if columns != (0, 1):
+        needed = f"each line needs the {delimiter}-separated columns {columns[0]!r} and {columns[1]!r}"
+    return _usable(pairs_of_table(name, rows, *columns), name, needed, on_error, malformed)
+
+
+def read_parallel(
+    source_path: AnyPath,
+    target_path: AnyPath,
+    *,
+    on_error: Literal["skip", "stop"] | str = "skip",
+    malformed: MalformedRows | None = None,
+) -> Iterator[Pair]:
+    r"""The pairs of two files whose lines belong together; each may be gzip.
+
+    Where one file has more lines, the first line without a partner is recorded as malformed, with both
+    counts.
+
+    Arguments:
+        source_path: the file of sources.
+        target_path: the file of targets.
+        on_error: as in `read_pairs`.
+        malformed: as in `read_pairs`.
+
+    Raises:
+        InputError: as `read_pairs`.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.en").write_text("one\ntwo\n"), (folder / "a.fr").write_text("un\ndeux\n")
+    >>> [pair.target for pair in read_parallel(folder / "a.en", folder / "a.fr")]
+    ['un', 'deux']
+    """
+    names = os.fspath(source_path), os.fspath(target_path)
+    found = _from_parallel(names[0], read_lines(names[0]), names[1], read_lines(names[1]))
+    needed = "each line needs a text that is not empty in both files"
+    return _usable(found, f"{names[0]} and {names[1]}", needed, on_error, malformed)
+
+
+def _guess(name: str, lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
+    suffixes = [suffix for suffix in Path(name.lower()).suffixes if suffix not in (".gz", ".gzip")]
+    if suffixes and suffixes[-1] in _SUFFIXES:
+        return _SUFFIXES[suffixes[-1]], lines
+    first = next(lines)
+    looks_like_json = first.content.lstrip().startswith(b"{")
+    return "jsonl" if looks_like_json else "tsv", itertools.chain([first], lines)
+
+
+def _usable(found: Found, name: str, needed: str, on_error: str, malformed: MalformedRows | None) -> Iterator[Pair]:
+    if on_error not in ("skip", "stop"):
+        raise InputError(f"data.on_error {on_error!r} is not known; {nearest(on_error, ('skip', 'stop'))}")
+    return _sift(found, name, needed, on_error == "stop", MalformedRows() if malformed is None else malformed)
+
+
+def _sift(found: Found, name: str, needed: str, stop: bool, malformed: MalformedRows) -> Iterator[Pair]:
+    first: MalformedRow | None = None
+    reasons: Counter[str] = Counter()
+    usable = False
+    for row in found:
+        if isinstance(row, Pair):
+            usable = True
+            yield row
+            continue
+        if stop:
+            raise InputError(f"{row}; {needed}")
+        malformed.record(row)
+        if usable:
+            continue
+        first = first or row
+        reasons[row.reason] += 1
+        if reasons.total() >= _GIVE_UP_AFTER:
+            break
+    if usable:
+        return
+    if first is None:
+        raise InputError(f"{name}: has a header and no rows; {needed}")
+    if reasons.most_common(1)[0][0] == NOT_UTF_8:
+        raise wrong_encoding(first.file, None)
+    count = reasons.total()
+    looked = f"{count:,} {'row' if count == 1 else 'rows'}" + (" read" if count >= _GIVE_UP_AFTER else "")
+    raise InputError(f"{name}: none of {looked} is usable; {needed}; the first fault: {first}")
+
+
+def _from_parallel(source_name: str, sources: Iterator[Line], target_name: str, targets: Iterator[Line]) -> Found:
+    for count, (left, right) in enumerate(itertools.zip_longest(sources, targets)):
+        if left is None or right is None:
+            over, rest = (source_name, sources) if right is None else (target_name, targets)
+            longer = count + 1 + sum(1 for _ in rest)
+            left_count, right_count = (longer, count) if right is None else (count, longer)
+            detail = (
+                f"{source_name} has {left_count:,} lines and {target_name} {right_count:,}; the last "
+                f"{longer - count:,} have no partner; if a line was lost before, the pairs after it are wrong"
+            )
+            yield malformed_row(over, count + 1, "different numbers of lines", detail)
+            return
+        yield _pair_of_lines(source_name, left, target_name, right)
+
+
+def _pair_of_lines(source_name: str, left: Line, target_name: str, right: Line) -> Pair | MalformedRow:
+    source = decoded(source_name, left)
+    if isinstance(source, MalformedRow):
+        return source
+    target = decoded(target_name, right)
+    if isinstance(target, MalformedRow):
+        return target
+    if source.strip() and not target.strip():
+        return malformed_row(target_name, right.number, "empty target")
+    return pair_or_fault(source_name, left.number, source, target)

@@ -1,0 +1,314 @@
+"""Sequences of token ids in memory-mapped files: training data larger than memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from regard.errors import InputError, nearest
+
+FORMAT_VERSION = 1
+
+_DESCRIPTION = "store.json"
+_OFFSET_TYPE = "<i8"
+_CHUNK = 1 << 18  # ids gathered before they are written
+
+AnyPath = str | os.PathLike[str]
+
+
+class TokenStore:
+    """Rows of token sequences, one sequence for each column, read from disk as they are needed.
+
+    A folder holds, for every column, `NAME.bin` (all its ids, one after another, uint16 or uint32),
+    `NAME.offsets.bin` (int64; where each sequence begins, and the end) and once `store.json` (format version,
+    number of rows, and for each column its type and number of ids). `write` makes one, `open` opens it.
+    Sending a store to another process sends the path.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp()) / "train"
+    >>> rows = [([5, 6, 7], [8]), ([9], [])]
+    >>> store = TokenStore.write(folder, {"source": 1000, "target": 1000}, rows)
+    >>> len(store), store.sequence("source", 0).tolist(), store.lengths("target").tolist()
+    (2, [5, 6, 7], [1, 0])
+    """
+
+    def __init__(self, folder: Path, tokens: dict[str, np.ndarray], offsets: dict[str, np.ndarray]) -> None:
+        self._folder = folder
+        self._tokens = tokens
+        self._offsets = offsets
+        self._rows = len(next(iter(offsets.values()))) - 1
+
+    @classmethod
+    def write(
+        cls, folder: AnyPath, columns: Mapping[str, int], rows: Iterable[Sequence[Sequence[int] | np.ndarray]]
+    ) -> TokenStore:
+        """Write `rows` to a new folder, in a stream, and open it.
+
+        The folder appears whole or not at all: it is written under another name beside it, forced to disk and
+        then renamed. What a killed process leaves behind (`.NAME.….partial`) is never taken for a store.
+
+        Arguments:
+            folder: must not exist, or be empty.
+            columns: name of each column, and how many different ids it may hold (the size of the vocabulary):
+                up to 65,536 are stored in two bytes each, more in four.
+            rows: for each row one sequence of ids for each column, in the order of `columns`.
+
+        Raises:
+            InputError: the folder exists, cannot be written, the disk is full, or an id is not in its
+                column's range; nothing is left behind.
+        """
+        target = Path(folder)
+        _check_columns(columns)
+        if target.is_file() or (target.is_dir() and any(target.iterdir())):
+            raise InputError(f"{target}: exists already; remove it, or write the tokens to another folder")
+        partial = target.absolute().with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
+        writers: list[_ColumnWriter] = []
+        try:
+            with _writing(target):
+                partial.mkdir(parents=True)
+                writers.extend(_ColumnWriter(partial, name, size) for name, size in columns.items())
+            count = 0
+            for count, row in enumerate(rows, start=1):
+                for writer, sequence in zip(writers, _checked(row, count, list(columns)), strict=True):
+                    writer.gather(sequence)
+                    if writer.gathered >= _CHUNK:
+                        with _writing(target):
+                            writer.flush()
+            with _writing(target):
+                described = {writer.name: writer.finish() for writer in writers}
+                _write_description(partial, {"rows": count, "columns": described})
+                _settle(partial, target)
+        except BaseException:
+            for writer in writers:
+                writer.abandon()
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        return cls.open(target)
+
+    @classmethod
+    def open(cls, folder: AnyPath) -> TokenStore:
+        """Open a store that `write` made, for reading only; the ids stay on disk.
+
+        Raises:
+            InputError: there is no store, it is of another version, or a file is missing or cut short.
+        """
+        root = Path(folder)
+        description = _read_description(root)
+        rows, columns = description["rows"], description["columns"]
+        tokens, offsets = {}, {}
+        for name, column in columns.items():
+            tokens[name] = _map(root / f"{name}.bin", column["dtype"], column["tokens"])
+            offsets[name] = _map(root / f"{name}.offsets.bin", _OFFSET_TYPE, rows + 1)
+            if offsets[name][0] != 0 or offsets[name][-1] != column["tokens"]:
+                raise InputError(f"{root / name}.offsets.bin: does not fit the ids; write the store again")
+        return cls(root, tokens, offsets)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in the order they were written."""
+        return tuple(self._tokens)
+
+    def lengths(self, column: str) -> np.ndarray:
+        """The number of ids in each sequence of a column: (rows,) int64, computed anew on each call."""
+        return np.diff(self._of(self._offsets, column))
+
+    def sequence(self, column: str, index: int) -> np.ndarray:
+        """The ids of one sequence: a read-only view of the file, uint16 or uint32, nothing copied.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+        if not 0 <= index < self._rows:
+            raise IndexError(f"row {index} of a store of {self._rows}")
+        offsets = self._of(self._offsets, column)
+        return self._tokens[column][offsets[index] : offsets[index + 1]]
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"TokenStore({str(self._folder)!r}, rows={self._rows}, columns={self.columns})"
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return (TokenStore.open, (self._folder.absolute(),))
+
+    def _of(self, arrays: dict[str, np.ndarray], column: str) -> np.ndarray:
+        if column not in arrays:
+            raise InputError(f"{self._folder}: no column {column!r}; {nearest(column, self.columns)}")
+        return arrays[column]
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+class _ColumnWriter:
+    """One column's two files, written a chunk at a time."""
+
+    def __init__(self, folder: Path, name: str, size: int) -> None:
+        self.name = name
+        self.gathered = 0
+        self._size = size
+        self._dtype = "<u2" if size <= 1 << 16 else "<u4"
+        self._sequences: list[np.ndarray] = []
+        self._rows = 0
+        self._tokens = 0
+        self._files: list[BinaryIO] = []
+        for ending in (".bin", ".offsets.bin"):
+            self._files.append((folder / f"{name}{ending}").open("xb"))
+        self._files[1].write(np.zeros(1, _OFFSET_TYPE).tobytes())
+
+    def gather(self, sequence: np.ndarray) -> None:
+        self._sequences.append(sequence)
+        # A row counts as well, so that empty sequences are written out in time.
+        self.gathered += len(sequence) + 1
+
+    def flush(self) -> None:
+        if not self._sequences:
+            return
+        ends = self._tokens + np.cumsum([len(sequence) for sequence in self._sequences])
+        tokens = np.concatenate(self._sequences)
+        outside = np.flatnonzero((tokens < 0) | (tokens >= self._size))
+        if len(outside):
+            row = self._rows + int(np.searchsorted(ends - self._tokens, outside[0], side="right"))
+            raise InputError(
+                f"row {row + 1}, column {self.name!r}: id {tokens[outside[0]]} is not below {self._size}; "
+                "was the text encoded with the tokenizer the column was sized for?"
+            )
+        self._files[0].write(tokens.astype(self._dtype).tobytes())
+        self._files[1].write(ends.astype(_OFFSET_TYPE).tobytes())
+        self._tokens = int(ends[-1])
+        self._rows += len(self._sequences)
+        self._sequences = []
+        self.gathered = 0
+
+    def finish(self) -> dict[str, Any]:
+        self.flush()
+        for file in self._files:
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+        return {"dtype": self._dtype, "size": self._size, "tokens": self._tokens}
+
+    def abandon(self) -> None:
+        for file in self._files:
+            try:
+                file.close()
+            except OSError:
+                continue  # what could not be written is about to be removed
+
+
+def _check_columns(columns: Mapping[str, int]) -> None:
+    if not columns:
+        raise InputError("a token store needs at least one column; give a name and the size of its vocabulary")
+    for name, size in columns.items():
+        if not name.isidentifier():
+            raise InputError(f"column name {name!r} cannot be a file name; use letters, digits and underscores")
+        if not 1 <= size <= 1 << 32:
+            raise InputError(f"column {name!r}: size {size} is not in 1..{1 << 32}; give the vocabulary's size")
+
+
+def _checked(row: Sequence[Sequence[int] | np.ndarray], number: int, columns: list[str]) -> Iterator[np.ndarray]:
+    if len(row) != len(columns):
+        raise InputError(f"row {number}: {len(row)} sequences for the {len(columns)} columns {', '.join(columns)}")
+    for name, sequence in zip(columns, row, strict=True):
+        ids = np.asarray(sequence)
+        if ids.size == 0:
+            ids = np.empty(0, np.int64)
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            raise InputError(f"row {number}, column {name!r}: a flat sequence of whole numbers is needed")
+        yield ids.astype(np.int64, copy=True)  # a copy: the caller may use his array again
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Say in one sentence what kept `folder` from being written."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "the disk is full" if full else f"writing failed ({error.strerror or error})"
+        remedy = "make room and" if full else "check the path and"
+        raise InputError(f"{folder}: {what}; {remedy} run again (nothing was left behind)") from error
+
+
+def _write_description(folder: Path, content: dict[str, Any]) -> None:
+    with (folder / _DESCRIPTION).open("x", encoding="utf-8") as file:
+        json.dump({"format_version": FORMAT_VERSION, **content}, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _settle(partial: Path, target: Path) -> None:
+    """Give the finished folder its name, so that it outlives a power cut."""
+    _sync_folder(partial)
+    partial.rename(target)
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def _read_description(root: Path) -> dict[str, Any]:
+    file = root / _DESCRIPTION
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        version = content["format_version"]
+    except FileNotFoundError:
+        raise InputError(f"{root}: is not a token store (no {_DESCRIPTION}); write one, or check the path") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror or error}); check the path") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{file}: is damaged; remove the folder and write the store again") from None
+    if version != FORMAT_VERSION:
+        raise InputError(f"{file}: format version {version} is not {FORMAT_VERSION}; write the store again")
+    if not _is_sound(content):
+        raise InputError(f"{file}: is damaged; remove the folder and write the store again")
+    return content
+
+
+def _is_sound(content: dict[str, Any]) -> bool:
+    rows, columns = content.get("rows"), content.get("columns")
+    if not isinstance(rows, int) or rows < 0 or not isinstance(columns, dict) or not columns:
+        return False
+    return all(
+        name.isidentifier()
+        and isinstance(column, dict)
+        and column.get("dtype") in ("<u2", "<u4")
+        and isinstance(column.get("tokens"), int)
+        and column["tokens"] >= 0
+        for name, column in columns.items()
+    )
+
+
+def _map(file: Path, dtype: str, count: int) -> np.ndarray:
+    expected = count * np.dtype(dtype).itemsize
+    try:
+        found = file.stat().st_size
+        if found != expected:
+            raise InputError(
+                f"{file}: has {found:,} bytes where {expected:,} belong; it was cut short or changed, "
+                "so remove the folder and write the store again"
+            )
+        if count == 0:
+            return np.empty(0, dtype)  # an empty file cannot be mapped
+        # A plain view: slicing a `memmap` object itself costs more than the sequence is worth.
+        return np.asarray(np.memmap(file, dtype=dtype, mode="r", shape=(count,)))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror or error}); write the store again") from None

@@ -1,0 +1,324 @@
+"""Beam search over many sentences at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.generation.checks import whole
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.nbest import NBest
+from regard.generation.observer import SearchObserver
+from regard.generation.paths import Paths
+from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty
+from regard.generation.ranking import check_choosable, leading
+from regard.generation.stopping import LengthLimit, RelativeLength, row_limits
+from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
+from regard.layers import Decoder, DecoderState, Tokens
+
+S = TypeVar("S", bound=DecoderState)
+
+
+@torch.no_grad()
+def beam_search(
+    decoder: Decoder[S],
+    source: Tokens,
+    *,
+    beam: int = 4,
+    n_best: int = 1,
+    length_penalty: LengthPenalty | None = None,
+    coverage_penalty: CoveragePenalty | None = None,
+    transforms: Sequence[LogitTransform] = (),
+    limit: LengthLimit | None = None,
+    minimum_length: int = 0,
+    enough: int | None = None,
+    observer: SearchObserver | None = None,
+) -> list[list[Hypothesis]]:
+    """The n best hypotheses that a beam finds for each source row.
+
+    They are compared by log P(Y|X) / lp(Y) + cp(X; Y) (Wu et al. 2016, equation 14).
+
+    Each step ranks all continuations of a sentence's live hypotheses by log-probability and takes the
+    leading 2 * beam, equal ones in the order of hypothesis and token id. Those among the first `beam` that
+    end are finished and scored; the first `beam` that do not end live on. A sentence is done when no live
+    hypothesis can still enter its n best: log-probability only falls, lp does not fall and cp is at most 0,
+    so log P / lp(limit) bounds whatever a live hypothesis may become. A sentence that is done leaves the
+    batch. With beam 1 and no length penalty this is greedy search; with beam 1 and `enough=1`, always.
+
+    Runs without gradients. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout
+    on, answers vary.
+
+    Arguments:
+        decoder: the model.
+        source: B sentences.
+        beam: live hypotheses per sentence.
+        n_best: hypotheses to return per sentence; at most `beam`.
+        length_penalty: lp; `GnmtLength(0.6)` where None. |Y| counts the end token.
+        coverage_penalty: cp, over the weights of `decoder.alignment`; none where None, and alignment is
+            then never asked for.
+        transforms: only what they set to minus infinity counts: those tokens are no candidates. Scores stay
+            the model's own.
+        limit: the most tokens of each answer, the end token among them; input length + 50 where None. A
+            decoder with limited positions lowers it.
+        minimum_length: tokens before the end token is allowed.
+        enough: a sentence also ends once so many of its hypotheses have finished, though a live one might
+            still win; at least `n_best`. None waits for the proof, which with a length penalty and a far
+            limit can take a good many more steps.
+        observer: told of the beginning and the end.
+
+    Returns:
+        For each source row at most `n_best` distinct hypotheses: finished ones first, then, where too few
+        finished within the limit, unfinished ones; each kind by falling score. Never empty.
+
+    Raises:
+        InputError: for settings out of range, NaN or infinite logits, and where every token is forbidden.
+
+    >>> from types import SimpleNamespace
+    >>> class Counting:  # after token n most likely comes n + 1; 4 ends
+    ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
+    ...     maximum_target_length = None
+    ...     def start(self, source): return DecoderState(source_valid=source.valid)
+    ...     def step(self, tokens, state):
+    ...         return 2.0 * torch.nn.functional.one_hot((tokens + 1) % 5, 5), state.advanced()
+    ...     def alignment(self, state): return state.source_valid.float()
+    >>> [best.tokens for best in beam_search(Counting(), Tokens.pad([[7, 8]]), n_best=2)[0]]
+    [(2, 3), ()]
+    """
+    whole("beam", beam, least=1)
+    whole("n_best", n_best, least=1)
+    whole("minimum_length", minimum_length, least=0)
+    if n_best > beam:
+        raise InputError(f"n_best: {n_best} is more than the beam of {beam}; lower n_best or widen the beam")
+    if enough is not None:
+        whole("enough", enough, least=n_best)
+    if observer is not None:
+        observer.search_started(source)
+    search = _BeamSearch(
+        decoder=decoder,
+        beam=beam,
+        length_penalty=GnmtLength(0.6) if length_penalty is None else length_penalty,
+        coverage_penalty=coverage_penalty,
+        transforms=tuple(transforms),
+        minimum_length=minimum_length,
+        limits=row_limits(decoder, source, RelativeLength() if limit is None else limit),
+        enough=enough,
+        results=[NBest(n_best) for _ in range(len(source))],
+    )
+    hypotheses = search.run(source)
+    if observer is not None:
+        observer.search_finished(hypotheses)
+    return hypotheses
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Beams(Generic[S]):
+    """The live hypotheses between two calls of the decoder: R sentences, K rows each, sentence by sentence.
+
+    A row whose total is minus infinity is empty: a place that no candidate filled. Nothing that follows it
+    can rise above.
+    """
+
+    sentences: list[int]
+    paths: Paths
+    tokens: Tensor
+    state: S
+    coverage: Tensor | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Candidates:
+    """The leading 2 * beam continuations of each sentence, best first; every tensor is (R, 2 * beam).
+
+    `parents` are rows of the call just made; `log_probabilities` are of `tokens` alone, `totals` of the
+    whole.
+    """
+
+    totals: Tensor
+    parents: Tensor
+    tokens: Tensor
+    log_probabilities: Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _BeamSearch(Generic[S]):
+    """One beam search: what stays the same from step to step, and the results so far."""
+
+    decoder: Decoder[S]
+    beam: int
+    length_penalty: LengthPenalty
+    coverage_penalty: CoveragePenalty | None
+    transforms: tuple[LogitTransform, ...]
+    minimum_length: int
+    limits: list[int]
+    enough: int | None
+    results: list[NBest]
+
+    def run(self, source: Tokens) -> list[list[Hypothesis]]:
+        count, device = len(source), source.ids.device
+        if count:
+            beams: _Beams[S] | None = _Beams(
+                sentences=list(range(count)),
+                paths=Paths.begin(count, device),
+                tokens=torch.full((count,), self.decoder.config.start_id, dtype=torch.long, device=device),
+                state=self.decoder.start(source),
+                coverage=None
+                if self.coverage_penalty is None
+                else torch.zeros(source.valid.shape, dtype=torch.float32, device=device),
+            )
+            while beams is not None:
+                beams = self.step(beams)
+        return [best.hypotheses for best in self.results]
+
+    def step(self, beams: _Beams[S]) -> _Beams[S] | None:
+        """One call of the decoder and what follows from it; None when every sentence is done."""
+        logits, state = self.decoder.step(beams.tokens, beams.state)
+        coverage = beams.coverage
+        if coverage is not None:
+            coverage = coverage + self.decoder.alignment(state)
+        beams = replace(beams, state=state, coverage=coverage)
+        candidates = self.ranked(logits, beams)
+        self.finish(candidates, beams)
+        return self.go_on(candidates, beams)
+
+    def ranked(self, logits: Tensor, beams: _Beams[S]) -> _Candidates:
+        """All continuations in order, as far as they matter."""
+        log_probabilities = logits.float().log_softmax(dim=-1)
+        # The one new (N, V) tensor of a step; what is ruled out is struck from it in place.
+        candidates = log_probabilities + beams.paths.totals[:, None]
+        forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length))
+        candidates[:, list(forbid.ids)] = -torch.inf
+        if self.transforms:
+            allowed = forbid(log_probabilities, beams.paths)
+            for transform in self.transforms:
+                allowed = transform(allowed, beams.paths)
+            candidates.masked_fill_(allowed == -torch.inf, -torch.inf)
+        rows, vocabulary = candidates.shape
+        sentences = len(beams.sentences)
+        width = rows // sentences
+        totals, index = leading(candidates.view(sentences, width * vocabulary), 2 * self.beam)
+        check_choosable(totals[:, 0], beams.paths.length)
+        first = torch.arange(0, rows, width, device=index.device)[:, None]
+        parents, tokens = first + index // vocabulary, index % vocabulary
+        return _Candidates(
+            totals=totals,
+            parents=parents,
+            tokens=tokens,
+            log_probabilities=log_probabilities.flatten()[parents * vocabulary + tokens],
+        )
+
+    def finish(self, candidates: _Candidates, beams: _Beams[S]) -> None:
+        """Score the candidates that end, and keep those that are among the best of their sentence."""
+        end_id = self.decoder.config.end_id
+        first = slice(0, self.beam)
+        ending = (candidates.tokens[:, first] == end_id) & (candidates.totals[:, first] > -torch.inf)
+        if not ending.any():
+            return
+        parents = candidates.parents[:, first][ending]
+        totals = candidates.totals[:, first][ending]
+        scores = self.scores(totals, parents, beams.paths.length + 1, beams)
+        positions = ending.nonzero()[:, 0].tolist()
+        kept: list[int] = []
+        for place, (position, score) in enumerate(zip(positions, scores, strict=True)):
+            if self.results[beams.sentences[position]].admits(score):
+                kept.append(place)
+        if not kept:
+            return
+        chosen = torch.tensor(kept, device=parents.device)
+        paths = beams.paths.advanced(
+            parents[chosen],
+            torch.full_like(chosen, end_id),
+            candidates.log_probabilities[:, first][ending][chosen],
+        )
+        finished = paths.hypotheses(
+            end_id=end_id, finished=[True] * len(kept), scores=[scores[place] for place in kept]
+        )
+        for place, hypothesis in zip(kept, finished, strict=True):
+            self.results[beams.sentences[positions[place]]].add(hypothesis)
+
+    def scores(self, totals: Tensor, parents: Tensor, length: int, beams: _Beams[S]) -> list[float]:
+        """(log P / lp + cp) of candidates of one length, with the coverage of the rows they continue."""
+        divisor = self.length_penalty(length)
+        normalised = [total / divisor for total in totals.tolist()]
+        if self.coverage_penalty is None or beams.coverage is None:
+            return normalised
+        penalties = self.coverage_penalty(beams.coverage[parents], beams.state.source_valid[parents])
+        return [score + penalty for score, penalty in zip(normalised, penalties.tolist(), strict=True)]
+
+    def go_on(self, candidates: _Candidates, beams: _Beams[S]) -> _Beams[S] | None:
+        """The best candidates that do not end, of the sentences that are not done; the others leave."""
+        end = candidates.tokens == self.decoder.config.end_id
+        totals = candidates.totals.masked_fill(end, -torch.inf)
+        totals, order = totals.sort(dim=1, descending=True, stable=True)
+        totals, order = totals[:, : self.beam], order[:, : self.beam]
+        parents = candidates.parents.gather(1, order)
+        log_probabilities = candidates.log_probabilities.gather(1, order)
+        paths = beams.paths.advanced(
+            parents.flatten(),
+            candidates.tokens.gather(1, order).flatten(),
+            # An end token that took an empty place must not come to life: its total stays minus infinity.
+            log_probabilities.masked_fill(totals == -torch.inf, -torch.inf).flatten(),
+        )
+        staying: list[int] = []
+        for position, total in enumerate(totals[:, 0].tolist()):
+            sentence = beams.sentences[position]
+            if paths.length >= self.limits[sentence]:
+                self.cut(position, paths, parents, beams)
+            elif not self.done(sentence, total):
+                staying.append(position)
+        if not staying:
+            return None
+        rows = parents.flatten()
+        in_place = len(staying) == len(beams.sentences) and len(rows) == len(beams.paths)
+        if len(staying) < len(beams.sentences):
+            keep = torch.tensor(staying, device=parents.device)
+            rows = parents[keep].flatten()
+            slots = torch.arange(self.beam, device=parents.device)
+            paths = paths.select((keep[:, None] * self.beam + slots).flatten())
+        return _Beams(
+            sentences=[beams.sentences[position] for position in staying],
+            paths=paths,
+            tokens=paths.tokens[:, -1],
+            state=_moved(beams.state, rows, in_place=in_place),
+            coverage=None if beams.coverage is None else beams.coverage.index_select(0, rows),
+        )
+
+    def done(self, sentence: int, total: float) -> bool:
+        """Whether a sentence whose best live hypothesis has this log-probability need not go on."""
+        best = self.results[sentence]
+        bound = total / self.length_penalty(self.limits[sentence])
+        proven = best.room == 0 and best.threshold >= bound
+        satisfied = self.enough is not None and best.seen >= self.enough
+        return proven or satisfied or total == -math.inf
+
+    def cut(self, position: int, paths: Paths, parents: Tensor, beams: _Beams[S]) -> None:
+        """Fill the room in a sentence's results with its live hypotheses as they stand at the limit."""
+        best = self.results[beams.sentences[position]]
+        rows = torch.arange(position * self.beam, (position + 1) * self.beam, device=parents.device)
+        live = paths.totals[rows] > -torch.inf
+        rows = rows[live]
+        if not best.room or not len(rows):
+            return
+        scores = self.scores(paths.totals[rows], parents[position][live], paths.length, beams)
+        order = sorted(range(len(scores)), key=lambda place: -scores[place])[: best.room]
+        chosen = paths.select(rows[torch.tensor(order, device=rows.device)])
+        # They come after every finished one, whatever their scores, so they are appended and not ranked.
+        best.hypotheses += chosen.hypotheses(
+            end_id=self.decoder.config.end_id,
+            finished=[False] * len(order),
+            scores=[scores[place] for place in order],
+        )
+
+
+def _moved(state: S, rows: Tensor, *, in_place: bool) -> S:
+    """The state with row i continuing row `rows[i]`; `in_place`: each row stays with its sentence."""
+    if not in_place:
+        return state.select(rows)
+    if torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+        return state
+    return state.reorder(rows)

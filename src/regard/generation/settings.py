@@ -1,0 +1,191 @@
+"""How to decode, as data, and the one call that does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from regard.errors import InputError
+from regard.generation.beam import beam_search
+from regard.generation.checks import number, truth, whole
+from regard.generation.choosing import Greedy, Sample
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.observer import SearchObserver
+from regard.generation.penalties import CoveragePenalty, GnmtLength
+from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength
+from regard.generation.streaming import generate
+from regard.generation.transforms import LogitTransform, MinP, Temperature, TopK, TopP
+from regard.layers import Decoder, DecoderState, Tokens
+
+S = TypeVar("S", bound=DecoderState)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationSettings:
+    """How to decode: greedy (the default), beam search (`beam` above 1), or sampling (`sample`).
+
+    Arguments:
+        beam: live hypotheses per sentence; 1 is greedy search.
+        n_best: hypotheses to return per sentence, at most `beam`; with `sample`, how many to draw.
+        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, at least 0.
+        coverage_penalty: beta of the coverage term, at least 0.
+        enough: in beam search, finished hypotheses that end a sentence early; None waits until nothing
+            better can come.
+        minimum_length: tokens before the end token is allowed.
+        maximum_length: the most tokens, the end token among them; None takes the next two.
+        maximum_ratio, maximum_extra: the most tokens as source length * ratio + extra.
+        sample: draw tokens instead of taking the best.
+        temperature: above 0; logits are divided by it.
+        top_k: draw from the k most probable tokens; None from all.
+        top_p: draw from the most probable tokens that hold this probability, above 0 and at most 1; None
+            from all.
+        min_p: draw from tokens at least this many times as probable as the best, from 0 to 1; None from all.
+        seed: of sampling; each call of `search` starts from it.
+
+    Raises:
+        InputError: field, value and what to give instead; also for settings that contradict each other.
+
+    >>> GenerationSettings(beam=5, n_best=2).length_penalty
+    0.6
+    """
+
+    beam: int = 1
+    n_best: int = 1
+    length_penalty: float = 0.6
+    coverage_penalty: float = 0.0
+    enough: int | None = None
+    minimum_length: int = 0
+    maximum_length: int | None = None
+    maximum_ratio: float = 1.0
+    maximum_extra: int = 50
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole("generation.beam", self.beam, least=1)
+        whole("generation.n_best", self.n_best, least=1)
+        number("generation.length_penalty", self.length_penalty, least=0)
+        number("generation.coverage_penalty", self.coverage_penalty, least=0)
+        whole("generation.minimum_length", self.minimum_length, least=0)
+        number("generation.maximum_ratio", self.maximum_ratio, least=0)
+        whole("generation.maximum_extra", self.maximum_extra, least=0)
+        truth("generation.sample", self.sample)
+        number("generation.temperature", self.temperature, above=0)
+        whole("generation.seed", self.seed, least=0)
+        if self.maximum_length is not None:
+            whole("generation.maximum_length", self.maximum_length, least=1)
+        if self.enough is not None:
+            whole("generation.enough", self.enough, least=self.n_best)
+        if self.top_k is not None:
+            whole("generation.top_k", self.top_k, least=1)
+        if self.top_p is not None:
+            number("generation.top_p", self.top_p, above=0, most=1)
+        if self.min_p is not None:
+            number("generation.min_p", self.min_p, least=0, most=1)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.maximum_length is not None and self.minimum_length > self.maximum_length:
+            raise InputError(
+                f"generation.minimum_length: {self.minimum_length} is more than maximum_length "
+                f"{self.maximum_length}; lower the one or raise the other"
+            )
+        if self.sample and self.beam > 1:
+            raise InputError(
+                f"generation.sample: sampling keeps no beam, but beam is {self.beam}; set beam to 1, or sample to false"
+            )
+        if self.sample and self.coverage_penalty > 0:
+            raise InputError(
+                "generation.coverage_penalty: samples are not ranked by coverage; set it to 0, or sample to false"
+            )
+        if not self.sample and self.n_best > self.beam:
+            raise InputError(
+                f"generation.n_best: {self.n_best} is more than the beam of {self.beam}; lower n_best or raise beam"
+            )
+        if not self.sample:
+            for field, unused in (("temperature", 1.0), ("top_k", None), ("top_p", None), ("min_p", None)):
+                if getattr(self, field) != unused:
+                    raise InputError(
+                        f"generation.{field}: it only matters when sampling; set sample to true, or leave it out"
+                    )
+
+    @property
+    def limit(self) -> LengthLimit:
+        """The length limit these settings describe."""
+        if self.maximum_length is not None:
+            return FixedLength(self.maximum_length)
+        return RelativeLength(factor=self.maximum_ratio, extra=self.maximum_extra)
+
+    @property
+    def transforms(self) -> tuple[LogitTransform, ...]:
+        """What sampling does to the logits, in order: temperature, top-k, top-p, min-p."""
+        chain: list[LogitTransform] = []
+        if self.temperature != 1:
+            chain.append(Temperature(self.temperature))
+        if self.top_k is not None:
+            chain.append(TopK(self.top_k))
+        if self.top_p is not None:
+            chain.append(TopP(self.top_p))
+        if self.min_p is not None:
+            chain.append(MinP(self.min_p))
+        return tuple(chain)
+
+
+def search(
+    decoder: Decoder[S],
+    source: Tokens,
+    settings: GenerationSettings,
+    observer: SearchObserver | None = None,
+) -> list[list[Hypothesis]]:
+    """Decode as the settings say.
+
+    Runs without gradients; the caller puts the decoder in evaluation mode.
+
+    Arguments:
+        decoder: the model.
+        source: B sentences.
+        settings: how.
+        observer: told of the beginning and the end. When several samples are drawn per sentence, it sees
+            each sentence so many times in a row.
+
+    Returns:
+        For each source row its hypotheses: best first, or samples in the order they were drawn.
+
+    Raises:
+        InputError: for NaN or infinite logits, and where every token is forbidden.
+    """
+    length_penalty = GnmtLength(settings.length_penalty)
+    if settings.beam > 1 or settings.coverage_penalty > 0:
+        return beam_search(
+            decoder,
+            source,
+            beam=settings.beam,
+            n_best=settings.n_best,
+            length_penalty=length_penalty,
+            coverage_penalty=CoveragePenalty(settings.coverage_penalty) if settings.coverage_penalty > 0 else None,
+            limit=settings.limit,
+            minimum_length=settings.minimum_length,
+            # A beam of one that stops at its first end is greedy search, here with coverage in its scores.
+            enough=1 if settings.beam == 1 else settings.enough,
+            observer=observer,
+        )
+    draws = settings.n_best
+    if draws > 1:
+        source = source.select(torch.arange(len(source), device=source.ids.device).repeat_interleave(draws))
+    hypotheses = generate(
+        decoder,
+        source,
+        choose=Sample(torch.Generator().manual_seed(settings.seed)) if settings.sample else Greedy(),
+        transforms=settings.transforms,
+        limit=settings.limit,
+        minimum_length=settings.minimum_length,
+        length_penalty=length_penalty,
+        observer=observer,
+    )
+    return [hypotheses[first : first + draws] for first in range(0, len(hypotheses), draws)]

@@ -1,0 +1,184 @@
+"""One hypothesis per source, token by token: greedy search and sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from regard.generation.checks import whole
+from regard.generation.choosing import Chooser, Greedy
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.observer import SearchObserver
+from regard.generation.paths import Paths
+from regard.generation.penalties import GnmtLength, LengthPenalty
+from regard.generation.ranking import check_choosable
+from regard.generation.stopping import LengthLimit, RelativeLength, StopRule, row_limits
+from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
+from regard.layers import Decoder, DecoderState, Tokens
+
+S = TypeVar("S", bound=DecoderState)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """What one call of the decoder gave.
+
+    Arguments:
+        sources: the source row of each row still in the batch.
+        tokens: the token each of them emitted, end tokens included.
+        log_probabilities: of these tokens, the model's own.
+        left: by source row, the hypotheses that this step completed; their rows are gone from the next step.
+    """
+
+    sources: tuple[int, ...]
+    tokens: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    left: dict[int, Hypothesis]
+
+
+@torch.no_grad()
+def stream(
+    decoder: Decoder[S],
+    source: Tokens,
+    *,
+    choose: Chooser | None = None,
+    transforms: Sequence[LogitTransform] = (),
+    stop: Sequence[StopRule] = (),
+    limit: LengthLimit | None = None,
+    minimum_length: int = 0,
+    length_penalty: LengthPenalty | None = None,
+    observer: SearchObserver | None = None,
+) -> Iterator[Step]:
+    """Decode one hypothesis per source row and hand out each step as it is made. Arguments as for `generate`.
+
+    >>> from types import SimpleNamespace
+    >>> class Counting:  # after token n comes n + 1; 4 ends
+    ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
+    ...     maximum_target_length = None
+    ...     def start(self, source): return DecoderState(source_valid=source.valid)
+    ...     def step(self, tokens, state):
+    ...         return 9.0 * torch.nn.functional.one_hot((tokens + 1) % 5, 5), state.advanced()
+    ...     def alignment(self, state): return state.source_valid.float()
+    >>> [step.tokens for step in stream(Counting(), Tokens.pad([[7, 8]]))]
+    [(2,), (3,), (4,)]
+    """
+    config = decoder.config
+    choose = Greedy() if choose is None else choose
+    limit = RelativeLength() if limit is None else limit
+    length_penalty = GnmtLength(0.0) if length_penalty is None else length_penalty
+    whole("minimum_length", minimum_length, least=0)
+    if observer is not None:
+        observer.search_started(source)
+    device = source.ids.device
+    limits = torch.tensor(row_limits(decoder, source, limit), dtype=torch.long, device=device)
+    results: dict[int, Hypothesis] = {}
+    if len(source):
+        choice = choose.begin(len(source))
+        paths = Paths.begin(len(source), device)
+        tokens = torch.full((len(source),), config.start_id, dtype=torch.long, device=device)
+        state = decoder.start(source)
+        while len(paths):
+            logits, state = decoder.step(tokens, state)
+            logits = logits.float()
+            allowed = Forbid(forbidden_ids(config, minimum_length, paths.length))(logits, paths)
+            for transform in transforms:
+                allowed = transform(allowed, paths)
+            check_choosable(allowed.amax(dim=-1), paths.length)
+            tokens = choice(allowed, paths)
+            log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
+            paths = paths.advanced(torch.arange(len(paths), device=device), tokens, log_probabilities)
+
+            finished = tokens == config.end_id
+            for rule in stop:
+                finished = finished | rule(paths)
+            leaving = finished | (limits <= paths.length)
+            sources, emitted = tuple(paths.sources.tolist()), tuple(tokens.tolist())
+            left: dict[int, Hypothesis] = {}
+            gone, staying = leaving.nonzero().squeeze(1), (~leaving).nonzero().squeeze(1)
+            if len(gone):
+                ended = paths.select(gone)
+                divisor = length_penalty(paths.length)
+                hypotheses = ended.hypotheses(
+                    end_id=config.end_id,
+                    finished=finished[gone].tolist(),
+                    scores=[total / divisor for total in ended.totals.tolist()],
+                )
+                left = dict(zip(ended.sources.tolist(), hypotheses, strict=True))
+                results.update(left)
+                paths, tokens, limits = paths.select(staying), tokens[staying], limits[staying]
+                if len(staying):
+                    state = state.select(staying)
+            yield Step(
+                sources=sources,
+                tokens=emitted,
+                log_probabilities=tuple(log_probabilities.tolist()),
+                left=left,
+            )
+    if observer is not None:
+        observer.search_finished([[results[row]] for row in range(len(source))])
+
+
+def generate(
+    decoder: Decoder[S],
+    source: Tokens,
+    *,
+    choose: Chooser | None = None,
+    transforms: Sequence[LogitTransform] = (),
+    stop: Sequence[StopRule] = (),
+    limit: LengthLimit | None = None,
+    minimum_length: int = 0,
+    length_penalty: LengthPenalty | None = None,
+    observer: SearchObserver | None = None,
+) -> list[Hypothesis]:
+    """One hypothesis per source row, by greedy search or sampling. Rows that end leave the batch.
+
+    Runs without gradients. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout
+    on, answers vary.
+
+    Arguments:
+        decoder: the model.
+        source: B sentences.
+        choose: `Greedy()` where None, or `Sample(generator)`.
+        transforms: changes to the logits, in order, after the standing ones: padding and start are never
+            emitted.
+        stop: rules that end a row besides its end token.
+        limit: the most tokens of each answer, the end token among them; input length + 50 where None. A
+            decoder with limited positions lowers it.
+        minimum_length: tokens before the end token is allowed.
+        length_penalty: only scales `score`, so that it compares with a beam search's; none where None.
+        observer: told of the beginning and the end.
+
+    Returns:
+        B hypotheses, in the order of the source.
+
+    Raises:
+        InputError: for NaN or infinite logits, and where every token is forbidden.
+
+    >>> from types import SimpleNamespace
+    >>> class Counting:  # after token n comes n + 1; 4 ends
+    ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
+    ...     maximum_target_length = None
+    ...     def start(self, source): return DecoderState(source_valid=source.valid)
+    ...     def step(self, tokens, state):
+    ...         return 9.0 * torch.nn.functional.one_hot((tokens + 1) % 5, 5), state.advanced()
+    ...     def alignment(self, state): return state.source_valid.float()
+    >>> [hypothesis.tokens for hypothesis in generate(Counting(), Tokens.pad([[7, 8], [9]]))]
+    [(2, 3), (2, 3)]
+    """
+    results: dict[int, Hypothesis] = {}
+    for step in stream(
+        decoder,
+        source,
+        choose=choose,
+        transforms=transforms,
+        stop=stop,
+        limit=limit,
+        minimum_length=minimum_length,
+        length_penalty=length_penalty,
+        observer=observer,
+    ):
+        results.update(step.left)
+    return [results[row] for row in range(len(source))]

@@ -1,0 +1,122 @@
+"""One call of one attention mechanism, kept as what its weights are a function of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.attention import Attention, AttentionInputs, Dense
+from regard.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A tensor kept without copying it, and its version, so that a later change in place is noticed."""
+
+    tensor: Tensor
+    version: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Kept:
+        """Keep a tensor, detached; one made in inference mode, which has no version, is copied."""
+        if tensor.is_inference():
+            tensor = tensor.clone()
+        return cls(tensor.detach(), 0 if tensor.is_inference() else tensor._version)
+
+    def read(self, what: str) -> Tensor:
+        """The tensor, if it still is what it was.
+
+        Raises:
+            InputError: where it was changed in place since.
+        """
+        now = 0 if self.tensor.is_inference() else self.tensor._version
+        if now != self.version:
+            raise InputError(
+                f"{what} changed since it was recorded, so its weights can no longer be computed; read them before the change"
+            )
+        return self.tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """What a mechanism was called with, or its weights where those are the smaller thing to keep.
+
+    Arguments:
+        address: the layer's name in the model.
+        mechanism: what was called.
+        inputs: its inputs, detached; None where `weights` is kept instead.
+        query, key: the same tensors with their versions.
+        parameters: the mechanism's own, with their versions.
+        weights: (B, H, L, S) float32, computed at once.
+    """
+
+    address: str
+    mechanism: Attention
+    shape: tuple[int, int, int, int]
+    inputs: AttentionInputs | None = None
+    query: Kept | None = None
+    key: Kept | None = None
+    parameters: tuple[Kept, ...] = ()
+    weights: Tensor | None = None
+
+    @classmethod
+    def keeping(cls, address: str, mechanism: Attention, inputs: AttentionInputs, key: Kept) -> Call:
+        """A call kept by its inputs; `key` may be one that an earlier call kept already."""
+        query = Kept.of(inputs.query)
+        record = {name: Kept.of(tensor).tensor for name, tensor in inputs.record.items()}
+        return cls(
+            address=address,
+            mechanism=mechanism,
+            shape=inputs.shape,
+            inputs=replace(inputs, query=query.tensor, key=key.tensor, record=record),
+            query=query,
+            key=key,
+            parameters=tuple(Kept(parameter, parameter._version) for parameter in mechanism.parameters()),
+        )
+
+    @classmethod
+    def computed(cls, address: str, mechanism: Attention, inputs: AttentionInputs) -> Call:
+        """A call kept by its weights."""
+        with torch.no_grad():
+            weights = mechanism.weights(inputs)
+        return cls(address=address, mechanism=mechanism, shape=inputs.shape, weights=weights)
+
+    def read(self, rows: Tensor | None = None, heads: Tensor | None = None) -> Tensor:
+        """The weights of these batch rows and heads, (rows, heads, L, S) float32; all where None.
+
+        Raises:
+            InputError: where a parameter, a query or a key was changed since.
+        """
+        if self.weights is not None:
+            weights = self.weights if rows is None else self.weights[rows]
+            return weights if heads is None else weights[:, heads]
+        if self.inputs is None or self.query is None or self.key is None:
+            raise RuntimeError("a recorded call holds neither weights nor inputs")
+        self.query.read(f"{self.address}: the query")
+        self.key.read(f"{self.address}: the key")
+        for parameter in self.parameters:
+            parameter.read(f"{self.address}: a parameter of the attention")
+        inputs = self.inputs if rows is None else _of_rows(self.inputs, rows)
+        # Heads are told apart by mechanisms with a table per head, so all are computed, then chosen.
+        with torch.no_grad():
+            weights = self.mechanism.weights(inputs)
+        return weights if heads is None else weights[:, heads]
+
+
+def _of_rows(inputs: AttentionInputs, rows: Tensor) -> AttentionInputs:
+    """The same inputs for some rows of the batch."""
+    rows = rows.to(inputs.query.device)
+    visible = inputs.visible()
+    mask = None
+    if visible is not None:
+        mask = Dense(visible if visible.shape[0] == 1 else visible[rows])
+    return AttentionInputs(
+        query=inputs.query[rows],
+        key=inputs.key[rows],
+        mask=mask,
+        query_positions=None if inputs.query_positions is None else inputs.query_positions[rows],
+        key_positions=None if inputs.key_positions is None else inputs.key_positions[rows],
+        record={name: tensor[rows] for name, tensor in inputs.record.items()},
+    )

@@ -1,0 +1,362 @@
+"""What every picture of attention is drawn from: plain arrays of weights and the tokens they join.
+
+Nothing here knows a model. Weights from any library can be shown: see `AttentionView.of`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from regard.errors import InputError, nearest
+
+FORMAT_VERSION = 1
+
+Kind = Literal["self", "cross"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AttentionMap:
+    """The weights of one attention layer on one example.
+
+    Arguments:
+        address: where in the model it was seen, e.g. "decoder.layers.0.cross_attention".
+        kind: "self" where queries and keys are the same sequence, "cross" otherwise.
+        query_tokens: L strings, the rows (the output, in a decoder).
+        key_tokens: S strings, the columns (the source).
+        weights: (H, L, S), kept as float32, read-only; `weights[h, i, j]` is how much query i attends to
+            key j in head h. They need not be a distribution and may be negative.
+        example: which of the view's examples it belongs to.
+
+    Raises:
+        InputError: the weights are not (H, L, S) numbers that fit the tokens, or are not finite.
+
+    >>> seen = AttentionMap(address="decoder.attention", kind="cross", query_tokens=("la", "maison"),
+    ...                     key_tokens=("the", "house"), weights=np.eye(2)[None])
+    >>> seen.heads, seen.mean().tolist()
+    (1, [[1.0, 0.0], [0.0, 1.0]])
+
+    """
+
+    address: str
+    kind: Kind
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    weights: np.ndarray
+    example: int = 0
+
+    def __post_init__(self) -> None:
+        """Convert what was given to its declared types and check that it fits together."""
+        if not isinstance(self.address, str) or not self.address:
+            raise InputError(f"address: {self.address!r} is not a name; give where the weights were seen")
+        if self.kind not in ("self", "cross"):
+            raise InputError(f"{self.address}: kind is {self.kind!r}; give 'self' or 'cross'")
+        if not isinstance(self.example, int) or isinstance(self.example, bool) or self.example < 0:
+            raise InputError(f"{self.address}: example is {self.example!r}; give an index from 0")
+        queries = _tokens(self.query_tokens, f"{self.address}: query_tokens")
+        keys = _tokens(self.key_tokens, f"{self.address}: key_tokens")
+        weights = _float32(self.weights, self.address)
+        if weights.ndim != 3 or weights.shape[1:] != (len(queries), len(keys)) or not weights.size:
+            raise InputError(
+                f"{self.address}: weights have shape {weights.shape} but the tokens ask for "
+                f"(heads, {len(queries)}, {len(keys)}), each at least 1; give a row for each query token "
+                "and a column for each key token"
+            )
+        finite = np.isfinite(weights)
+        if not finite.all():
+            head, row, column = (int(i) for i in np.argwhere(~finite)[0])
+            raise InputError(
+                f"{self.address}: the weight of head {head}, query {row}, key {column} is "
+                f"{weights[head, row, column]}; only finite weights can be shown"
+            )
+        weights.setflags(write=False)
+        object.__setattr__(self, "query_tokens", queries)
+        object.__setattr__(self, "key_tokens", keys)
+        object.__setattr__(self, "weights", weights)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in every field, the weights bit for bit."""
+        if not isinstance(other, AttentionMap):
+            return NotImplemented
+        names = ("address", "kind", "query_tokens", "key_tokens", "example")
+        return all(getattr(self, name) == getattr(other, name) for name in names) and (
+            self.weights.shape == other.weights.shape and self.weights.tobytes() == other.weights.tobytes()
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it holds an array
+
+    @property
+    def heads(self) -> int:
+        """The number of heads, H."""
+        return self.weights.shape[0]
+
+    def mean(self) -> np.ndarray:
+        """The mean of the heads: (L, S), float32."""
+        return self.weights.mean(axis=0, dtype=np.float64).astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionView:
+    """The attention maps to show together: several layers, and several examples if wanted.
+
+    Arguments:
+        title: what is shown, in a few words.
+        maps: at least one; an address occurs once for each example.
+        note: a sentence shown under the title.
+        examples: a label for each example; where none are given they are numbered.
+
+    Raises:
+        InputError: there is no map, two maps share an address and an example, or an example has no label.
+
+    >>> view = AttentionView.of([[0.9, 0.1], [0.2, 0.8]], ["la", "maison"], ["the", "house"], title="en-fr")
+    >>> view.map("attention").weights.shape
+    (1, 2, 2)
+    >>> AttentionView.from_json(view.to_json()) == view
+    True
+
+    """
+
+    title: str
+    maps: tuple[AttentionMap, ...]
+    note: str = ""
+    examples: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Number the examples that have no labels and check the maps against each other."""
+        for name in ("title", "note"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name}: {getattr(self, name)!r} is not text; give a string")
+        maps = tuple(self.maps)
+        if not maps:
+            raise InputError("maps: there is no attention map to show; give at least one")
+        for item in maps:
+            if not isinstance(item, AttentionMap):
+                raise InputError(f"maps: {type(item).__name__} is not an AttentionMap; see AttentionView.of")
+        count = 1 + max(item.example for item in maps)
+        examples = _tokens(self.examples, "examples") or tuple(f"example {i}" for i in range(count))
+        if len(examples) < count:
+            raise InputError(f"examples: {len(examples)} labels for {count} examples; give each a label")
+        places: set[tuple[int, str]] = set()
+        for item in maps:
+            if (item.example, item.address) in places:
+                raise InputError(f"maps: {item.address!r} occurs twice in example {item.example}; rename one")
+            places.add((item.example, item.address))
+        object.__setattr__(self, "maps", maps)
+        object.__setattr__(self, "examples", examples)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every address once, in the order of the maps."""
+        return tuple(dict.fromkeys(item.address for item in self.maps))
+
+    def map(self, address: str, example: int = 0) -> AttentionMap:
+        """The map at an address of an example; InputError naming the nearest address where there is none."""
+        for item in self.maps:
+            if item.address == address and item.example == example:
+                return item
+        if not 0 <= example < len(self.examples):
+            raise InputError(f"example {example}: this view has examples 0 to {len(self.examples) - 1}")
+        raise InputError(
+            f"no attention map at {address!r} in example {example}: {nearest(str(address), self.addresses)}"
+        )
+
+    @classmethod
+    def of(
+        cls,
+        weights: Any,
+        query_tokens: Sequence[str],
+        key_tokens: Sequence[str],
+        *,
+        title: str = "Attention",
+        address: str = "attention",
+        kind: Kind | None = None,
+        note: str = "",
+    ) -> AttentionView:
+        """The view of one array of weights, from any library.
+
+        Arguments:
+            weights: (L, S) or (H, L, S); an array, nested lists or a torch tensor of any dtype and device.
+            query_tokens: L strings, the rows.
+            key_tokens: S strings, the columns.
+            title: what is shown.
+            address: what to call the layer.
+            kind: "self" or "cross"; by default "self" where the two token sequences are equal.
+            note: a sentence shown under the title.
+
+        Raises:
+            InputError: the shapes do not fit, or there is something that is not a finite number.
+
+        """
+        array = _float32(weights, address)
+        queries, keys = _tokens(query_tokens, "query_tokens"), _tokens(key_tokens, "key_tokens")
+        if array.ndim not in (2, 3):
+            raise InputError(
+                f"{address}: weights have shape {array.shape} but the tokens ask for ({len(queries)}, "
+                f"{len(keys)}) or (heads, {len(queries)}, {len(keys)}); index one example of a batch first"
+            )
+        item = AttentionMap(
+            address=address,
+            kind=kind or ("self" if queries == keys else "cross"),
+            query_tokens=queries,
+            key_tokens=keys,
+            weights=array if array.ndim == 3 else array[None],
+        )
+        return cls(title=title, maps=(item,), note=note)
+
+    def to_json(self) -> str:
+        """The view as JSON text; `from_json` gives back an equal view, every weight bit for bit."""
+        maps = [
+            {
+                "address": item.address,
+                "kind": item.kind,
+                "example": item.example,
+                "query_tokens": item.query_tokens,
+                "key_tokens": item.key_tokens,
+                "weights": [[[_nine_digits(x) for x in row] for row in head] for head in item.weights],
+            }
+            for item in self.maps
+        ]
+        value = {
+            "format_version": FORMAT_VERSION,
+            "title": self.title,
+            "note": self.note,
+            "examples": self.examples,
+            "maps": maps,
+        }
+        return json.dumps(value)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> AttentionView:
+        """The view that `to_json` wrote; InputError where the text is not one."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"attention view: this is not JSON ({error}); give what to_json wrote") from None
+        if not isinstance(value, dict):
+            raise InputError("attention view: the JSON is not an object; give what to_json wrote")
+        version = value.get("format_version")
+        if version != FORMAT_VERSION:
+            raise InputError(
+                f"attention view: format_version is {version!r}, this version reads {FORMAT_VERSION}; "
+                "write the view again"
+            )
+        fields = _fields(value, ("format_version", "title", "note", "examples", "maps"), "attention view")
+        names = ("address", "kind", "example", "query_tokens", "key_tokens", "weights")
+        if not isinstance(fields["maps"], list):
+            raise InputError("attention view: 'maps' is not a list; give what to_json wrote")
+        maps = [AttentionMap(**_fields(item, names, f"map {i}")) for i, item in enumerate(fields["maps"])]
+        return cls(title=fields["title"], note=fields["note"], examples=fields["examples"], maps=tuple(maps))
+
+
+def visible(token: str) -> str:
+    r"""A token as it can be printed: spaces, control characters and an empty token made visible.
+
+    A token may hold anything a tokenizer cut out of a text: a lone accent, half a code point, a terminal's
+    escape sequence or a mark that reverses the reading direction of what follows. None of these may act on
+    the picture around it.
+
+    >>> visible("a b\n"), visible(""), visible("\x1b[31m"), visible("\u0301")
+    ('a␣b⏎', '∅', '\\x1b[31m', '◌́')
+    """
+    shown: list[str] = []
+    for character in token:
+        category = unicodedata.category(character)
+        if character in _SHOWN:
+            character = _SHOWN[character]
+        elif category in _UNPRINTABLE and character not in _JOINERS:
+            character = repr(character)[1:-1]
+        elif category in ("Mn", "Me", "Mc") and not shown:
+            character = "◌" + character
+        shown.append(character)
+    # A joiner at either end would act on whatever the picture puts beside the token.
+    text = "".join(shown)
+    inside = text.strip(_JOINERS)
+    before, _, after = text.partition(inside) if inside else (text, "", "")
+    return ascii(before)[1:-1] + inside + ascii(after)[1:-1] or "∅"
+
+
+def readable(text: str) -> str:
+    r"""A line of text (a title, a label) as it can be printed: on one line, its spaces kept.
+
+    >>> readable("mardi 9\nmai \x07")
+    'mardi 9 mai \\x07'
+    """
+    return " ".join(visible(word) for word in text.split())
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file so that the path holds either what it held before or all of `content`, never a part.
+
+    Raises:
+        InputError: it cannot be written (no folder, no right, no space left); what was there is untouched.
+
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}") if target.name else target
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(None, "it is a folder")
+        # os.open, unlike tempfile, gives the new file the permissions of any other file the user writes.
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except (OSError, ValueError) as error:
+        if temporary != target:
+            with contextlib.suppress(OSError, ValueError):
+                os.unlink(temporary)
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{target}: cannot be written ({reason}); give another path or make room") from None
+
+
+_SHOWN = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
+_UNPRINTABLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+_JOINERS = "\u200c\u200d"  # they shape Persian, Indic scripts and emoji, and are harmless
+
+
+def _tokens(tokens: Any, name: str) -> tuple[str, ...]:
+    # A single string would pass as a sequence of its characters, which is seldom what was meant.
+    if isinstance(tokens, str | bytes) or not isinstance(tokens, Sequence):
+        raise InputError(f"{name}: {type(tokens).__name__} given; give a list of strings")
+    for i, token in enumerate(tokens):
+        if not isinstance(token, str):
+            raise InputError(f"{name}[{i}]: {token!r} is not a string; turn token ids into text first")
+    return tuple(tokens)
+
+
+def _float32(weights: Any, name: str) -> np.ndarray:
+    # torch's bfloat16 has no numpy twin, so a tensor is widened by torch itself, without importing it here.
+    if hasattr(weights, "detach"):
+        weights = weights.detach().float().cpu().numpy()
+    try:
+        array = np.asarray(weights)
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        with np.errstate(over="ignore"):
+            return np.array(array, dtype=np.float32, order="C")
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name}: the weights are not a full array of real numbers; give shape (heads, queries, keys)"
+        ) from None
+
+
+def _nine_digits(weight: float) -> float:
+    # Nine digits name a float32 uniquely, and are half as long as the digits of the float64 it would become.
+    return float(f"{weight:.9g}")
+
+
+def _fields(value: Any, names: tuple[str, ...], where: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or set(value) != set(names):
+        found = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        raise InputError(f"{where}: has {found or 'nothing'}, needs {', '.join(names)}; give what to_json wrote")
+    return cast(dict[str, Any], {name: value[name] for name in names})

@@ -1,0 +1,103 @@
+"""The Transformer's repeated blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from regard.attention import AttentionLayer, KeysValues, Mask
+from regard.layers.residual import Residual
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention and a feed-forward net, each with a residual connection (Vaswani et al. 2017, section 3.1).
+
+    Arguments:
+        attention: self-attention.
+        feedforward: maps (B, L, D) to (B, L, D), position by position.
+        residual: makes one residual connection, with its norm where the model wants it.
+    """
+
+    def __init__(self, *, attention: AttentionLayer, feedforward: nn.Module, residual: Callable[[], Residual]) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = residual()
+        self.feedforward = feedforward
+        self.feedforward_residual = residual()
+
+    def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
+        """(B, L, D) to (B, L, D); mask over (B, H, L, L), True = may attend."""
+        x = self.attention_residual(x, lambda y: self.attention(y, self.attention.keys_values(y), mask=mask))
+        return self.feedforward_residual(x, self.feedforward)
+
+
+class DecoderBlock(nn.Module):
+    """Self-attention over the target so far, attention over the source, a feed-forward net (same section).
+
+    Arguments:
+        attention: self-attention.
+        cross_attention: queries from the target, keys and values from the encoder's output.
+        feedforward: maps (B, L, D) to (B, L, D), position by position.
+        residual: makes one residual connection, with its norm where the model wants it.
+    """
+
+    def __init__(
+        self,
+        *,
+        attention: AttentionLayer,
+        cross_attention: AttentionLayer,
+        feedforward: nn.Module,
+        residual: Callable[[], Residual],
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = residual()
+        self.cross_attention = cross_attention
+        self.cross_residual = residual()
+        self.feedforward = feedforward
+        self.feedforward_residual = residual()
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor | KeysValues,
+        *,
+        mask: Mask | None,
+        source_mask: Mask | None,
+        past: KeysValues | None = None,
+    ) -> tuple[Tensor, KeysValues, Tensor]:
+        """One block, over a whole target or over the tokens that follow a cached past.
+
+        Arguments:
+            x: (B, L, D).
+            source: the encoder's output (B, S, D), or its keys and values projected beforehand.
+            mask: over (B, H, L, past + L), True = may attend.
+            source_mask: over (B, H, L, S), True = may attend.
+            past: keys and values of the tokens before.
+
+        Returns:
+            (B, L, D); keys and values of past and present tokens; the query (B, H, L, E) of the attention over the source.
+        """
+        present: KeysValues | None = None
+        query: Tensor | None = None
+
+        def attend_target(y: Tensor) -> Tensor:
+            nonlocal present
+            new = self.attention.keys_values(y)
+            present = new if past is None else past.extended(new)
+            return self.attention(y, present, mask=mask)
+
+        def attend_source(y: Tensor) -> Tensor:
+            nonlocal query
+            memory = source if isinstance(source, KeysValues) else self.cross_attention.keys_values(source)
+            inputs = self.cross_attention.inputs(y, memory.key, mask=source_mask)
+            query = inputs.query
+            return self.cross_attention.attend(inputs, memory.value)
+
+        x = self.attention_residual(x, attend_target)
+        x = self.cross_residual(x, attend_source)
+        x = self.feedforward_residual(x, self.feedforward)
+        if present is None or query is None:
+            raise RuntimeError("a residual connection did not run its sub-layer")
+        return x, present, query

@@ -1,0 +1,37 @@
+"""Token embeddings with positions added."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+
+class PositionedEmbedding(nn.Module):
+    """Token vectors, scaled, plus position vectors, then dropout (Vaswani et al. 2017, sections 3.4 and 3.5).
+
+        x = sqrt(D) * E[token] + P[position]
+
+    Arguments:
+        tokens: the embedding table E; passed in, because source, target and output may share one.
+        positions: P, a module from positions (B, L) to (B, L, D).
+        dropout: probability of dropping an entry in training.
+    """
+
+    def __init__(self, tokens: nn.Embedding, positions: nn.Module, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+        self.scale = math.sqrt(tokens.embedding_dim)
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """(B, L) ids and (B, L) positions to (B, L, D)."""
+        return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
+
+
+def token_embedding(vocabulary: int, width: int) -> nn.Embedding:
+    """An embedding table with entries of standard deviation D^-1/2, so that scaled by sqrt(D) they have variance one."""
+    table = nn.Embedding(vocabulary, width)
+    nn.init.normal_(table.weight, std=width**-0.5)
+    return table

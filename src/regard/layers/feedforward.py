@@ -1,0 +1,33 @@
+"""The position-wise feed-forward network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a non-linearity between, at every position alike (Vaswani et al. 2017, section 3.3).
+
+        FFN(x) = W2 f(W1 x + b1) + b2,   f = max(0, .) in the paper
+
+    Arguments:
+        width: D, of the model; also the width of the output.
+        inner_width: F, between the two maps (2048 in the base model).
+        activation: f.
+        dropout: probability of dropping an inner entry in training (0 in the paper).
+    """
+
+    def __init__(
+        self, width: int, inner_width: int, *, activation: Callable[[Tensor], Tensor], dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, inner_width)
+        self.outer = nn.Linear(inner_width, width)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, D) to (B, L, D)."""
+        return self.outer(self.dropout(self.activation(self.inner(x))))

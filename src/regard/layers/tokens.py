@@ -1,0 +1,74 @@
+"""Token ids and which of them are real: what models read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """A padded batch of token sequences.
+
+    Arguments:
+        ids: (B, L) int64; what stands at padding is never looked at.
+        valid: (B, L) bool, True = a real token, False = padding. Padding may stand on either side.
+
+    Raises:
+        ValueError: where the two shapes differ or a dtype is wrong.
+    """
+
+    ids: Tensor
+    valid: Tensor
+
+    def __post_init__(self) -> None:
+        if self.ids.shape != self.valid.shape or self.ids.dim() != 2 or self.valid.dtype != torch.bool:
+            raise ValueError(
+                "Tokens takes ids (B, L) and valid (B, L) bool, True = real token, not "
+                f"{tuple(self.ids.shape)} and {self.valid.dtype} {tuple(self.valid.shape)}"
+            )
+
+    @classmethod
+    def pad(
+        cls,
+        sequences: Sequence[Sequence[int]],
+        *,
+        padding_id: int = 0,
+        side: Literal["left", "right"] = "right",
+        device: torch.device | str | None = None,
+    ) -> Tokens:
+        """Sequences of different lengths side by side.
+
+        >>> Tokens.pad([[5, 6], [7]], side="left").ids.tolist()
+        [[5, 6], [0, 7]]
+        """
+        length = max((len(sequence) for sequence in sequences), default=0)
+        ids = torch.full((len(sequences), length), padding_id, dtype=torch.long)
+        valid = torch.zeros(len(sequences), length, dtype=torch.bool)
+        for row, sequence in enumerate(sequences):
+            if len(sequence) == 0:
+                continue
+            place = slice(length - len(sequence), length) if side == "left" else slice(0, len(sequence))
+            ids[row, place] = torch.as_tensor(sequence, dtype=torch.long)
+            valid[row, place] = True
+        return cls(ids.to(device), valid.to(device))
+
+    def to(self, device: torch.device | str) -> Tokens:
+        """The same tokens on another device."""
+        return Tokens(self.ids.to(device), self.valid.to(device))
+
+    def select(self, rows: Tensor) -> Tokens:
+        """The rows of the index tensor `rows`, in that order."""
+        return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows))
+
+    @property
+    def lengths(self) -> Tensor:
+        """(B,) int64, real tokens in each row."""
+        return self.valid.sum(dim=1)
+
+    def __len__(self) -> int:
+        return self.ids.shape[0]

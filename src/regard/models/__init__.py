@@ -1,0 +1,34 @@
+"""One file per paper: a frozen config and the wiring. Tensors in, tensors out; no strings, no loss, no state.
+
+`MODELS` names every family: a model joins recipes, folders and the contract battery by standing in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from torch import nn
+
+from regard.models.bahdanau import Bahdanau, BahdanauConfig
+from regard.models.transformer import Transformer, TransformerConfig
+
+__all__ = ["MODELS", "Bahdanau", "BahdanauConfig", "Family", "Transformer", "TransformerConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A model's config class and the class it configures."""
+
+    config: type[Any]
+    model: type[nn.Module]
+
+
+MODELS: Mapping[str, Family] = MappingProxyType(
+    {
+        BahdanauConfig.model_type: Family(BahdanauConfig, Bahdanau),
+        TransformerConfig.model_type: Family(TransformerConfig, Transformer),
+    }
+)

@@ -1,0 +1,281 @@
+"""Neural machine translation by jointly learning to align and translate (Bahdanau, Cho, Bengio 2015), RNNsearch.
+
+The names in the comments are the paper's: annotations h_j (section 3.2), decoder state s_i, alignment e_ij, context c_i
+(section 3.1), the maxout output t_i (appendix A.2.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import (
+    Additive,
+    AttentionInputs,
+    AttentionLayer,
+    Dot,
+    KeysValues,
+    Padding,
+    ScaledDot,
+    ScoredAttention,
+)
+from regard.layers import (
+    LAST_STEP,
+    SOURCE,
+    TARGET,
+    BidirectionalReader,
+    DecoderState,
+    GatedRecurrentCell,
+    Tokens,
+    maxout,
+)
+from regard.models.config import check, check_special_tokens, check_types
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BahdanauConfig:
+    """The sizes of an RNNsearch model; the defaults are the paper's (appendix B).
+
+    Arguments:
+        source_vocabulary, target_vocabulary: numbers of tokens.
+        embedding_width: m, size of a token's vector.
+        hidden_width: n, size of each recurrent state; annotations are 2n wide.
+        attention_width: n', size of the alignment network's hidden layer.
+        maxout_width: l, outputs of the maxout layer.
+        score: how a state matches an annotation. `additive` is the paper's; the others are there to be compared with it.
+        dropout: probability of dropping an entry of embeddings and of the maxout layer in training; 0 in the paper.
+        initialization: `paper` draws weights N(0, 0.01^2) and the alignment network's N(0, 0.001^2) as published, which barely
+            trains in a short run; `standard` draws linear layers as PyTorch does. Recurrent matrices are orthogonal in both.
+        padding_id, start_id, end_id: special tokens of the target.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "bahdanau"
+
+    source_vocabulary: int
+    target_vocabulary: int
+    embedding_width: int = 620
+    hidden_width: int = 1000
+    attention_width: int = 1000
+    maxout_width: int = 500
+    score: Literal["additive", "general", "dot", "scaled_dot"] = "additive"
+    dropout: float = 0.0
+    initialization: Literal["standard", "paper"] = "standard"
+    padding_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in (
+            "source_vocabulary",
+            "target_vocabulary",
+            "embedding_width",
+            "hidden_width",
+            "attention_width",
+            "maxout_width",
+        ):
+            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.1 to 0.3 is usual")
+        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BahdanauState(DecoderState):
+    """What the decoder carries: s_{i-1}, and the source it attends to.
+
+    Arguments:
+        hidden: (N, n), the decoder's state.
+        memory: keys Ua h_j (N, 1, S, n') and values h_j (N, 1, S, 2n), computed once per sentence.
+        query: (N, 1, 1, n'), the last step's projected query; None before the first.
+    """
+
+    hidden: Tensor = field(metadata=TARGET)
+    memory: KeysValues = field(metadata=SOURCE)
+    query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+
+class BahdanauEncoder(nn.Module):
+    """Words to annotations (section 3.2)."""
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.source_vocabulary, config.embedding_width)
+        self.reader = BidirectionalReader(config.embedding_width, config.hidden_width)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, source: Tokens) -> tuple[Tensor, Tensor]:
+        """Source (B, S) to annotations h (B, S, 2n) and the backward state at the first word (B, n)."""
+        annotations, _, first = self.reader(self.dropout(self.embedding(source.ids)), source.valid)
+        return annotations, first
+
+
+class BahdanauDecoder(nn.Module):
+    """Words so far and annotations to the next word (section 3.1, appendix A)."""
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.target_vocabulary, config.embedding_width)
+        self.initial = nn.Linear(config.hidden_width, config.hidden_width)
+        self.attention = alignment_layer(config)
+        context_width = 2 * config.hidden_width
+        self.cell = GatedRecurrentCell(config.embedding_width, config.hidden_width)
+        self.context = nn.Linear(context_width, 3 * config.hidden_width, bias=False)  # Cr, Cz, C of appendix A.1.1
+        self.readout = nn.Linear(config.hidden_width + config.embedding_width + context_width, 2 * config.maxout_width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(config.maxout_width, config.target_vocabulary)
+
+    def begin(self, annotations: Tensor, first: Tensor, valid: Tensor) -> BahdanauState:
+        """s_0 = tanh(Ws backward_1), and the part of the alignment network that does not depend on the decoder."""
+        return BahdanauState(
+            source_valid=valid,
+            hidden=torch.tanh(self.initial(first)),
+            memory=self.attention.keys_values(annotations),
+        )
+
+    def advance(
+        self,
+        projected: Tensor,
+        hidden: Tensor,
+        memory: KeysValues,
+        mask: Padding,
+        real: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, AttentionInputs]:
+        """One step: from y_{i-1} as the cell projects it (B, 3n) and s_{i-1} (B, n) to s_i, c_i (B, 2n) and what was seen."""
+        inputs = self.attention.inputs(hidden.unsqueeze(1), memory.key, mask=mask)
+        context = self.attention.attend(inputs, memory.value).squeeze(1)
+        return self.cell.advance(projected + self.context(context), hidden, real), context, inputs
+
+    def logits(self, hidden: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
+        """s_{i-1}, E y_{i-1} and c_i, each (..., its width), to logits of y_i (..., V): the state BEFORE the step."""
+        return self.output(self.dropout(maxout(self.readout(torch.cat((hidden, embedded, context), dim=-1)))))
+
+    def forward(self, state: BahdanauState, target: Tokens) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
+        embedded = self.dropout(self.embedding(target.ids))
+        mask = Padding(state.source_valid)
+        hidden, before, contexts = state.hidden, [], []
+        steps = self.cell.input(embedded).unbind(dim=1)
+        reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)
+        for projected, real in zip(steps, reals, strict=True):
+            before.append(hidden)
+            hidden, context, _ = self.advance(projected, hidden, state.memory, mask, real)
+            contexts.append(context)
+        return self.logits(torch.stack(before, dim=1), embedded, torch.stack(contexts, dim=1))
+
+
+class Bahdanau(nn.Module):
+    """RNNsearch: a bidirectional encoder, additive attention, and a decoder with a maxout output.
+
+        h_j  = [forward_j ; backward_j]                          annotations
+        e_ij = va^T tanh(Wa s_{i-1} + Ua h_j)                    with the state BEFORE the step
+        a_ij = softmax_j(e_ij),   c_i = sum_j a_ij h_j
+        s_i  = f(s_{i-1}, y_{i-1}, c_i),   s_0 = tanh(Ws backward_1)
+        p(y_i) ~ exp(Wo maxout(Uo s_{i-1} + Vo E y_{i-1} + Co c_i))
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = Bahdanau(BahdanauConfig(source_vocabulary=9, target_vocabulary=7, embedding_width=4, hidden_width=5,
+    ...                                 attention_width=6, maxout_width=3))
+    >>> model(Tokens.pad([[3, 4, 5], [6, 7]]), Tokens.pad([[1, 3], [1, 4]])).shape
+    torch.Size([2, 2, 7])
+    """
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = BahdanauEncoder(config)
+        self.decoder = BahdanauDecoder(config)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as `config.initialization` says; recurrent matrices and va are left as their layers draw them."""
+        for module in (self.encoder.embedding, self.decoder.embedding):
+            nn.init.normal_(module.weight, std=0.01 if self.config.initialization == "paper" else 0.1)
+        if self.config.initialization != "paper":
+            # A va of exactly zero passes no gradient to Wa and Ua in the first step; a small one starts to learn at once.
+            for module in self.modules():
+                if isinstance(module, Additive):
+                    nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
+            return
+        aligners = {self.decoder.attention.query, self.decoder.attention.key}
+        for module in self.modules():
+            if isinstance(module, nn.Linear) and module.weight.shape[0] and not _is_recurrent(self, module):
+                nn.init.normal_(module.weight, std=0.001 if module in aligners else 0.01)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    @property
+    def maximum_target_length(self) -> int | None:
+        """None: a recurrent net has no positions to run out of."""
+        return None
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        """Logits of every next target token, given the true ones before it.
+
+        Arguments:
+            source: (B, S) tokens.
+            target: (B, L) tokens, shifted right: the start token first.
+
+        Returns:
+            (B, L, V); row l predicts target token l + 1.
+        """
+        return self.decoder(self.start(source), target)
+
+    def start(self, source: Tokens) -> BahdanauState:
+        """Read the source (B, S)."""
+        annotations, first = self.encoder(source)
+        return self.decoder.begin(annotations, first, source.valid)
+
+    def step(self, tokens: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
+        embedded = self.decoder.embedding(tokens)
+        mask = Padding(state.source_valid)
+        projected = self.decoder.cell.input(embedded)
+        hidden, context, inputs = self.decoder.advance(projected, state.hidden, state.memory, mask)
+        logits = self.decoder.logits(state.hidden, embedded, context)
+        return logits, state.advanced(hidden=hidden, query=inputs.query)
+
+    def alignment(self, state: BahdanauState) -> Tensor:
+        """a_ij of the last step, (N, S) float32; zeros before the first."""
+        if state.query is None:
+            return state.memory.key.new_zeros(state.source_valid.shape, dtype=torch.float32)
+        inputs = AttentionInputs(query=state.query, key=state.memory.key, mask=Padding(state.source_valid))
+        return self.decoder.attention.attention.weights(inputs)[:, 0, 0]
+
+
+def alignment_layer(config: BahdanauConfig) -> AttentionLayer:
+    """The layer e_ij and c_i come from: projections of the state and the annotations around the configured score.
+
+    `general` projects the state to the annotations' width and takes the inner product (Luong et al. 2015); `dot` and
+    `scaled_dot` need equal widths, so there the 2n-wide annotations are projected to n.
+    """
+    state, annotation = config.hidden_width, 2 * config.hidden_width
+    if config.score == "additive":
+        query = nn.Linear(state, config.attention_width, bias=False)
+        key = nn.Linear(annotation, config.attention_width, bias=False)
+        score = Additive(config.attention_width)
+    elif config.score == "general":
+        query, key, score = nn.Linear(state, annotation, bias=False), nn.Identity(), Dot()
+    else:
+        query, key = nn.Identity(), nn.Linear(annotation, state, bias=False)
+        score = Dot() if config.score == "dot" else ScaledDot()
+    return AttentionLayer(
+        query=query,
+        key=key,
+        value=nn.Identity(),
+        output=nn.Identity(),
+        attention=ScoredAttention(score),
+        between=("target", "source"),
+    )
+
+
+def _is_recurrent(model: Bahdanau, module: nn.Linear) -> bool:
+    cells = (cell for cell in model.modules() if isinstance(cell, GatedRecurrentCell))
+    return any(module is cell.gates or module is cell.candidate for cell in cells)

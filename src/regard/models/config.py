@@ -1,0 +1,87 @@
+"""What all model configs share: checks that speak to people, and JSON that refuses what it does not know."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from regard.errors import InputError
+from regard.structure import coerced, from_mapping
+
+
+class ModelConfig(Protocol):
+    """A frozen dataclass that describes one model completely."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    model_type: ClassVar[str]
+    """The family's name in config.json and in recipes."""
+
+
+C = TypeVar("C", bound=ModelConfig)
+
+
+def check(holds: bool, field: str, value: object, allowed: str, remedy: str) -> None:
+    """Refuse a setting in one sentence: the field, its value, what is allowed, what to do.
+
+    Raises:
+        InputError: where `holds` is false.
+
+    >>> check(False, "heads", 3, "a divisor of width 8", "choose 2 or 4")
+    Traceback (most recent call last):
+        ...
+    regard.errors.InputError: heads is 3 but must be a divisor of width 8; choose 2 or 4
+    """
+    if not holds:
+        raise InputError(f"{field} is {value!r} but must be {allowed}; {remedy}")
+
+
+def check_types(config: Any) -> None:
+    """Refuse a setting of another type or outside its choices, however the config was made.
+
+    A misspelt choice would otherwise pass every comparison in the wiring and quietly build another model.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    hints = typing.get_type_hints(type(config))
+    for part in dataclasses.fields(config):
+        coerced(getattr(config, part.name), hints[part.name], part.name)
+
+
+def check_special_tokens(padding: int, start: int, end: int, vocabulary: int) -> None:
+    """Refuse special tokens that are not among the target's tokens.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    for field, value in (("padding_id", padding), ("start_id", start), ("end_id", end)):
+        check(
+            0 <= value < vocabulary,
+            field,
+            value,
+            f"in [0, {vocabulary})",
+            "it is one of the target_vocabulary tokens",
+        )
+
+
+def config_to_json(config: ModelConfig) -> dict[str, Any]:
+    """The config as JSON values, its family under `model_type`."""
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return {"model_type": config.model_type, "format_version": 1, **values}
+
+
+def config_from_json(family: type[C], values: Mapping[str, Any], where: str) -> C:
+    """The config that `config_to_json` wrote, or one made of a recipe's settings.
+
+    Arguments:
+        family: the config class.
+        values: the settings; `model_type` and `format_version` are allowed and not passed on.
+        where: how messages call the place, such as a file's name.
+
+    Raises:
+        InputError: for a missing or unknown key (naming the nearest) or a value of the wrong type.
+    """
+    settings = {key: value for key, value in values.items() if key not in ("model_type", "format_version")}
+    return from_mapping(family, settings, where)

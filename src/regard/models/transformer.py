@@ -1,0 +1,371 @@
+"""Attention is all you need (Vaswani et al. 2017): the encoder-decoder Transformer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import (
+    AttentionInputs,
+    Causal,
+    KeysValues,
+    LearnedPositions,
+    MultiHeadAttention,
+    Padding,
+    SinusoidalPositions,
+    positions_of,
+)
+from regard.attention.layer import Side
+from regard.attention.positions import check_length
+from regard.layers import (
+    LAST_STEP,
+    SOURCE,
+    TARGET,
+    DecoderState,
+    FeedForward,
+    NormPlacement,
+    PositionedEmbedding,
+    Residual,
+    Tokens,
+    token_embedding,
+)
+from regard.layers.blocks import DecoderBlock, EncoderBlock
+from regard.models.config import check, check_special_tokens, check_types
+
+M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformerConfig:
+    """The sizes of an encoder-decoder Transformer; the defaults are the paper's base model (table 3).
+
+    Arguments:
+        source_vocabulary, target_vocabulary: numbers of tokens.
+        width: D, of the model.
+        heads: H; divides the width.
+        feedforward_width: F, inside the feed-forward nets.
+        encoder_layers, decoder_layers: numbers of blocks.
+        norm: `post` normalises after each residual sum, as published; `pre` before each sub-layer, with one more norm at the end
+            of each stack.
+        positions: `sinusoidal` (fixed) or `learned`.
+        maximum_positions: the longest source or target, in tokens. Sinusoids cost nothing: raise it at will.
+        sharing: `all` = source, target and output share one table (needs one vocabulary); `target` = target and output; `none`.
+        attention_bias: biases in the attention projections; the published model has none.
+        dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
+        attention_dropout: of attention weights (0 as published).
+        feedforward_dropout: inside the feed-forward nets (0 as published).
+        norm_epsilon: added to the variance in layer norms.
+        alignment_layer: the decoder block whose attention over the source, averaged over heads, is `alignment`; -1 is the last.
+        padding_id, start_id, end_id: special tokens of the target.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "transformer"
+
+    source_vocabulary: int
+    target_vocabulary: int
+    width: int = 512
+    heads: int = 8
+    feedforward_width: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    norm: NormPlacement = "post"
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    maximum_positions: int = 1024
+    sharing: Literal["all", "target", "none"] = "all"
+    attention_bias: bool = False
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    feedforward_dropout: float = 0.0
+    norm_epsilon: float = 1e-6
+    alignment_layer: int = -1
+    padding_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in (
+            "source_vocabulary",
+            "target_vocabulary",
+            "width",
+            "heads",
+            "feedforward_width",
+            "encoder_layers",
+            "decoder_layers",
+            "maximum_positions",
+        ):
+            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        check(
+            self.width % self.heads == 0,
+            "heads",
+            self.heads,
+            f"a divisor of width {self.width}",
+            "change one of the two",
+        )
+        check(
+            self.positions == "learned" or self.width % 2 == 0,
+            "width",
+            self.width,
+            "even for sinusoidal positions",
+            "add one or choose positions=learned",
+        )
+        check(
+            self.sharing != "all" or self.source_vocabulary == self.target_vocabulary,
+            "sharing",
+            self.sharing,
+            f"'target' or 'none' for vocabularies of {self.source_vocabulary} and {self.target_vocabulary} tokens",
+            "or train one shared tokenizer (tokenizer.shared=true)",
+        )
+        for name in ("dropout", "attention_dropout", "feedforward_dropout"):
+            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)", "0.1 to 0.3 is usual")
+        check(
+            -self.decoder_layers <= self.alignment_layer < self.decoder_layers,
+            "alignment_layer",
+            self.alignment_layer,
+            f"in [-{self.decoder_layers}, {self.decoder_layers})",
+            "-1 is the last decoder block",
+        )
+        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+
+    @classmethod
+    def base(cls, vocabulary: int = 37_000) -> TransformerConfig:
+        """The base model of table 3: 63,045,632 parameters at 37,000 shared tokens."""
+        return cls(source_vocabulary=vocabulary, target_vocabulary=vocabulary)
+
+    @classmethod
+    def big(cls, vocabulary: int = 37_000) -> TransformerConfig:
+        """The big model of table 3: 214,171,648 parameters at 37,000 shared tokens."""
+        return cls(
+            source_vocabulary=vocabulary,
+            target_vocabulary=vocabulary,
+            width=1024,
+            heads=16,
+            feedforward_width=4096,
+            dropout=0.3,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransformerState(DecoderState):
+    """What the decoder carries: per block, the target's keys and values so far, and the source's.
+
+    Arguments:
+        memory: per block, keys and values of the source (N, H, S, E), computed once.
+        past: per block, keys and values of the target so far (N, H, length, E); None before the first step.
+        query: (N, H, 1, E), the alignment block's last query over the source; None before the first step.
+    """
+
+    memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
+    past: tuple[KeysValues, ...] | None = field(default=None, metadata=TARGET)
+    query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+
+class TransformerEncoder(nn.Module):
+    """A stack of encoder blocks."""
+
+    def __init__(self, embedding: PositionedEmbedding, layers: list[EncoderBlock], norm: nn.Module) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+
+    def forward(self, source: Tokens) -> Tensor:
+        """Source (B, S) to (B, S, D)."""
+        x = self.embedding(source.ids, positions_of(source.valid))
+        batch, length = source.ids.shape
+        mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+
+class TransformerDecoder(nn.Module):
+    """A stack of decoder blocks."""
+
+    def __init__(self, embedding: PositionedEmbedding, layers: list[DecoderBlock], norm: nn.Module) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+
+    def forward(self, target: Tokens, source: Tensor, source_valid: Tensor) -> Tensor:
+        """Teacher forcing: target (B, L) and the encoder's output (B, S, D) to (B, L, D)."""
+        x = self.embedding(target.ids, positions_of(target.valid))
+        batch, length = target.ids.shape
+        device = x.device
+        mask = (Causal() & Padding(target.valid)).evaluated(batch=batch, queries=length, keys=length, device=device)
+        source_mask = Padding(source_valid).evaluated(batch=batch, queries=length, keys=source.shape[1], device=device)
+        for layer in self.layers:
+            x, _, _ = layer(x, source, mask=mask, source_mask=source_mask)
+        return self.norm(x)
+
+    def memory(self, source: Tensor) -> tuple[KeysValues, ...]:
+        """Per block, keys and values of the encoder's output (B, S, D)."""
+        return tuple(layer.cross_attention.keys_values(source) for layer in self.layers)  # type: ignore[union-attr, operator]
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, tuple[KeysValues, ...], list[Tensor]]:
+        """Tokens (N,) after the state's past to (N, D), the longer past, and each block's query over the source."""
+        positions = torch.full_like(tokens, state.length).unsqueeze(1)
+        x = self.embedding(tokens.unsqueeze(1), positions)
+        source_mask = Padding(state.source_valid).evaluated(
+            batch=state.rows, queries=1, keys=state.source_valid.shape[1], device=x.device
+        )
+        pasts, queries = [], []
+        for index, layer in enumerate(self.layers):
+            before = None if state.past is None else state.past[index]
+            # One new token sees every cached one and itself: causality leaves nothing to mask.
+            x, past, query = layer(x, state.memory[index], mask=None, source_mask=source_mask, past=before)
+            pasts.append(past)
+            queries.append(query)
+        return self.norm(x).squeeze(1), tuple(pasts), queries
+
+
+class Transformer(nn.Module):
+    """The encoder-decoder Transformer, post-norm as published or pre-norm.
+
+        x = sqrt(D) E[token] + PE[position]
+        encoder block:  self-attention, feed-forward;   decoder block:  causal self-attention, attention over the source,
+        feed-forward;   each inside LayerNorm(x + Dropout(sublayer(x))), or x + Dropout(sublayer(LayerNorm(x))) with pre-norm
+        logits = x E^T
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = Transformer(TransformerConfig(source_vocabulary=9, target_vocabulary=9, width=8, heads=2, feedforward_width=16,
+    ...                                       encoder_layers=1, decoder_layers=1))
+    >>> model(Tokens.pad([[3, 4, 5], [6, 7]]), Tokens.pad([[1, 3], [1, 4]])).shape
+    torch.Size([2, 2, 9])
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        source_table = token_embedding(config.source_vocabulary, config.width)
+        shared = config.sharing == "all"
+        target_table = source_table if shared else token_embedding(config.target_vocabulary, config.width)
+        self.encoder = TransformerEncoder(
+            self._embedding(source_table),
+            [
+                EncoderBlock(
+                    attention=self._attention("source", "source"),
+                    feedforward=self._feedforward(),
+                    residual=self._residual,
+                )
+                for _ in range(config.encoder_layers)
+            ],
+            self._final_norm(),
+        )
+        self.decoder = TransformerDecoder(
+            self._embedding(target_table),
+            [
+                DecoderBlock(
+                    attention=self._attention("target", "target"),
+                    cross_attention=self._attention("target", "source"),
+                    feedforward=self._feedforward(),
+                    residual=self._residual,
+                )
+                for _ in range(config.decoder_layers)
+            ],
+            self._final_norm(),
+        )
+        self.output = nn.Linear(config.width, config.target_vocabulary, bias=False)
+        if config.sharing == "none":
+            nn.init.xavier_uniform_(self.output.weight)
+        else:
+            self.output.weight = target_table.weight
+
+    def _embedding(self, table: nn.Embedding) -> PositionedEmbedding:
+        config = self.config
+        kind = SinusoidalPositions if config.positions == "sinusoidal" else LearnedPositions
+        return PositionedEmbedding(table, kind(config.width, config.maximum_positions), dropout=config.dropout)
+
+    def _attention(self, queries: Side, keys: Side) -> MultiHeadAttention:
+        config = self.config
+        layer = MultiHeadAttention(
+            config.width,
+            config.heads,
+            bias=config.attention_bias,
+            dropout=config.attention_dropout,
+            between=(queries, keys),
+        )
+        return _drawn(layer)
+
+    def _feedforward(self) -> FeedForward:
+        config = self.config
+        layer = FeedForward(
+            config.width, config.feedforward_width, activation=F.relu, dropout=config.feedforward_dropout
+        )
+        return _drawn(layer)
+
+    def _residual(self) -> Residual:
+        config = self.config
+        return Residual.with_norm(config.norm, config.width, dropout=config.dropout, epsilon=config.norm_epsilon)
+
+    def _final_norm(self) -> nn.Module:
+        if self.config.norm == "post":
+            return nn.Identity()
+        return nn.LayerNorm(self.config.width, eps=self.config.norm_epsilon)
+
+    @property
+    def maximum_target_length(self) -> int | None:
+        """The number of positions: the start token takes one and the end token needs none."""
+        return self.config.maximum_positions
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        """Logits of every next target token, given the true ones before it.
+
+        Arguments:
+            source: (B, S) tokens.
+            target: (B, L) tokens, shifted right: the start token first.
+
+        Returns:
+            (B, L, V); row l predicts target token l + 1.
+
+        Raises:
+            InputError: where source or target is longer than `maximum_positions`.
+        """
+        check_length(target.ids.shape[1], self.config.maximum_positions, "target")
+        return self.output(self.decoder(target, self._encoded(source), source.valid))
+
+    def _encoded(self, source: Tokens) -> Tensor:
+        check_length(source.ids.shape[1], self.config.maximum_positions, "source")
+        return self.encoder(source)
+
+    def start(self, source: Tokens) -> TransformerState:
+        """Read the source (B, S)."""
+        return TransformerState(source_valid=source.valid, memory=self.decoder.memory(self._encoded(source)))
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
+        check_length(state.length + 1, self.config.maximum_positions, "target")
+        x, past, queries = self.decoder.step(tokens, state)
+        return self.output(x), state.advanced(past=past, query=queries[self.config.alignment_layer])
+
+    def alignment(self, state: TransformerState) -> Tensor:
+        """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
+        if state.query is None:
+            return state.memory[0].key.new_zeros(state.source_valid.shape, dtype=torch.float32)
+        layer = self.decoder.layers[self.config.alignment_layer]
+        inputs = AttentionInputs(
+            query=state.query,
+            key=state.memory[self.config.alignment_layer].key,
+            mask=Padding(state.source_valid),
+        )
+        return layer.cross_attention.attention.weights(inputs).mean(dim=1)[:, 0]  # type: ignore[union-attr, operator]
+
+
+def _drawn(layer: M) -> M:
+    """`layer` with Glorot-uniform matrices and zero biases, as in the authors' own code."""
+    for module in layer.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    return layer

@@ -1,0 +1,121 @@
+"""Dataclasses from JSON and YAML values, strictly: what is unknown, missing or of another type is one clear error."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from regard.errors import InputError, nearest
+
+D = TypeVar("D")
+
+
+def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
+    """The dataclass `kind` with its fields taken from `values`, nested dataclasses included.
+
+    Arguments:
+        kind: a dataclass.
+        values: one entry per field; fields with a default may be left out.
+        where: how messages call the place, such as a file's name or a dotted key.
+
+    Raises:
+        InputError: for a missing or unknown key (naming the nearest) or a value of the wrong type.
+
+    >>> @dataclasses.dataclass
+    ... class Size:
+    ...     width: int
+    >>> from_mapping(Size, {"widht": 3}, "model")
+    Traceback (most recent call last):
+        ...
+    regard.errors.InputError: model: unknown key 'widht'; did you mean 'width'?
+    """
+    known = {part.name: part for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(kind)
+    settings: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in known:
+            raise InputError(f"{where}: unknown key {key!r}; {nearest(str(key), sorted(known))}")
+        settings[key] = coerced(value, hints[key], f"{where}.{key}")
+    missing = [
+        name
+        for name, part in known.items()
+        if name not in settings and part.default is dataclasses.MISSING and part.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise InputError(f"{where}: missing {', '.join(missing)}; add what is missing")
+    return kind(**settings)
+
+
+def coerced(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the type that `hint` asks for: an int may stand for a float, a list for a tuple, nothing else bends.
+
+    Raises:
+        InputError: naming the place, the value and the type wanted.
+
+    >>> coerced(1, float, "dropout"), coerced([1, 2], tuple[int, ...], "sizes")
+    (1.0, (1, 2))
+    """
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or hint is object:
+        return value
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if isinstance(value, hint):
+            return value
+        if isinstance(value, Mapping):
+            return from_mapping(hint, value, where)
+        raise InputError(f"{where} is {value!r}; it must be a mapping of settings")
+    if origin is typing.Literal:
+        if value in options:
+            return value
+        wanted = " or ".join(map(repr, options))
+        raise InputError(f"{where} is {value!r}; choose {wanted}")
+    if origin in (typing.Union, types.UnionType):
+        nested = [option for option in options if dataclasses.is_dataclass(option)]
+        if nested and isinstance(value, Mapping):
+            return coerced(value, nested[0], where)
+        for option in options:
+            try:
+                return coerced(value, option, where)
+            except InputError:
+                continue
+        raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}")
+    if origin is tuple and isinstance(value, list | tuple):
+        if options[1:] != (Ellipsis,) and len(options) != len(value):
+            raise InputError(f"{where} is {value!r}; it must be a list of {len(options)}")
+        kinds = options[:1] * len(value) if options[1:] == (Ellipsis,) else options
+        return tuple(coerced(part, kind, where) for part, kind in zip(value, kinds, strict=True))
+    if hint is types.NoneType and value is None:
+        return None
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if hint is float and isinstance(value, str):
+        with contextlib.suppress(ValueError):  # YAML reads 1e-3, without a point, as text
+            return float(value)
+    kind = origin or hint
+    if isinstance(kind, type) and isinstance(value, kind) and not (isinstance(value, bool) and kind is int):
+        return value
+    raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}")
+
+
+def _spoken(hint: Any) -> str:
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+        types.NoneType: "null",
+        dict: "a mapping",
+    }
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(_spoken(option) for option in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return "a list"
+    if dataclasses.is_dataclass(hint):
+        return "a mapping of settings"
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    return names.get(typing.get_origin(hint) or hint, str(hint))

@@ -1,0 +1,70 @@
+"""From a folder to something that predicts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import torch
+
+from regard.checkpoints import read_card, read_model
+from regard.errors import InputError, nearest
+from regard.tasks.translation import TranslationTask, Translator
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+POINTER = "checkpoints.json"
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: str | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Translator:
+    """Load a model from its folder, ready to predict; the task is read from the folder.
+
+    Arguments:
+        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken.
+        task: the task the caller needs; another one in the folder is an error.
+        device: where to put the parameters.
+        dtype: `float32`, `bfloat16` or `float16`.
+
+    Raises:
+        InputError: for a folder that holds no model, is damaged, or is of another task.
+    """
+    place = model_folder(folder)
+    card = read_card(place)
+    name = str(card.task.get("name"))
+    if task is not None and name != task:
+        raise InputError(f"{folder}: a model for {name}, and {task} is wanted; use the command for {name}")
+    if name != TranslationTask.name:
+        raise InputError(f"{folder}: its task is {name!r}; {nearest(name, [TranslationTask.name])}")
+    if dtype not in DTYPES:
+        raise InputError(f"dtype is {dtype!r}; {nearest(dtype, list(DTYPES))}")
+    model = read_model(place).to(device=device, dtype=DTYPES[dtype])
+    return Translator(model, TranslationTask.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
+
+
+def model_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder itself if it holds a model, else the best checkpoint of the run in it.
+
+    Raises:
+        InputError: where there is neither.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give the folder of a trained model")
+    if (folder / "config.json").is_file():
+        return folder
+    pointer = folder / POINTER
+    if pointer.is_file():
+        try:
+            names = json.loads(pointer.read_text(encoding="utf-8"))
+            place = folder / "checkpoints" / str(names.get("best") or names["last"])
+        except (ValueError, KeyError, AttributeError) as error:
+            raise InputError(f"{pointer}: damaged; train again with --resume to write it anew") from error
+        if place.is_dir():
+            return place
+    raise InputError(f"{folder}: holds no model (no config.json); give the folder of a trained model")

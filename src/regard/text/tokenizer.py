@@ -1,0 +1,367 @@
+"""Text to token ids and back: `tokenizers.Tokenizer` with named roles for its special tokens."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import tokenizers
+
+from regard.errors import InputError
+from regard.text.training import CHARACTER_PATTERN, guarded, train_backend
+
+Kind = Literal["bpe", "wordpiece", "unigram", "word", "character"]
+
+FILE_NAME = "tokenizer.json"
+
+# What each family calls its special tokens, most specific first. GPT's one token plays every part.
+PADDING_TOKENS = ("<pad>", "[PAD]", "<|endoftext|>")
+START_TOKENS = ("<s>", "[CLS]", "<bos>", "<|endoftext|>")
+END_TOKENS = ("</s>", "[SEP]", "<eos>", "<|endoftext|>")
+UNKNOWN_TOKENS = ("<unk>", "[UNK]")
+
+
+class Tokenizer:
+    """Strings to token ids and back, with named roles for padding, start, end and unknown.
+
+    `train` learns one from text, `load` reads a `tokenizer.json`. Encoding adds no special token, and the
+    spelling of one in a text ("</s>") is ordinary text, never the special token. Instances do not change, are
+    equal when their content is, may be shared by threads and sent to other processes.
+
+    >>> tokenizer = Tokenizer.train(["a dog.", "the dog."], kind="word", size=20)
+    >>> ids = tokenizer.encode("the dog.")
+    >>> tokenizer.tokens(ids)
+    ['▁the', '▁dog', '.']
+    >>> tokenizer.decode([tokenizer.start_id, *ids, tokenizer.end_id])
+    'the dog.'
+    >>> tokenizer.spans("the dog.")
+    [(0, 3), (3, 7), (7, 8)]
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        # A private copy: what the caller does to his object later does not reach this one.
+        self._adopt(backend.to_str())
+
+    def _adopt(self, text: str) -> None:
+        backend = tokenizers.Tokenizer.from_str(text)
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True  # not part of the file, so set here
+        layout = json.loads(text)
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        padding = _first(PADDING_TOKENS, vocabulary)
+        end = _first(END_TOKENS, vocabulary)
+        if padding is None or end is None:
+            role, names = ("padding", PADDING_TOKENS) if padding is None else ("end", END_TOKENS)
+            raise InputError(
+                f"the tokenizer has no {role} token; add one of {', '.join(names)} to its special tokens, "
+                "or train one with Tokenizer.train"
+            )
+        start = _first(START_TOKENS, vocabulary)
+        unknown = _first(UNKNOWN_TOKENS, vocabulary)
+        self._backend = backend
+        self._size = max(vocabulary.values()) + 1
+        self._padding_id = padding
+        self._end_id = end
+        self._start_id = padding if start is None else start
+        self._unknown_id = unknown
+        roles = {padding, end, self._start_id} | ({unknown} if unknown is not None else set())
+        added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
+        self._special = frozenset(roles | added)
+        if self._special >= set(vocabulary.values()):
+            raise InputError("the tokenizer has no vocabulary beside its special tokens; train it on some text")
+        self._kind = _kind_of(layout)
+        self._prepends = "Prepend" in _types(layout.get("normalizer"))
+
+    @classmethod
+    def train(cls, texts: Iterable[str], *, kind: Kind | str, size: int, lowercase: bool = False) -> Tokenizer:
+        """A tokenizer learnt from `texts`: the same texts in the same order give the same tokenizer.
+
+        The special tokens `<pad>`, `<s>`, `</s>`, `<unk>` have the ids 0 to 3. The text is brought to
+        Unicode's composed form (NFC), and to lower case where asked; apart from that, decoding what was
+        encoded gives the text back exactly, spaces included, as long as every part is in the vocabulary. One
+        thing more is lost, in all kinds but `character`: U+2581, which marks a space inside a token, reads as
+        a space.
+
+        Arguments:
+            texts: read once, in a stream.
+            kind: `bpe` (Sennrich et al. 2016), `unigram` (Kudo 2018) and `wordpiece` (pieces inside a word
+                start with `##`; Wu et al. 2016) learn parts of words; `word` keeps whole words and marks of
+                punctuation, `character` single characters. A token that follows a space begins with U+2581;
+                punctuation and line breaks are tokens of their own: "the dog." is "▁the", "▁dog", ".".
+            size: the largest number of tokens, special ones included. Where the text has fewer, the
+                vocabulary is smaller; `word` and `character` keep the most frequent and read the others as
+                `<unk>`.
+            lowercase: whether case is dropped.
+
+        Raises:
+            InputError: no text, unknown kind, or a `size` that cannot hold the alphabet.
+
+        >>> Tokenizer.train(["aab", "ab"], kind="character", size=10).encode("ab?")
+        [4, 5, 3]
+        """
+        return cls(train_backend(texts, kind=kind, size=size, lowercase=lowercase))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """The tokenizer in a folder's `tokenizer.json`, or in that file itself; nothing is fetched.
+
+        Raises:
+            InputError: the file is missing, cut short or not a tokenizer, or the tokenizer has no vocabulary,
+                padding token or end token.
+        """
+        file = Path(path)
+        if file.is_dir():
+            file = file / FILE_NAME
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise InputError(
+                f"{file}: no such file; give a folder with a {FILE_NAME} in it, or train a tokenizer"
+            ) from None
+        except UnicodeDecodeError:
+            raise InputError(f"{file}: is not a tokenizer file (it is not UTF-8 text); save or copy it again") from None
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({error.strerror or error}); check the path") from None
+        return cls.from_json(text, name=str(file))
+
+    @classmethod
+    def from_json(cls, text: str, *, name: str = FILE_NAME) -> Tokenizer:
+        """The tokenizer written in `text`, the content of a `tokenizer.json`; `name` is what errors call it.
+
+        Raises:
+            InputError: as `load`.
+        """
+        try:
+            layout = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{name}: is empty, cut short or not JSON ({error}); save or copy the tokenizer again"
+            ) from None
+        model = layout.get("model") if isinstance(layout, dict) else None
+        if not isinstance(model, dict):
+            raise InputError(f"{name}: is not a tokenizer (it has no 'model'); give a {FILE_NAME} of `tokenizers`")
+        if not model.get("vocab"):
+            raise InputError(f"{name}: the tokenizer has no vocabulary; train it on some text and save it again")
+        tokenizer = cls.__new__(cls)
+        try:
+            guarded(lambda: tokenizer._adopt(text), "the tokenizers library failed on it")
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        except Exception as error:  # the library raises bare Exception for every fault in a file
+            raise InputError(f"{name}: is not a usable tokenizer ({error}); save or copy it again") from None
+        return tokenizer
+
+    def to_json(self) -> str:
+        """The content of a `tokenizer.json`, as the `tokenizers` library writes it."""
+        return self._backend.to_str(pretty=True)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write `tokenizer.json` into `folder`, made where needed; a previous file is replaced in one step.
+
+        Raises:
+            InputError: the folder cannot be written, or the disk is full; a previous file is intact.
+        """
+        target = Path(folder) / FILE_NAME
+        partial = target.with_name(f".{FILE_NAME}.{os.getpid()}.partial")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("w", encoding="utf-8") as file:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+        except OSError as error:
+            _discard(partial)
+            raise InputError(
+                f"{folder}: the tokenizer cannot be saved there ({error.strerror or error}); "
+                "make room or choose another folder"
+            ) from None
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of `text`, without start or end.
+
+        Raises:
+            InputError: the string is not text (it holds half of a surrogate pair).
+        """
+        return self._ordinary(self._encoding(text).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each text, the same as `encode` gives one by one.
+
+        Raises:
+            InputError: as `encode`.
+        """
+        try:
+            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            raise _fault(texts) from None
+        return [self._ordinary(encoding.ids) for encoding in encodings]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where each token of `encode(text)` stands in `text`: (start, end) in characters, end excluded.
+
+        They point into the text as given, before normalisation. A token that begins with a space includes it;
+        a mark that no character stands for (the start of the text alone) has an empty span.
+
+        Raises:
+            InputError: as `encode`.
+        """
+        encoding = self._encoding(text)
+        offsets: list[tuple[int, int]] = encoding.offsets
+        spans = []
+        for index, (start, end) in enumerate(offsets):
+            following = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
+            # A character composed into the one before it (e + U+0301) is in no token by the library's count.
+            while start < end < following and not text[end].isspace():
+                end += 1
+            spans.append((start, end))
+        if self._prepends and spans and encoding.tokens[0] == "▁":
+            spans[0] = (0, 0)
+        if self._unknown_id is None and not self._special.isdisjoint(encoding.ids):
+            spans = [span for span, index in zip(spans, encoding.ids, strict=True) if index not in self._special]
+        return spans
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens as strings, for display: "▁" is a space, "##" continues a word.
+
+        Raises:
+            InputError: an id is not in the vocabulary.
+        """
+        return [self._token(int(index)) for index in ids]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; special tokens are left out, the unknown one too.
+
+        Raises:
+            InputError: an id is not in the vocabulary.
+        """
+        plain = [index for index in map(int, ids) if index not in self._special]
+        if plain and not (min(plain) >= 0 and max(plain) < self._size):
+            self.tokens(plain)
+        return self._backend.decode(plain, skip_special_tokens=False)
+
+    @property
+    def size(self) -> int:
+        """The number of ids, special ones included: the rows an embedding needs."""
+        return self._size
+
+    @property
+    def padding_id(self) -> int:
+        """The id that fills rows up; where one token plays every part (GPT-2), the same as `end_id`."""
+        return self._padding_id
+
+    @property
+    def start_id(self) -> int:
+        """The id a target starts with; a tokenizer without one (T5, Marian) starts with padding."""
+        return self._start_id
+
+    @property
+    def end_id(self) -> int:
+        """The id that ends a text."""
+        return self._end_id
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of what is not in the vocabulary; None where nothing is unknown (byte-level ones)."""
+        return self._unknown_id
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The ids that stand for no text."""
+        return self._special
+
+    @property
+    def kind(self) -> str | None:
+        """Which of the kinds of `train` this is; None where a loaded one is none of them."""
+        return self._kind
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tokenizer):
+            return NotImplemented
+        return json.loads(self._backend.to_str()) == json.loads(other._backend.to_str())
+
+    def __hash__(self) -> int:
+        return hash((self._kind, self._size))
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(kind={self._kind!r}, size={self._size})"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (_from_json, (self._backend.to_str(),))
+
+    def _encoding(self, text: str) -> tokenizers.Encoding:
+        try:
+            return self._backend.encode(text, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            raise _fault([text]) from None
+
+    def _ordinary(self, ids: list[int]) -> list[int]:
+        """`ids` with no special token but the unknown: some loaded vocabularies find one in plain text."""
+        if self._special.isdisjoint(ids):
+            return ids
+        if self._unknown_id is None:
+            return [index for index in ids if index not in self._special]
+        return [self._unknown_id if index in self._special else index for index in ids]
+
+    def _token(self, index: int) -> str:
+        token = self._backend.id_to_token(index) if index >= 0 else None
+        if token is None:
+            raise InputError(
+                f"token id {index} is not in this tokenizer of {self._size} tokens; "
+                "are model and tokenizer from the same folder?"
+            )
+        return token
+
+
+def _from_json(text: str) -> Tokenizer:
+    return Tokenizer.from_json(text)
+
+
+def _first(names: Sequence[str], vocabulary: Mapping[str, int]) -> int | None:
+    """The id of the first of `names` that the vocabulary has."""
+    return next((vocabulary[name] for name in names if name in vocabulary), None)
+
+
+def _kind_of(layout: dict) -> str | None:
+    model = layout["model"].get("type")
+    if model == "WordLevel":
+        splitter = layout.get("pre_tokenizer") or {}
+        return "character" if splitter.get("pattern") == {"Regex": CHARACTER_PATTERN} else "word"
+    kind = str(model).lower()
+    return kind if kind in get_args(Kind) else None
+
+
+def _types(part: dict | None) -> set[str]:
+    """The names of the steps in one part of a tokenizer's layout."""
+    if not part:
+        return set()
+    steps = part.get("normalizers") or [part]
+    return {step.get("type", "") for step in steps}
+
+
+def _fault(texts: Sequence[str]) -> Exception:
+    for text in texts:
+        if not isinstance(text, str):
+            return TypeError(f"a tokenizer encodes strings, not {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return InputError(
+                f"the text {text[:40]!r} holds half of a surrogate pair at character {error.start}; "
+                "it was read in the wrong encoding, so read it as UTF-8"
+            )
+    return TypeError("the tokenizer could not encode this text")
+
+
+def _discard(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:
+        return  # the folder itself is out of reach; the first error says so

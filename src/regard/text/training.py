@@ -1,0 +1,259 @@
+"""Training a vocabulary of each kind from raw text, with the `tokenizers` library."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.errors import InputError, nearest
+
+KINDS = ("bpe", "wordpiece", "unigram", "word", "character")
+SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
+UNKNOWN = "<unk>"
+SPACE = "▁"  # U+2581 stands for a space inside a token
+CHARACTER_PATTERN = r"[\s\S]"
+
+# A longer run without a space is cut here: training and encoding cost the square of a piece's length.
+_LONGEST_PIECE = 100
+
+
+def train_backend(texts: Iterable[str], *, kind: str, size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    """A trained `tokenizers.Tokenizer` with at most `size` tokens; see `Tokenizer.train` for the kinds.
+
+    Raises:
+        InputError: unknown kind, no text, a `size` that cannot hold the alphabet.
+
+    >>> train_backend(["to be or not to be"], kind="word", size=20, lowercase=False).get_vocab_size()
+    8
+    """
+    if kind not in KINDS:
+        raise InputError(f"tokenizer kind {kind!r} is not known; {nearest(kind, KINDS)}")
+    smallest = len(SPECIAL_TOKENS) + 1
+    if size < smallest:
+        raise InputError(f"tokenizer size {size} is too small: give at least {smallest}, special tokens included")
+    checked = _checked(texts)
+    train = {
+        "bpe": _train_bpe,
+        "wordpiece": _train_wordpiece,
+        "unigram": _train_unigram,
+        "word": _train_word,
+        "character": _train_character,
+    }[kind]
+    trained = train(checked, size, lowercase)
+    needed = trained.get_vocab_size()
+    if needed > size:
+        raise _too_small(kind, size, needed)
+    return trained
+
+
+def _too_small(kind: str, size: int, needed: int) -> InputError:
+    return InputError(
+        f"tokenizer size {size} is too small for kind {kind!r}: the text's characters and the special tokens "
+        f"alone take {needed}; give at least that, or choose kind 'character', which keeps the frequent ones"
+    )
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts after the first that is not blank, each known to be a proper string."""
+    if isinstance(texts, str):
+        raise InputError("training a tokenizer takes several texts (a list or any iterable), not one string")
+    iterator = map(_proper, texts)
+    first = next((text for text in iterator if text.strip()), None)
+    if first is None:
+        raise InputError("training a tokenizer found no text: every text is blank, or there is none")
+    return itertools.chain([first], iterator)
+
+
+def _proper(text: str) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"training a tokenizer takes strings, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the text {text[:40]!r} holds half of a surrogate pair at character {error.start}; "
+            "it was read in the wrong encoding, so read it as UTF-8"
+        ) from None
+    return text
+
+
+# --- the five kinds ---------------------------------------------------------------------------------------
+
+
+def _train_bpe(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    tokenizer = _marked(models.BPE(unk_token=UNKNOWN), lowercase=lowercase, split_han=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=list(SPECIAL_TOKENS), show_progress=False
+    )
+    _run(tokenizer, texts, trainer)
+    return tokenizer
+
+
+def _train_word(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    tokenizer = _marked(_word_level({}), lowercase=lowercase, split_han=True)
+    trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
+    _run(tokenizer, texts, trainer)
+    return tokenizer
+
+
+def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    # The library numbers the "##x" characters in the order of a randomly seeded hash table, and that order
+    # decides ties. Handing them over as special tokens numbers them beforehand: the same text gives the same
+    # vocabulary, and every character is known inside a word too. They must be known before training starts,
+    # so the text is passed over twice.
+    draft = _marked(models.WordPiece(unk_token=UNKNOWN), lowercase=lowercase, split_han=True)
+    normalise = draft.normalizer.normalize_str
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
+        characters: set[str] = set()
+        for text in texts:
+            characters.update(normalise(text))
+            spool.write(json.dumps(text) + "\n")
+        inner = sorted(character for character in characters - {SPACE} if not character.isspace())
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=size,
+            min_frequency=2,
+            special_tokens=[*SPECIAL_TOKENS, *("##" + character for character in inner)],
+            show_progress=False,
+        )
+        _run(draft, _unspool(spool), trainer)
+    vocabulary = json.loads(draft.to_str())["model"]["vocab"]
+    model = models.WordPiece(vocab=vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=2 * _LONGEST_PIECE)
+    tokenizer = _marked(model, lowercase=lowercase, split_han=True, continuation="##")
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    return tokenizer
+
+
+def _train_unigram(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    draft = _marked(models.Unigram(), lowercase=lowercase, split_han=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size, special_tokens=list(SPECIAL_TOKENS), unk_token=UNKNOWN, show_progress=False
+    )
+    normalise = draft.normalizer.normalize_str
+    characters: set[str] = set()
+
+    def watched() -> Iterator[str]:
+        for text in texts:
+            characters.update(normalise(text))
+            yield text
+
+    failure: Exception | None = None
+    try:
+        _run(draft, watched(), trainer)
+    except Exception as error:
+        if type(error) is not Exception:  # a bare one is how the library says that the size is too small
+            raise
+        failure = error
+    # Every character and one piece more: with less the library fails, or loses sight of the size.
+    needed = len(characters) + 1 + len(SPECIAL_TOKENS)
+    if needed > size:
+        raise _too_small("unigram", size, needed)
+    if failure is not None:
+        raise InputError(f"training the tokenizer failed ({failure}); try another kind or size")
+    scores = dict(json.loads(draft.to_str())["model"]["vocab"])
+    vocabulary = [(token, 0.0) for token in SPECIAL_TOKENS] + _settled(scores)
+    tokenizer = _marked(models.Unigram(vocabulary, 3, False), lowercase=lowercase, split_han=False)
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    return tokenizer
+
+
+def _settled(scores: dict[str, float]) -> list[tuple[str, float]]:
+    """The pieces in an order, and with scores, that the same text always gives.
+
+    The library gives the characters it must keep, but did not find useful, the lowest score of all, the next
+    one 0.0001 more and so on, in the order of a randomly seeded hash table. Here they share the lowest.
+    Rounding removes what the order of summation leaves in the last digits.
+    """
+    pieces = {piece: score for piece, score in scores.items() if piece not in SPECIAL_TOKENS}
+    characters = [piece for piece in pieces if len(piece) == 1]
+    lowest = min(pieces.values())
+    ceiling = lowest + 0.0001 * len(characters)
+    pieces.update({piece: lowest for piece in characters if pieces[piece] <= ceiling})
+    rounded = ((piece, round(score, 6)) for piece, score in pieces.items())
+    return sorted(rounded, key=lambda item: (-item[1], item[0]))
+
+
+def _train_character(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    normaliser = _normaliser(lowercase=lowercase, marked=False)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(normaliser.normalize_str(text))
+    kept = sorted(counts, key=lambda character: (-counts[character], character))[: size - len(SPECIAL_TOKENS)]
+    vocabulary = {token: index for index, token in enumerate([*SPECIAL_TOKENS, *kept])}
+    tokenizer = tokenizers.Tokenizer(_word_level(vocabulary))
+    tokenizer.normalizer = normaliser
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    return tokenizer
+
+
+# --- shared parts -----------------------------------------------------------------------------------------
+
+
+def _word_level(vocabulary: dict[str, int]) -> models.WordLevel:
+    return models.WordLevel(vocab=vocabulary, unk_token=UNKNOWN)
+
+
+def _normaliser(*, lowercase: bool, marked: bool) -> normalizers.Sequence:
+    """Unicode composed form (NFC); with `marked`, every space and the start of the text become U+2581."""
+    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lowercase else []
+    steps.append(normalizers.NFC())
+    if marked:
+        steps += [normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
+    return normalizers.Sequence(steps)
+
+
+def _marked(
+    model: models.Model, *, lowercase: bool, split_han: bool, continuation: str | None = None
+) -> tokenizers.Tokenizer:
+    """A tokenizer whose tokens carry the space before them, so that decoding gives it back exactly.
+
+    Every mark of punctuation, symbol, line break and tab stands alone; with `split_han`, every Chinese
+    character does too.
+    """
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer = _normaliser(lowercase=lowercase, marked=True)
+    han = r"\p{Han}" if split_han else ""
+    alternatives = [
+        rf"{SPACE}?[^\s{SPACE}\p{{P}}\p{{S}}{han}]{{1,{_LONGEST_PIECE}}}",
+        *([rf"{SPACE}?{han}"] if han else []),
+        rf"{SPACE}?(?!{SPACE})[\p{{P}}\p{{S}}]",
+        SPACE,
+        r"\s",
+    ]
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(alternatives)), "isolated")
+    tokenizer.decoder = decoders.Sequence(
+        [
+            *([decoders.Replace(Regex(f"^{continuation}"), "")] if continuation else []),
+            decoders.Replace(SPACE, " "),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return tokenizer
+
+
+def _unspool(spool: IO[str]) -> Iterator[str]:
+    spool.seek(0)
+    return (json.loads(line) for line in spool)
+
+
+def _run(tokenizer: tokenizers.Tokenizer, texts: Iterator[str], trainer: trainers.Trainer) -> None:
+    guarded(lambda: tokenizer.train_from_iterator(texts, trainer), "training the tokenizer failed")
+
+
+def guarded(action: Callable[[], object], what: str) -> object:
+    """`action()`, with a panic inside the library turned into an `InputError` (it is not an `Exception`)."""
+    try:
+        return action()
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise InputError(f"{what}: {error}") from None
+        raise

@@ -1,0 +1,158 @@
+"""Checkpoints of a run: whole model folders with the state of training beside, and a pointer file that says which count.
+
+    checkpoints/step-00000500/   config.json, model.safetensors, ... as any model folder; optimizer.safetensors, progress.json
+    checkpoints.json             {"last": "step-00000500", "best": "step-00000400"}
+
+A checkpoint is written to a new folder and forced to disk; then the pointer file is replaced; then what it no longer names is
+removed. Killed anywhere in between, the run goes on from the checkpoint the pointer names.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints import clear_partial, new_folder, read_tensors, replace_file, write_tensors
+from regard.checkpoints.folder import WEIGHTS, read_card
+from regard.errors import InputError
+from regard.tasks.loading import POINTER
+from regard.training.progress import Progress
+from regard.training.workers import Workers, like, whole
+
+OPTIMIZER = "optimizer.safetensors"
+PROGRESS = "progress.json"
+
+
+class Checkpoints:
+    """The checkpoints in a run's folder.
+
+    Arguments:
+        folder: of the run.
+        workers: all take part in gathering shards; only the first writes.
+    """
+
+    def __init__(self, folder: Path, workers: Workers) -> None:
+        self.folder = folder
+        self.workers = workers
+
+    @property
+    def pointers(self) -> dict[str, str]:
+        """`last` and `best`, names of folders under checkpoints/; empty before the first checkpoint."""
+        path = self.folder / POINTER
+        if not path.is_file():
+            return {}
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise InputError(
+                f"{path}: damaged ({error}); write the name of a folder under checkpoints/ as last"
+            ) from error
+
+    def place(self, name: str) -> Path:
+        """The folder of a checkpoint by name."""
+        return self.folder / "checkpoints" / name
+
+    def save(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        progress: Progress,
+        write_model: Callable[[Path, Mapping[str, Tensor]], None],
+    ) -> None:
+        """Write a checkpoint of this moment and make it the last, and the best if `progress` says so.
+
+        Arguments:
+            model: unwrapped; its parameters may be sharded.
+            write_model: writes the model's folder, given a place and its full tensors.
+
+        Raises:
+            InputError: for a full disk and the like; the checkpoints before are intact.
+        """
+        parameters = {name: whole(tensor) for name, tensor in _own(model).items()}
+        moments = {name: whole(tensor) for name, tensor in _moments(model, optimizer).items()}
+        if self.workers.first:
+            name = f"step-{progress.step:08d}"
+            with new_folder(self.place(name)) as partial:
+                write_model(partial, parameters)
+                digests = write_tensors(partial / OPTIMIZER, moments)
+                state = {"format_version": 1, "progress": progress.to_mapping(), "digests": digests}
+                (partial / PROGRESS).write_text(json.dumps(state, indent=2))
+            best = f"step-{progress.best_step:08d}" if progress.best_value is not None else None
+            pointers = {"last": name} | ({"best": best} if best else {})
+            replace_file(self.folder / POINTER, json.dumps(pointers))
+            self._keep(set(pointers.values()))
+        self.workers.wait()
+
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress | None:
+        """Load the last checkpoint into model and optimiser; None where there is none yet.
+
+        Raises:
+            InputError: naming file and key for whatever is damaged.
+        """
+        if self.workers.first:
+            clear_partial(self.folder)
+            clear_partial(self.folder / "checkpoints")
+        name = self.pointers.get("last")
+        if name is None:
+            return None
+        place = self.place(name)
+        state = _read_state(place / PROGRESS)
+        _fill(_own(model), read_tensors(place / WEIGHTS, read_card(place).digests), place / WEIGHTS)
+        moments = read_tensors(place / OPTIMIZER, state["digests"])
+        parameters = dict(model.named_parameters())
+        for key, tensor in moments.items():
+            parameter_name, _, field = key.rpartition("/")
+            if parameter_name not in parameters:
+                raise InputError(f"{place / OPTIMIZER}: {key} belongs to no parameter; the recipe has changed")
+            parameter = parameters[parameter_name]
+            optimizer.state[parameter][field] = like(tensor, parameter)
+        return Progress.of(state["progress"], str(place / PROGRESS))
+
+    def _keep(self, names: set[str]) -> None:
+        for path in (self.folder / "checkpoints").iterdir():
+            if path.name not in names:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _own(model: nn.Module) -> dict[str, Tensor]:
+    """Each parameter once, tied ones under their first name; what `model.safetensors` holds."""
+    return {name: parameter.data for name, parameter in model.named_parameters()}
+
+
+def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state, as parameter name / field."""
+    return {
+        f"{name}/{field}": value
+        for name, parameter in model.named_parameters()
+        for field, value in optimizer.state.get(parameter, {}).items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file: Path) -> None:
+    differing = own.keys() ^ tensors.keys()
+    if differing:
+        raise InputError(f"{file}: {', '.join(sorted(differing))} do not match the recipe's model; resume with its own")
+    for name, tensor in own.items():
+        if tensor.shape != tensors[name].shape:
+            raise InputError(
+                f"{file}: {name} is {tuple(tensors[name].shape)} where {tuple(tensor.shape)} is wanted; "
+                "resume with the run's own recipe"
+            )
+        tensor.copy_(like(tensors[name], tensor))
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        if state["format_version"] != 1:
+            raise InputError(f"{path}: format_version {state['format_version']!r} is not known; update regard")
+        return {"progress": state["progress"], "digests": state["digests"]}
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: damaged or missing ({error}); the run cannot be resumed from it") from error

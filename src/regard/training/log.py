@@ -1,0 +1,38 @@
+"""log.jsonl: one line per event of a run, none twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoints.atomic import writing_errors
+
+
+class JsonLines:
+    """An append-only log that a resumed run first cuts back to where its checkpoint was made.
+
+    Arguments:
+        path: of the file.
+        size: bytes to keep of what is there.
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        with writing_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.truncate(min(size, path.stat().st_size))
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Append one line."""
+        with writing_errors(self.path), self.path.open("ab") as file:
+            file.write(json.dumps(dict(event), ensure_ascii=False).encode() + b"\n")
+
+    def settled(self) -> int:
+        """Force the file to disk and return its length in bytes, for the checkpoint to remember."""
+        with writing_errors(self.path), self.path.open("ab") as file:
+            os.fsync(file.fileno())
+            return file.tell()

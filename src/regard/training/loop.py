@@ -1,0 +1,236 @@
+"""The training loop: one, on torch alone."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.data.batching import Batches
+from regard.data.token_store import TokenStore
+from regard.tasks.translation import TranslationBatch, TranslationTask
+from regard.training.callbacks import Callback
+from regard.training.log import JsonLines
+from regard.training.progress import Progress
+from regard.training.schedules import learning_rate
+from regard.training.settings import TrainingSettings
+from regard.training.workers import Workers, whole
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Loop:
+    """Updates a model until its settings say stop.
+
+    Everything random is a pure function of the seed and the update's number: the order of batches (`Batches`) and, through
+    reseeding before each batch, dropout. So a run resumed from `progress` is the run that was never stopped.
+
+    Arguments:
+        model: to be saved and evaluated; `wrapped` is the same one to call in training.
+        step: how the model is called: forward under the chosen precision.
+        evaluate: numbers on the validation set, `loss` among them; every worker calls it.
+        save: write a checkpoint of this moment; every worker calls it.
+    """
+
+    task: TranslationTask
+    model: nn.Module
+    wrapped: nn.Module
+    optimizer: torch.optim.Optimizer
+    settings: TrainingSettings
+    seed: int
+    data: TokenStore
+    workers: Workers
+    dtype: torch.dtype
+    progress: Progress
+    log: JsonLines | None
+    callbacks: Sequence[Callback]
+    evaluate: Callable[[], Mapping[str, float]]
+    save: Callable[[], None]
+
+    def run(self) -> None:
+        """Train until done; `progress.finished` then says why it ended."""
+        progress, started = self.progress, time.monotonic() - self.progress.seconds
+        lengths = np.stack([self.data.lengths(column) + 1 for column in ("source", "target")], axis=1)
+        batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed)
+        targets = lengths[:, 1]
+        total = self._total_steps(batches)
+        self._tell("started", self.model, progress, total)
+        try:
+            while not progress.finished:
+                windows = self._windows(batches.epoch(progress.epoch))
+                while progress.window < len(windows) and not progress.finished:
+                    before = time.monotonic()
+                    tokens = self._update(windows[progress.window], targets, total)
+                    progress.window += 1
+                    progress.seconds = time.monotonic() - started
+                    self._tell("stepped", progress, tokens / max(1e-9, time.monotonic() - before))
+                    progress.finished = self._reason_to_stop(len(windows))
+                    self._book()
+                if progress.window >= len(windows):
+                    progress.epoch, progress.window = progress.epoch + 1, 0
+        finally:
+            self._tell("ended", progress)
+
+    def _windows(self, batches: list[np.ndarray]) -> list[list[np.ndarray]]:
+        """The batches of an epoch in groups of one update each: `accumulate` for every worker, the last group what is left."""
+        size = self.settings.accumulate * self.workers.count
+        return [batches[start : start + size] for start in range(0, len(batches), size)]
+
+    def _update(self, window: list[np.ndarray], targets: np.ndarray, total_steps: int | None) -> int:
+        """One update from one window; returns its target tokens over all workers.
+
+        The loss of every batch is divided by the tokens of the whole window on all workers, so it does not matter how they
+        were cut into batches or dealt out.
+        """
+        progress, settings, workers = self.progress, self.settings, self.workers
+        rate = learning_rate(
+            settings.schedule,
+            progress.step + 1,
+            peak=settings.learning_rate,
+            warmup=settings.warmup,
+            steps=total_steps,
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        total_tokens = int(sum(targets[batch].sum() for batch in window))
+        rounds = math.ceil(len(window) / workers.count)
+        for number in range(rounds):
+            place = number * workers.count + workers.rank
+            # In a last, shorter window some workers have no batch left: they run one that counts nothing, because
+            # exchanging gradients takes all of them.
+            share = 1.0 if place < len(window) else 0.0
+            batch = self._read(window[place if share else 0])
+            torch.manual_seed(_mixed(self.seed, progress.step, number, workers.rank))
+            with workers.gathering(self.wrapped, last=number == rounds - 1):
+                loss = self._loss(self.wrapped, batch)
+                # DDP and FSDP average gradients over workers where the sum is wanted.
+                (loss.total * (share * workers.count / total_tokens)).backward()
+            if share:
+                progress.loss_sum += loss.total.item()
+                progress.loss_tokens += loss.tokens
+                progress.correct += int(loss.correct)
+        if settings.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        progress.step += 1
+        progress.tokens += total_tokens
+        return total_tokens
+
+    def _read(self, rows: np.ndarray) -> TranslationBatch:
+        sources = [self.data.sequence("source", int(row)).tolist() for row in rows]
+        targets = [self.data.sequence("target", int(row)).tolist() for row in rows]
+        return self.task.batch(sources, targets).to(self.workers.device)
+
+    def _loss(self, model: nn.Module, batch: TranslationBatch) -> Any:
+        device = self.workers.device.type
+        with torch.autocast(device, dtype=self.dtype, enabled=self.dtype != torch.float32):
+            return self.task.loss(model, batch, smoothing=self.settings.label_smoothing)
+
+    def _book(self) -> None:
+        """Log, evaluate and save where this update is one for it."""
+        progress, settings, ended = self.progress, self.settings, bool(self.progress.finished)
+        if ended or progress.step % settings.log_every == 0:
+            self._log_training()
+        evaluated = ended or progress.step % settings.evaluate_every == 0
+        if evaluated:
+            self._judge()
+        if evaluated or progress.step % settings.save_every == 0 or progress.finished:
+            if self.log is not None:
+                progress.log_bytes = self.log.settled()
+            self.save()
+
+    def _log_training(self) -> None:
+        progress = self.progress
+        loss, tokens, correct = self.workers.summed(progress.loss_sum, progress.loss_tokens, progress.correct)
+        progress.loss_sum, progress.loss_tokens, progress.correct = 0.0, 0, 0
+        self._write(
+            {
+                "event": "train",
+                "step": progress.step,
+                "epoch": progress.epoch,
+                "loss": loss / max(1.0, tokens),
+                "accuracy": correct / max(1.0, tokens),
+                "learning_rate": self.optimizer.param_groups[0]["lr"],
+                "tokens": progress.tokens,
+                "seconds": round(progress.seconds, 3),
+            }
+        )
+
+    def _judge(self) -> None:
+        """Evaluate, keep count of the best, and stop where patience is at an end."""
+        progress, settings = self.progress, self.settings
+        self.model.eval()
+        with torch.no_grad():
+            numbers = dict(self.evaluate())
+        self.model.train()
+        self._write({"event": "validation", "step": progress.step, "epoch": progress.epoch, **numbers})
+        value = numbers[settings.best]
+        lower = settings.best == "loss"
+        best = progress.best_value
+        if best is None or (value < best if lower else value > best):
+            progress.best_value, progress.best_step, progress.worse = value, progress.step, 0
+        else:
+            progress.worse += 1
+        if not progress.finished and settings.patience is not None and progress.worse >= settings.patience:
+            progress.finished = f"no better {settings.best} in {progress.worse} evaluations"
+
+    def _reason_to_stop(self, windows: int) -> str:
+        settings, progress = self.settings, self.progress
+        if settings.steps is not None and progress.step >= settings.steps:
+            return f"{settings.steps} steps done"
+        done = progress.epoch + progress.window / windows
+        if settings.epochs is not None and done >= settings.epochs:
+            return f"{settings.epochs:g} epochs done"
+        return ""
+
+    def _total_steps(self, batches: Batches) -> int | None:
+        limits = [] if self.settings.steps is None else [self.settings.steps]
+        if self.settings.epochs is not None:
+            limits.append(math.ceil(self.settings.epochs * len(self._windows(batches.epoch(0)))))
+        return min(limits) if limits else None
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        if self.log is not None:
+            self.log.write(event)
+        self._tell("logged", event)
+
+    def _tell(self, what: str, *arguments: Any) -> None:
+        for callback in self.callbacks if self.workers.first else ():
+            getattr(callback, what)(*arguments)
+
+
+def evaluation_loss(loop: Loop, data: TokenStore) -> dict[str, float]:
+    """Loss and token accuracy by teacher forcing, without label smoothing, each worker taking its share of the batches."""
+    lengths = np.stack([data.lengths(column) + 1 for column in ("source", "target")], axis=1)
+    batches = Batches(lengths, maximum_tokens=4 * loop.settings.batch_tokens).in_order()
+    total, tokens, correct = 0.0, 0, 0
+    workers = loop.workers
+    for start in range(0, len(batches), workers.count):
+        place = start + workers.rank
+        rows = batches[place if place < len(batches) else start]
+        sources = [data.sequence("source", int(row)).tolist() for row in rows]
+        targets = [data.sequence("target", int(row)).tolist() for row in rows]
+        batch = loop.task.batch(sources, targets).to(workers.device)
+        with torch.autocast(workers.device.type, dtype=loop.dtype, enabled=loop.dtype != torch.float32):
+            loss = loop.task.loss(loop.wrapped, batch)
+        if place < len(batches):
+            total += whole(loss.total).item()
+            tokens += loss.tokens
+            correct += int(loss.correct)
+    total_all, tokens_all, correct_all = workers.summed(total, tokens, correct)
+    return {
+        "loss": total_all / tokens_all,
+        "perplexity": math.exp(min(50.0, total_all / tokens_all)),
+        "token_accuracy": correct_all / tokens_all,
+    }
+
+
+def _mixed(*numbers: int) -> int:
+    """One seed out of several numbers, well mixed."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,0 +1,48 @@
+"""Where a run stands: everything about it that is not a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from regard.structure import from_mapping
+
+
+@dataclass(kw_only=True, slots=True)
+class Progress:
+    """The counters of a run. Restoring them, the parameters and the optimiser's state continues the run bit for bit.
+
+    Arguments:
+        step: updates made.
+        epoch, window: the next update's place: which pass over the data, which group of batches in it.
+        tokens: target tokens learnt from.
+        seconds: spent training, over all sittings.
+        loss_sum, loss_tokens, correct: since the last line of the log.
+        best_value, best_step: the best evaluation so far; the value is None before the first.
+        worse: evaluations since the best.
+        log_bytes: length of log.jsonl; what a killed process wrote beyond is cut off on resuming.
+        finished: why the run ended; empty while it has not.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    window: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    loss_tokens: int = 0
+    correct: int = 0
+    best_value: float | None = None
+    best_step: int = 0
+    worse: int = 0
+    log_bytes: int = 0
+    finished: str = ""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, values: dict[str, Any], where: str) -> Progress:
+        """From JSON values."""
+        return from_mapping(cls, values, where)

@@ -1,0 +1,159 @@
+"""How a model is trained, as data: YAML with `key=value` overrides, or the same from Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from regard.errors import InputError, nearest
+from regard.generation import GenerationSettings
+from regard.models import MODELS
+from regard.structure import coerced, from_mapping
+from regard.tasks.translation_data import TokenizerSettings, TranslationData
+from regard.training.settings import TrainingSettings
+
+FILLED_IN = ("source_vocabulary", "target_vocabulary", "padding_id", "start_id", "end_id")
+"""What the tokenizers decide of a model's config; not for a recipe to say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """A complete run.
+
+    Arguments:
+        task: what the model is for.
+        seed: of everything random: initial weights, dropout, the order of batches, held-out rows, builtin data.
+        model: `name` (a family of `regard.models.MODELS`) and the fields of its config; sizes of vocabularies are filled in.
+        data: what to learn from.
+        tokenizer: how text becomes tokens.
+        training: how to learn.
+        generation: how to decode, now and by default later.
+
+    Raises:
+        InputError: for an unknown model or an unknown key, naming the nearest.
+    """
+
+    model: dict[str, Any]
+    data: TranslationData
+    training: TrainingSettings
+    task: Literal["translation"] = "translation"
+    seed: int = 0
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+
+    def __post_init__(self) -> None:
+        name = str(self.model.get("name"))
+        if name not in MODELS:
+            raise InputError(f"model.name is {name!r}; {nearest(name, list(MODELS))}")
+        known = {part.name: part for part in dataclasses.fields(MODELS[name].config)}
+        choices = sorted(known.keys() - set(FILLED_IN))
+        for key in self.model:
+            if key != "name" and key not in choices:
+                raise InputError(f"model: unknown key {key!r}; {nearest(key, choices)}")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The recipe as plain YAML and JSON values, every default written out."""
+        return _plain(dataclasses.asdict(self))
+
+    def model_config(self, filled_in: Mapping[str, int]) -> Any:
+        """The model's config, with what the vocabularies decide filled in."""
+        values = {key: value for key, value in self.model.items() if key != "name"}
+        return from_mapping(MODELS[self.model["name"]].config, {**values, **filled_in}, "model")
+
+
+def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe from a YAML file, a mapping, or another recipe, with `key=value` overrides on top.
+
+    Arguments:
+        recipe: the path of a YAML file, or the values themselves.
+        overrides: such as `training.steps=500` or `data.train=[a.en, a.de]`; values are read as YAML.
+
+    Raises:
+        InputError: for a file that is missing or no YAML, an override without `=`, an unknown key (naming the nearest), or a
+            value of the wrong type.
+    """
+    where = "recipe"
+    if isinstance(recipe, Recipe):
+        values: Any = recipe.to_mapping()
+    elif isinstance(recipe, Mapping):
+        values = dict(recipe)
+    else:
+        where = str(recipe)
+        values = _read_yaml(Path(recipe))
+    values = _copied(values)
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if not separator or not key:
+            raise InputError(f"{override!r} is no override; write key=value, such as training.steps=500")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InputError(f"{override!r}: the value is no YAML ({_first_line(error)}); quote it") from error
+        _put(values, key.split("."), value, key)
+    return from_mapping(Recipe, values, where)
+
+
+def write_recipe(recipe: Recipe) -> str:
+    """The resolved recipe as YAML."""
+    return yaml.safe_dump(recipe.to_mapping(), sort_keys=False, allow_unicode=True)
+
+
+def differences(one: Recipe, other: Recipe) -> list[str]:
+    """The dotted keys in which two recipes differ."""
+    return _differing(one.to_mapping(), other.to_mapping(), "")
+
+
+def _differing(one: Any, other: Any, path: str) -> list[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted(one.keys() | other.keys())
+        return [
+            found for key in keys for found in _differing(one.get(key), other.get(key), f"{path}.{key}".lstrip("."))
+        ]
+    return [] if one == other else [path]
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such recipe; give the path of a YAML file, see recipes/") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a YAML file") from error
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not valid YAML ({_first_line(error)}); mend the file") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: holds no mapping of settings; see recipes/ for examples")
+    return values
+
+
+def _put(values: dict[str, Any], keys: Sequence[str], value: Any, whole: str) -> None:
+    for key in keys[:-1]:
+        inner = values.get(key)
+        if inner is None:
+            inner = values[key] = {}
+        if not isinstance(inner, dict):
+            raise InputError(f"{whole}: {key} holds no settings of its own; leave out what follows it")
+        values = inner
+    values[keys[-1]] = value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
+
+
+def _copied(values: Any) -> dict[str, Any]:
+    return coerced(_plain(values), dict[str, Any], "recipe")
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,298 @@
+"""`regard.train`: from a recipe to a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.checkpoints import replace_file
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.models import MODELS
+from regard.tasks.evaluation import evaluate
+from regard.tasks.loading import load
+from regard.tasks.translation import TranslationTask, Translator, save_translation
+from regard.tasks.translation_data import Prepared, TextPairs, prepare
+from regard.training.callbacks import Callback, TensorBoard
+from regard.training.checkpoint import Checkpoints
+from regard.training.compiling import compiled
+from regard.training.log import JsonLines
+from regard.training.loop import Loop, evaluation_loss
+from regard.training.optimizers import build_optimizer
+from regard.training.precision import resolve
+from regard.training.progress import Progress
+from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
+from regard.training.workers import Workers, joined
+
+RECIPE = "recipe.yaml"
+MAY_CHANGE = ("training.steps", "training.epochs", "training.patience", "training.log_every", "generation")
+"""What a resumed run may say anew: how far to go on, and what does not touch the training itself."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """A finished run.
+
+    Arguments:
+        folder: holds the best checkpoint's model, its recipe and log.
+        metrics: of the best checkpoint on the validation set.
+        steps: updates made; `best_step` is the one the folder's model is from.
+        seconds: spent training, over all sittings.
+        reason: why the run ended.
+    """
+
+    folder: Path
+    metrics: dict[str, float]
+    steps: int
+    best_step: int
+    seconds: float
+    reason: str
+
+    def load(self) -> Translator:
+        """The trained model, ready to predict."""
+        return load(self.folder)
+
+
+def train(
+    recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    *,
+    output: str | os.PathLike[str],
+    data: TextPairs | None = None,
+    validation: TextPairs | None = None,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    say: Callable[[str], None] | None = None,
+) -> Trained:
+    """Train what a recipe describes and leave it in a folder.
+
+    Arguments:
+        recipe: a YAML file, a mapping, or a `Recipe`.
+        overrides: `key=value` on top, such as `training.steps=500`.
+        output: the run's folder: new, or with `resume` one that holds a run of the same recipe.
+        data, validation: pairs of texts in memory, instead of what the recipe names.
+        resume: go on from the last checkpoint. The result is bit for bit that of a run never stopped (same machine, threads,
+            workers and versions). A finished run is returned as it is.
+        callbacks: told of every step.
+        say: receives sentences for the user; none are printed where None.
+
+    Returns:
+        The finished run; `.load()` is the model.
+
+    Raises:
+        InputError: for a recipe, data or folder that cannot be used.
+    """
+    resolved = read_recipe(recipe, overrides)
+    folder = Path(output)
+    tell = say if say is not None else _silent
+    with joined(resolved.training.device) as workers, torch.random.fork_rng():
+        talk = tell if workers.first else _silent
+        if workers.first:
+            _claim(folder, resolved, resume)
+        workers.wait()
+        prepared = _prepared(resolved, folder, workers, data, validation)
+        for note in prepared.notes:
+            talk(note)
+        return _Run(resolved, folder, workers, prepared, callbacks, talk).finish()
+
+
+class _Run:
+    """The parts of one run, wired."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        workers: Workers,
+        prepared: Prepared,
+        callbacks: Sequence[Callback],
+        talk: Callable[[str], None],
+    ) -> None:
+        settings = recipe.training
+        self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
+        self.task: TranslationTask = prepared.task
+        self.config = recipe.model_config(prepared.task.model_settings())
+        torch.manual_seed(recipe.seed)
+        self.model = MODELS[recipe.model["name"]].model(self.config).to(workers.device)
+        dtype, chosen = resolve(settings.precision, workers.device)
+        talk(
+            f"{self.config.model_type}: {sum(p.numel() for p in self.model.parameters()):,} parameters; "
+            f"{len(prepared.train):,} pairs to learn from, {len(prepared.validation):,} to validate on; "
+            f"vocabularies of {prepared.task.source_tokenizer.size:,} and {prepared.task.target_tokenizer.size:,} tokens."
+        )
+        talk(f"precision: {chosen}; {torch.get_num_threads()} threads; {workers.count} worker(s).")
+        if settings.compile:
+            talk(compiled(self.model, workers.device))
+        wrapped = workers.wrapped(self.model, settings.parallel)
+        optimizer = build_optimizer(self.model, settings)
+        self.checkpoints = Checkpoints(folder, workers)
+        progress = self.checkpoints.restore(self.model, optimizer)
+        self.resumed = progress is not None
+        if progress is not None:
+            talk(f"going on from step {progress.step:,}.")
+        progress = progress or Progress()
+        watching = list(callbacks)
+        if settings.tracker == "tensorboard" and workers.first:
+            watching.append(TensorBoard(folder / "tensorboard"))
+        self.loop = Loop(
+            task=prepared.task,
+            model=self.model,
+            wrapped=wrapped,
+            optimizer=optimizer,
+            settings=settings,
+            seed=recipe.seed,
+            data=prepared.train,
+            workers=workers,
+            dtype=dtype,
+            progress=progress,
+            log=JsonLines(folder / "log.jsonl", progress.log_bytes) if workers.first else None,
+            callbacks=watching,
+            evaluate=self._evaluate,
+            save=self._save,
+        )
+        self.metrics: dict[str, float] = {}
+        self.talk = talk
+
+    def finish(self) -> Trained:
+        """Train to the end and put the best checkpoint's model into the run's folder."""
+        progress = self.loop.progress
+        if progress.finished and _longer(self.recipe, progress):
+            progress.finished = ""
+        self.model.train()
+        self.loop.run()
+        if self.workers.first:
+            self._publish(progress)
+        self.workers.wait()
+        metrics = _metrics_of(self.folder)
+        return Trained(
+            folder=self.folder,
+            metrics=metrics,
+            steps=progress.step,
+            best_step=progress.best_step,
+            seconds=progress.seconds,
+            reason=progress.finished,
+        )
+
+    def _evaluate(self) -> dict[str, float]:
+        metrics = evaluation_loss(self.loop, self.prepared.validation)
+        count = min(self.recipe.training.evaluate_generated, len(self.prepared.validation))
+        if count:
+            found = [0.0, 0.0]
+            if self.workers.first:
+                found = self._decoded(count)
+            metrics["exact_match"], metrics["bleu"] = self.workers.summed(*found)
+        self.metrics = metrics
+        return metrics
+
+    def _decoded(self, count: int) -> list[float]:
+        translator = Translator(self.model, self.task)
+        device, dtype = self.workers.device.type, self.loop.dtype
+        with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
+            result = evaluate(translator, held_out_texts(self.task, self.prepared.validation, count))
+        return [result.metrics["exact_match"], result.metrics.get("bleu", 0.0)]
+
+    def _save(self) -> None:
+        def write(place: Path, tensors: Mapping[str, Tensor]) -> None:
+            save_translation(
+                place, self.config, tensors, self.task, recipe=self.recipe.to_mapping(), metrics=self.metrics
+            )
+
+        self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
+
+    def _publish(self, progress: Progress) -> None:
+        """Copy the best checkpoint's model to the run's own folder, file by file, regard.json last."""
+        best = load(self.checkpoints.place(self.checkpoints.pointers["best"]))
+        staging = self.folder / ".model"
+        best.recipe = self.recipe.to_mapping()
+        best.task = self.task
+        best.save(staging)
+        for path in sorted(staging.rglob("*"), key=lambda p: (p.name == "config.json", str(p))):
+            if path.is_file():
+                place = self.folder / path.relative_to(staging)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
+        import shutil
+
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def held_out_texts(task: TranslationTask, store: TokenStore, count: int) -> list[tuple[str, str]]:
+    """The first `count` pairs of a token store as texts again."""
+    return [
+        (
+            task.source_tokenizer.decode(store.sequence("source", i).tolist()),
+            task.target_tokenizer.decode(store.sequence("target", i).tolist()),
+        )
+        for i in range(count)
+    ]
+
+
+def _prepared(
+    recipe: Recipe,
+    folder: Path,
+    workers: Workers,
+    data: TextPairs | None,
+    validation: TextPairs | None,
+) -> Prepared:
+    """The data, prepared by the first worker and opened by all."""
+
+    def run() -> Prepared:
+        return prepare(
+            recipe.data,
+            recipe.tokenizer,
+            recipe.generation,
+            folder / "data",
+            seed=recipe.seed,
+            pairs=data,
+            validation_pairs=validation,
+        )
+
+    prepared = run() if workers.first else None
+    workers.wait()
+    return prepared if prepared is not None else run()
+
+
+def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
+    """Make the folder this recipe's own, or make sure it is.
+
+    Raises:
+        InputError: where it holds another run, or one that was not to be resumed.
+    """
+    path = folder / RECIPE
+    if path.is_file():
+        if not resume:
+            raise InputError(
+                f"{folder}: holds a run already; add --resume (resume=True) to go on with it, or choose another folder"
+            )
+        changed = [key for key in differences(read_recipe(path), recipe) if not key.startswith(MAY_CHANGE)]
+        if changed:
+            raise InputError(
+                f"{folder}: the recipe differs from the run's own in {', '.join(changed)}; "
+                "resume with the same settings, or choose another folder"
+            )
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"{folder}: is not empty and holds no run; choose another folder")
+    replace_file(path, write_recipe(recipe))
+
+
+def _longer(recipe: Recipe, progress: Progress) -> bool:
+    """Whether a finished run is now asked to go further."""
+    settings = recipe.training
+    steps_left = settings.steps is None or progress.step < settings.steps
+    epochs_left = settings.epochs is None or progress.epoch + 1e-9 < settings.epochs
+    return steps_left and epochs_left and progress.finished.endswith("done")
+
+
+def _metrics_of(folder: Path) -> dict[str, float]:
+    return dict(json.loads((folder / "regard.json").read_text(encoding="utf-8"))["metrics"])
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""

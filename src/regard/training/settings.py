@@ -1,0 +1,110 @@
+"""How to train, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.models.config import check
+from regard.training.schedules import Schedule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingSettings:
+    """The `training` section of a recipe.
+
+    Arguments:
+        steps, epochs: when to stop: after so many updates, or passes over the data; whichever comes first.
+        batch_tokens: source plus target tokens of one batch, padding included.
+        accumulate: batches per update on each worker.
+        optimizer: `adamw` (decoupled weight decay) or `adam`.
+        learning_rate: the peak.
+        betas, epsilon, weight_decay: of the optimiser. Biases, norms and vectors are not decayed.
+        schedule, warmup: of the learning rate, in updates.
+        label_smoothing: epsilon, spread over the whole vocabulary.
+        clip_norm: largest norm of the whole gradient; null for no clipping.
+        precision: `auto` is bfloat16 where the processor computes in it natively, else float32.
+        compile: run the model through `torch.compile`, with dynamic shapes from the first step.
+        evaluate_every: updates between evaluations on the validation set.
+        evaluate_generated: how many validation examples to decode at each evaluation, for exact match and BLEU; 0 for none.
+        best: the metric whose best value decides which checkpoint is kept: `loss`, or with decoding `exact_match` or `bleu`.
+        patience: evaluations without a better value before stopping; null never stops early.
+        save_every: updates between checkpoints; one is also made at every evaluation and at the end.
+        log_every: updates between lines of log.jsonl.
+        tracker: `tensorboard` writes event files beside the log.
+        parallel: under torchrun, `ddp` copies the model to every worker, `fsdp` shards it (FSDP2).
+        device: `auto` takes a GPU where there is one.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    steps: int | None = None
+    epochs: float | None = None
+    batch_tokens: int = 4096
+    accumulate: int = 1
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    schedule: Schedule = "inverse_square_root"
+    warmup: int = 400
+    label_smoothing: float = 0.0
+    clip_norm: float | None = 1.0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    evaluate_every: int = 500
+    evaluate_generated: int = 0
+    best: Literal["loss", "exact_match", "bleu"] = "loss"
+    patience: int | None = None
+    save_every: int = 500
+    log_every: int = 50
+    tracker: Literal["none", "tensorboard"] = "none"
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+    def __post_init__(self) -> None:
+        check(
+            self.steps is not None or self.epochs is not None,
+            "training.steps",
+            self.steps,
+            "given, or training.epochs",
+            "say how long to train, such as training.epochs=10",
+        )
+        for name in ("batch_tokens", "accumulate", "evaluate_every", "save_every", "log_every"):
+            value = getattr(self, name)
+            check(value >= 1, f"training.{name}", value, "at least 1", "raise it")
+        for name in ("steps", "epochs", "patience"):
+            value = getattr(self, name)
+            check(value is None or value > 0, f"training.{name}", value, "above 0", "raise it or leave it out")
+        check(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0", "1e-3 is usual")
+        check(self.warmup >= 0, "training.warmup", self.warmup, "0 or more", "400 to 4000 is usual")
+        check(
+            0 <= self.label_smoothing < 1,
+            "training.label_smoothing",
+            self.label_smoothing,
+            "in [0, 1)",
+            "0.1 is usual",
+        )
+        check(
+            self.clip_norm is None or self.clip_norm > 0,
+            "training.clip_norm",
+            self.clip_norm,
+            "above 0",
+            "1.0 is usual, null turns clipping off",
+        )
+        check(
+            self.best == "loss" or self.evaluate_generated > 0,
+            "training.best",
+            self.best,
+            "'loss' where nothing is decoded",
+            "set training.evaluate_generated to a number of examples",
+        )
+        check(
+            self.parallel == "ddp" or self.evaluate_generated == 0,
+            "training.evaluate_generated",
+            self.evaluate_generated,
+            "0 with training.parallel=fsdp",
+            "judge sharded runs by loss, and decode afterwards with regard evaluate",
+        )

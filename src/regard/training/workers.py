@@ -1,0 +1,114 @@
+"""The processes of one run: alone, or several under torchrun."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from regard.errors import InputError
+from regard.layers.blocks import DecoderBlock, EncoderBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """This process among all that train together.
+
+    Arguments:
+        rank, count: which of how many.
+        device: where this one computes.
+    """
+
+    rank: int
+    count: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and speaks to the user."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Until every worker is here."""
+        if self.count > 1:
+            dist.barrier()
+
+    def summed(self, *numbers: float | Tensor) -> list[float]:
+        """Each number added up over all workers."""
+        totals = torch.stack([torch.as_tensor(n, dtype=torch.float64, device=self.device) for n in numbers])
+        if self.count > 1:
+            dist.all_reduce(totals)
+        return totals.tolist()
+
+    def wrapped(self, model: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
+        """The model to call in training: itself when alone, a DDP wrapper, or sharded in place by FSDP2.
+
+        Under FSDP2 each Transformer block is a shard group of its own, gathered just before it runs.
+        """
+        if self.count == 1:
+            return model
+        if parallel == "ddp":
+            return DistributedDataParallel(model, broadcast_buffers=False)
+        for module in model.modules():
+            if isinstance(module, EncoderBlock | DecoderBlock):
+                fully_shard(module)
+        fully_shard(model)  # in place
+        return model
+
+    @contextlib.contextmanager
+    def gathering(self, model: nn.Module, last: bool) -> Iterator[None]:
+        """Inside the block, gradients are exchanged between workers only if this is the update's last batch."""
+        if isinstance(model, DistributedDataParallel) and not last:
+            with model.no_sync():
+                yield
+        elif isinstance(model, FSDPModule):
+            model.set_requires_gradient_sync(last)
+            yield
+        else:
+            yield
+
+
+@contextlib.contextmanager
+def joined(device: str) -> Iterator[Workers]:
+    """The workers of this run: joins torchrun's group where there is one, and leaves it at the end.
+
+    Raises:
+        InputError: where a GPU is asked for and there is none.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("training.device is 'cuda' but PyTorch sees no GPU; use device=auto or cpu")
+    on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    if "RANK" not in os.environ:
+        yield Workers(0, 1, torch.device("cuda" if on_gpu else "cpu"))
+        return
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    place = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(place)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=datetime.timedelta(minutes=30))
+    try:
+        yield Workers(dist.get_rank(), dist.get_world_size(), place)
+    finally:
+        dist.destroy_process_group()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The full tensor of one that may be sharded; every worker has to call this."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """A full tensor laid out as a parameter is: sharded where that is, on its device."""
+    if isinstance(parameter, DTensor) and tensor.shape == parameter.shape:
+        return distribute_tensor(tensor.to(parameter.device), parameter.device_mesh, parameter.placements)
+    return tensor.to(parameter.device) if tensor.shape == parameter.shape else tensor

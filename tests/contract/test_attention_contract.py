@@ -1,0 +1,447 @@
+"""The contract of attention: every mechanism is held to what it declares. A new mechanism joins by one line in `MECHANISMS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.attention import (
+    Additive,
+    Attention,
+    AttentionInputs,
+    Causal,
+    Dense,
+    Document,
+    Dot,
+    General,
+    Mask,
+    Padding,
+    ScaledDot,
+    ScoredAttention,
+    Window,
+)
+
+# name: (width of a query and a key, dropout) -> mechanism
+MECHANISMS: dict[str, Callable[[int, float], Attention]] = {
+    "dot": lambda width, dropout: ScoredAttention(Dot(), dropout=dropout),
+    "scaled_dot": lambda width, dropout: ScoredAttention(ScaledDot(), dropout=dropout),
+    "general": lambda width, dropout: ScoredAttention(General(width), dropout=dropout),
+    "additive": lambda width, dropout: ScoredAttention(Additive(width), dropout=dropout),
+}
+
+DISTRIBUTIONS = [name for name, make in MECHANISMS.items() if make(4, 0.0).declaration.distribution]
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+# dtype: (rtol, atol) of one operation against its oracle
+TOLERANCES = {
+    torch.float64: (1e-10, 1e-12),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-2),
+    torch.float16: (1e-3, 1e-3),
+}
+B, H, G, L, S, E, EV = 2, 6, 3, 5, 7, 4, 8
+BLIND = 2  # a query that some masks leave without any key
+
+every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+every_device = pytest.mark.parametrize("device", DEVICES)
+
+
+def masks(device: str) -> dict[str, Mask | None]:
+    """Every kind of mask for B rows, L queries and S keys; the queries are the last L slots where a mask compares slots."""
+    offset = S - L
+    right = torch.tensor([[True] * 4 + [False] * 3, [True] * S], device=device)
+    documents = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 3, 3, 3]], device=device)
+    per_head = torch.rand(B, H, L, S, generator=torch.Generator().manual_seed(1)) < 0.6
+    per_head[..., 0] = True
+    sighted = Dense((torch.arange(L, device=device) != BLIND).view(1, 1, L, 1))
+    document = Document(documents, documents[:, offset:])
+    return {
+        "none": None,
+        "right padding": Padding(right),
+        "left padding": Padding(right.flip(1)),
+        "causal": Causal(offset=offset),
+        "causal, top left": Causal(),
+        "window": Window(before=2, after=1, offset=offset),
+        "documents": document,
+        "per head": Dense(per_head.to(device)),
+        "blind query": sighted,
+        "row without tokens": Padding(right & torch.tensor([[True], [False]], device=device)),
+        "composed": (Causal(offset=offset) & Padding(right))
+        & (document | Window(before=1, after=0, offset=offset))
+        & sighted,
+        "inverted": ~Window(before=1, after=1, offset=offset),
+    }
+
+
+MASKS = list(masks("cpu"))
+
+
+@dataclass(frozen=True)
+class Case:
+    mechanism: Attention
+    inputs: AttentionInputs
+    value: Tensor
+
+
+def built(
+    name: str,
+    generator: torch.Generator,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    dropout: float = 0.0,
+    heads: tuple[int, int] = (H, H),
+    sizes: tuple[int, int, int, int] = (B, L, S, EV),
+    mask: Mask | None = None,
+) -> Case:
+    """A mechanism whose parameters are all random, with inputs and values, ready to be differentiated."""
+    batch, queries, keys, value_width = sizes
+    mechanism = MECHANISMS[name](E, dropout)
+    with torch.no_grad():
+        for parameter in mechanism.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    mechanism = mechanism.to(device, dtype).eval()
+
+    def random(*shape: int) -> Tensor:
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return drawn.to(device, dtype).requires_grad_()
+
+    positions = torch.arange(keys, device=device).expand(batch, -1)
+    inputs = AttentionInputs(
+        query=random(batch, heads[0], queries, E),
+        key=random(batch, heads[1], keys, E),
+        mask=mask,
+        query_positions=positions[:, :queries] + max(keys - queries, 0),
+        key_positions=positions,
+    )
+    inputs = mechanism.draw(inputs, generator)
+    return Case(mechanism, inputs, random(batch, heads[1], keys, value_width))
+
+
+def visible(inputs: AttentionInputs) -> Tensor:
+    """(B, H, L, S) bool, the mask at full size."""
+    seen = inputs.visible()
+    if seen is None:
+        return torch.ones(inputs.shape, dtype=torch.bool, device=inputs.query.device)
+    return seen.expand(inputs.shape)
+
+
+def defined(case: Case) -> Tensor:
+    """What the output is by definition: weights @ value, plus the declared term."""
+    weights = case.mechanism.weights(case.inputs)
+    value = case.value.to(weights.dtype).repeat_interleave(H // case.value.shape[1], dim=1)
+    added = case.mechanism.added(case.inputs, weights)
+    return weights @ value if added is None else weights @ value + added
+
+
+@every_mechanism
+@every_device
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_weights_are_float32_of_the_announced_shape(name, device, dtype, generator):
+    case = built(name, generator, device=device, dtype=dtype)
+    weights = case.mechanism.weights(case.inputs)
+    assert weights.shape == case.inputs.shape == (B, H, L, S)
+    assert weights.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+@every_mechanism
+@every_device
+def test_weights_stay_float32_under_autocast(name, device, generator):
+    case = built(name, generator, device=device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        inside = case.mechanism.weights(case.inputs)
+    assert inside.dtype == torch.float32
+    assert torch.equal(inside, case.mechanism.weights(case.inputs))
+
+
+@every_mechanism
+@every_device
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("key_heads", [H, G, 1])
+def test_forward_is_weights_times_value(name, device, dtype, mask, key_heads, generator):
+    case = built(name, generator, device=device, dtype=dtype, heads=(H, key_heads), mask=masks(device)[mask])
+    rtol, atol = TOLERANCES[dtype]
+    expected = defined(case)
+    output = case.mechanism(case.inputs, case.value)
+    assert output.dtype == dtype
+    torch.testing.assert_close(output.to(expected.dtype), expected, rtol=rtol, atol=atol)
+    with torch.no_grad():  # kernels may be chosen by whether a gradient is wanted
+        silent = case.mechanism(case.inputs, case.value)
+    torch.testing.assert_close(silent.to(expected.dtype), expected, rtol=rtol, atol=atol)
+
+
+@every_mechanism
+@every_device
+@pytest.mark.parametrize("mask", MASKS)
+def test_gradients_are_those_of_the_definition(name, device, mask, generator):
+    case = built(name, generator, device=device, dtype=torch.float64, heads=(H, G), mask=masks(device)[mask])
+    leaves = [case.inputs.query, case.inputs.key, case.value, *case.mechanism.parameters()]
+    upstream = torch.randn(B, H, L, EV, generator=generator, dtype=torch.float64).to(device)
+    fast = torch.autograd.grad(case.mechanism(case.inputs, case.value), leaves, upstream)
+    plain = torch.autograd.grad(defined(case), leaves, upstream)
+    torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@every_device
+@pytest.mark.parametrize("mask", MASKS)
+def test_declared_distributions_sum_to_one_over_what_is_seen(name, device, mask, generator):
+    case = built(name, generator, device=device, mask=masks(device)[mask])
+    weights = case.mechanism.weights(case.inputs)
+    seen = visible(case.inputs)
+    assert (weights >= 0).all()
+    assert (weights[~seen] == 0).all()
+    torch.testing.assert_close(weights.sum(dim=-1), seen.any(dim=-1).float())
+
+
+@every_mechanism
+@every_device
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("key_heads", [H, G])
+@pytest.mark.parametrize("mask", ["blind query", "row without tokens", "composed", "inverted"])
+def test_a_query_that_sees_nothing_gets_exact_zeros(name, device, dtype, training, key_heads, mask, generator, seeded):
+    case = built(
+        name, generator, device=device, dtype=dtype, dropout=0.4, heads=(H, key_heads), mask=masks(device)[mask]
+    )
+    case.mechanism.train(training)
+    blind = ~visible(case.inputs).any(dim=-1)
+    assert blind.any(), "the mask leaves no query without a key, so this would test nothing"
+    assert (case.mechanism.weights(case.inputs)[blind] == 0).all()
+    output = case.mechanism(case.inputs, case.value)
+    assert (output[blind] == 0).all()
+    output.float().square().sum().backward()
+    for leaf in (case.inputs.query, case.inputs.key, case.value, *case.mechanism.parameters()):
+        assert leaf.grad is not None
+        assert leaf.grad.isfinite().all()
+    assert (case.inputs.query.grad[blind] == 0).all()
+    assert output[~blind].abs().sum() > 0 or training
+
+
+@every_mechanism
+@every_device
+def test_the_weights_of_a_blind_query_pass_back_zero(name, device, generator):
+    case = built(name, generator, device=device, mask=masks(device)["blind query"])
+    case.mechanism.weights(case.inputs).square().sum().backward()
+    assert case.inputs.query.grad.isfinite().all()
+    assert case.inputs.key.grad.isfinite().all()
+    assert (case.inputs.query.grad[:, :, BLIND] == 0).all()
+    assert (case.inputs.query.grad[:, :, BLIND + 1] != 0).any()
+
+
+@every_mechanism
+@every_device
+def test_true_in_a_mask_means_may_attend(name, device, generator):
+    """One padded row: the real keys share all the weight, the padded ones get none."""
+    valid = torch.ones(B, S, dtype=torch.bool, device=device)
+    valid[0, 4:] = False
+    case = built(name, generator, device=device, mask=Padding(valid))
+    weights = case.mechanism.weights(case.inputs)
+    assert (weights[0, :, :, 4:] == 0).all()
+    assert (weights[0, :, :, :4] != 0).all()
+    assert (weights[1] != 0).all()
+
+
+@every_mechanism
+@every_device
+@pytest.mark.parametrize("training", [False, True])
+def test_masked_keys_never_influence(name, device, training, generator, seeded):
+    valid = torch.ones(B, S, dtype=torch.bool, device=device)
+    valid[0, :3] = False
+    case = built(name, generator, device=device, dropout=0.4, heads=(H, G), mask=Padding(valid))
+    case.mechanism.train(training)
+
+    def output(key: Tensor, value: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return case.mechanism(replace(case.inputs, key=key), value)
+
+    first = output(case.inputs.key, case.value)
+    first.sum().backward()
+    for leaf in (case.inputs.key, case.value):
+        assert (leaf.grad[0, :, :3] == 0).all()
+        assert (leaf.grad[1, :, :3] != 0).any()
+    hidden = ~valid[:, None, :, None]
+    other_key = torch.where(hidden, -7.0, case.inputs.key.detach())
+    other_value = torch.where(hidden, 1e6, case.value.detach())
+    torch.testing.assert_close(output(other_key, other_value), first)
+    changed = replace(case.inputs, key=other_key)
+    assert torch.equal(case.mechanism.weights(changed), case.mechanism.weights(case.inputs))
+    seen_key = torch.where(hidden, case.inputs.key.detach(), -case.inputs.key.detach())
+    assert not torch.allclose(output(seen_key, case.value), first), "a visible key must influence"
+
+
+@every_mechanism
+@every_device
+def test_padding_and_batch_do_not_matter(name, device, generator):
+    """Keys added on either side and masked away change nothing; a row alone equals the row in a batch."""
+    case = built(name, generator, device=device, mask=Padding(torch.ones(B, S, dtype=torch.bool, device=device)))
+    plain = case.mechanism(case.inputs, case.value)
+    extra = 3
+    for side in ("left", "right"):
+        pad = (0, 0, extra, 0) if side == "left" else (0, 0, 0, extra)
+        key, value = (torch.nn.functional.pad(x, pad, value=2.5) for x in (case.inputs.key, case.value))
+        valid = torch.ones(B, S + extra, dtype=torch.bool, device=device)
+        valid[:, slice(0, extra) if side == "left" else slice(S, None)] = False
+        positions = case.inputs.key_positions
+        places = torch.nn.functional.pad(positions, pad[2:])
+        padded = replace(case.inputs, key=key, key_positions=places, mask=Padding(valid))
+        torch.testing.assert_close(case.mechanism(padded, value), plain)
+    alone = AttentionInputs(
+        query=case.inputs.query[1:],
+        key=case.inputs.key[1:],
+        query_positions=case.inputs.query_positions[1:],
+        key_positions=case.inputs.key_positions[1:],
+    )
+    torch.testing.assert_close(case.mechanism(alone, case.value[1:]), plain[1:])
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@every_device
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_one_key_gets_weight_one(name, device, dtype, generator):
+    case = built(name, generator, device=device, dtype=dtype, sizes=(B, 1, 1, EV), mask=Causal())
+    assert (case.mechanism.weights(case.inputs) == 1.0).all()
+    assert torch.equal(case.mechanism(case.inputs, case.value), case.value)
+
+
+@every_mechanism
+@every_device
+def test_grouped_keys_are_keys_repeated(name, device, generator):
+    """Query heads h*H/G and after share key head h."""
+    case = built(name, generator, device=device, heads=(H, G))
+    repeated = replace(case.inputs, key=case.inputs.key.repeat_interleave(H // G, dim=1))
+    assert torch.equal(case.mechanism.weights(case.inputs), case.mechanism.weights(repeated))
+    values = case.value.repeat_interleave(H // G, dim=1)
+    torch.testing.assert_close(case.mechanism(case.inputs, case.value), case.mechanism(repeated, values))
+
+
+@every_mechanism
+@every_device
+def test_weights_are_the_same_in_training_and_draw_nothing(name, device, generator, seeded):
+    case = built(name, generator, device=device, dropout=0.5)
+    quiet = case.mechanism.weights(case.inputs)
+    before = torch.get_rng_state(), torch.cuda.get_rng_state() if device == "cuda" else None
+    training = case.mechanism.train().weights(case.inputs)
+    assert torch.equal(training, quiet)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    if before[1] is not None:
+        assert torch.equal(torch.cuda.get_rng_state(), before[1])
+
+
+@every_mechanism
+@every_device
+def test_dropout_acts_in_training_only(name, device, generator, seeded):
+    case = built(name, generator, device=device, dropout=0.5)
+    quiet = case.mechanism(case.inputs, case.value)
+    assert torch.equal(case.mechanism(case.inputs, case.value), quiet)
+    case.mechanism.train()
+    assert not torch.allclose(case.mechanism(case.inputs, case.value), quiet)
+
+
+@every_mechanism
+@every_device
+def test_dropout_keeps_the_output_on_average(name, device, generator, seeded):
+    case = built(name, generator, device=device, dropout=0.3, mask=masks(device)["composed"])
+    quiet = case.mechanism(case.inputs, case.value)
+    case.mechanism.train()
+    with torch.no_grad():
+        mean = torch.stack([case.mechanism(case.inputs, case.value) for _ in range(600)]).mean(dim=0)
+    # One output has a standard deviation below |value| ~ 3; over 600 draws that is about 0.1, and six of them 0.6.
+    assert (mean - quiet).abs().max() < 0.6
+
+
+@every_mechanism
+@every_device
+def test_permuting_keys_permutes_weights(name, device, generator):
+    valid = torch.ones(B, S, dtype=torch.bool, device=device)
+    valid[0, 5:] = False
+    case = built(name, generator, device=device, mask=Padding(valid))
+    order = torch.randperm(S, generator=generator).to(device)
+    permuted = replace(
+        case.inputs,
+        key=case.inputs.key[:, :, order],
+        key_positions=case.inputs.key_positions[:, order],
+        mask=Padding(valid[:, order]),
+    )
+    weights = case.mechanism.weights(case.inputs)
+    torch.testing.assert_close(case.mechanism.weights(permuted), weights[..., order])
+    output = case.mechanism(case.inputs, case.value)
+    torch.testing.assert_close(case.mechanism(permuted, case.value[:, :, order]), output)
+
+
+@every_mechanism
+@every_device
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_long_sequences_whose_first_or_last_block_is_masked(name, device, side, dtype, generator):
+    """Fused kernels walk the keys in blocks; a block with nothing visible must not poison the others."""
+    keys = 1100
+    valid = torch.ones(1, keys, dtype=torch.bool, device=device)
+    valid[:, slice(0, 700) if side == "left" else slice(400, None)] = False
+    case = built(name, generator, device=device, dtype=dtype, sizes=(1, 3, keys, 4), mask=Padding(valid))
+    expected = defined(case)
+    output = case.mechanism(case.inputs, case.value)
+    rtol, atol = TOLERANCES[dtype]
+    torch.testing.assert_close(output.to(expected.dtype), expected, rtol=rtol, atol=atol)
+    output.float().sum().backward()
+    assert (case.value.grad[:, :, ~valid[0]] == 0).all()
+    assert case.inputs.query.grad.isfinite().all()
+
+
+@every_mechanism
+@pytest.mark.parametrize(
+    ("mask", "shape", "wanted"),
+    [
+        (Dense(torch.ones(B, H, L, S + 1, dtype=torch.bool)), (B, H, L, S + 1), (B, H, L, S)),
+        (Dense(torch.ones(B + 1, 1, 1, S, dtype=torch.bool)), (B + 1, 1, 1, S), (B, H, L, S)),
+        (Causal() & Dense(torch.ones(1, 1, L + 1, S, dtype=torch.bool)), (1, 1, L + 1, S), (B, H, L, S)),
+        (Padding(torch.ones(B, S + 2, dtype=torch.bool)), (B, S + 2), (B, S)),
+        (Padding(torch.ones(B - 1, S, dtype=torch.bool)), (B - 1, S), (B, S)),
+        (~Padding(torch.ones(B, S - 1, dtype=torch.bool)) | Causal(), (B, S - 1), (B, S)),
+        (Document(torch.zeros(B, S, dtype=torch.long)), (B, S), (B, L)),
+    ],
+)
+def test_a_mask_of_another_shape_is_refused_by_both_shapes(name, mask, shape, wanted, generator):
+    case = built(name, generator, mask=mask)
+    for call in (lambda: case.mechanism(case.inputs, case.value), lambda: case.mechanism.weights(case.inputs)):
+        with pytest.raises(ValueError, match="shape") as caught:
+            call()
+        assert str(shape) in str(caught.value)
+        assert str(wanted) in str(caught.value)
+
+
+@every_mechanism
+@pytest.mark.parametrize("shape", [(B, H, S + 1, EV), (B + 1, H, S, EV), (B, H - 1, S, EV), (H, S, EV), (1, H, S, EV)])
+def test_a_value_that_does_not_fit_the_keys_is_refused_by_both_shapes(name, shape, generator):
+    case = built(name, generator)
+    with pytest.raises(ValueError, match="value") as caught:
+        case.mechanism(case.inputs, torch.zeros(shape))
+    assert str(shape) in str(caught.value)
+    assert str((B, H, S, E)) in str(caught.value)
+
+
+@every_mechanism
+def test_nothing_more_happens_than_is_declared(name, generator):
+    case = built(name, generator)
+    declared = case.mechanism.declaration
+    weights = case.mechanism.weights(case.inputs)
+    assert (case.mechanism.added(case.inputs, weights) is not None) == declared.added
+    assert (case.mechanism.draw(case.inputs, generator) is not case.inputs) == declared.drawn
+
+
+def test_the_contract_catches_a_mechanism_that_breaks_its_word(generator):
+    """The contract itself can fail: weights before the mask is applied are no distribution over what is seen."""
+
+    class Careless(ScoredAttention):
+        def weights(self, inputs: AttentionInputs) -> Tensor:
+            return super().weights(replace(inputs, mask=None))
+
+    valid = torch.tensor([[True] * 4 + [False] * 3] * B)
+    case = built("dot", generator, mask=Padding(valid))
+    careless = Case(Careless(Dot()).eval(), case.inputs, case.value)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(careless.mechanism(careless.inputs, careless.value), defined(careless))

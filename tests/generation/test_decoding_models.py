@@ -1,0 +1,105 @@
+"""The searches over the real models: what they report is what teacher forcing says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.generation import (
+    CoveragePenalty,
+    FixedLength,
+    GnmtLength,
+    Sample,
+    beam_search,
+    generate,
+)
+from regard.layers import Tokens
+from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
+
+
+def bahdanau() -> Bahdanau:
+    return Bahdanau(
+        BahdanauConfig(
+            source_vocabulary=50,
+            target_vocabulary=11,
+            embedding_width=6,
+            hidden_width=7,
+            attention_width=5,
+            maxout_width=4,
+        )
+    )
+
+
+def transformer() -> Transformer:
+    return Transformer(
+        TransformerConfig(
+            source_vocabulary=50,
+            target_vocabulary=11,
+            width=8,
+            heads=2,
+            feedforward_width=12,
+            encoder_layers=1,
+            decoder_layers=2,
+            sharing="none",
+            maximum_positions=12,
+        )
+    )
+
+
+@pytest.fixture(params=[bahdanau, transformer])
+def model(request: pytest.FixtureRequest) -> Bahdanau | Transformer:
+    torch.manual_seed(3)
+    model = request.param().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.7)
+    return model
+
+
+def check(model, source: Tokens, hypotheses) -> None:
+    """Log-probabilities by teacher forcing, the sentence alone."""
+    config = model.config
+    for row, ranked in enumerate(hypotheses):
+        alone = Tokens.pad([source.ids[row][source.valid[row]].tolist()])
+        for hypothesis in ranked:
+            emitted = [*hypothesis.tokens, config.end_id] if hypothesis.finished else [*hypothesis.tokens]
+            with torch.no_grad():
+                logits = model(alone, Tokens.pad([[config.start_id, *emitted[:-1]]]))
+            expected = logits[0].log_softmax(-1)[torch.arange(len(emitted)), torch.tensor(emitted)]
+            found = torch.tensor(hypothesis.token_log_probabilities)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+            assert hypothesis.log_probability == pytest.approx(expected.sum().item(), abs=1e-3)
+
+
+def test_beam_search_says_what_teacher_forcing_says(model, sentences):
+    found = beam_search(model, sentences, beam=3, n_best=3)
+    check(model, sentences, found)
+    assert [len(row) for row in found] == [3] * len(sentences)
+    assert max(hypothesis.length for row in found for hypothesis in row) <= (model.maximum_target_length or 10**9)
+
+
+def test_greedy_and_samples_say_what_teacher_forcing_says(model, sentences):
+    chooser = Sample(torch.Generator().manual_seed(1))
+    for found in (generate(model, sentences), generate(model, sentences, choose=chooser)):
+        check(model, sentences, [[hypothesis] for hypothesis in found])
+
+
+def test_coverage_is_that_of_the_hypothesis(model, sentences, toys):
+    """Coverage carried through beams equals the weights along one hypothesis, decoded again alone."""
+    found = beam_search(
+        model,
+        sentences,
+        beam=4,
+        n_best=4,
+        length_penalty=GnmtLength(0.6),
+        coverage_penalty=CoveragePenalty(0.3),
+        limit=FixedLength(7),
+    )
+    with torch.no_grad():
+        for row, ranked in enumerate(found):
+            alone = Tokens.pad([sentences.ids[row][sentences.valid[row]].tolist()])
+            for hypothesis in ranked:
+                end = (model.config.end_id,) if hypothesis.finished else ()
+                emitted = (*hypothesis.tokens, *end)
+                expected = toys.score(model, alone, emitted, hypothesis.log_probability, alpha=0.6, beta=0.3)
+                assert hypothesis.score == pytest.approx(expected, abs=1e-4)

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import unicodedata
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from regard.errors import InputError
+from regard.inspection.view import AttentionMap, AttentionView, readable, visible, write_whole
+
+QUERY, KEY = ["la", "maison"], ["the", "white", "house"]
+
+
+def a_map(**changes) -> AttentionMap:
+    fields = {
+        "address": "decoder.attention",
+        "kind": "cross",
+        "query_tokens": QUERY,
+        "key_tokens": KEY,
+        "weights": np.full((4, 2, 3), 0.25),
+    }
+    return AttentionMap(**(fields | changes))
+
+
+def test_weights_become_read_only_float32_of_their_own():
+    given_weights = np.ones((1, 2, 3), dtype=np.float64)
+    seen = a_map(weights=given_weights)
+    given_weights[:] = 7
+    assert seen.weights.dtype == np.float32
+    assert seen.weights.max() == 1
+    with pytest.raises(ValueError, match="read-only"):
+        seen.weights[0, 0, 0] = 2
+
+
+def test_mean_is_over_heads():
+    weights = np.random.default_rng(0).random((4, 2, 3)).astype(np.float32)
+    np.testing.assert_allclose(a_map(weights=weights).mean(), sum(weights) / 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2), (2, 3), (4, 2, 2), (0, 2, 3), (1, 4, 2, 3)])
+def test_a_wrong_shape_names_both_shapes(shape):
+    with pytest.raises(InputError) as caught:
+        a_map(weights=np.ones(shape))
+    assert str(shape) in str(caught.value)
+    assert "(heads, 2, 3)" in str(caught.value)
+
+
+def test_a_weight_that_is_not_finite_is_named():
+    weights = np.ones((4, 2, 3))
+    weights[3, 1, 2] = np.nan
+    with pytest.raises(InputError, match="head 3, query 1, key 2 is nan"):
+        a_map(weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"address": ""}, "address"),
+        ({"kind": "both"}, "'self' or 'cross'"),
+        ({"example": -1}, "example"),
+        ({"query_tokens": "la"}, "list of strings"),
+        ({"query_tokens": [3, 4]}, r"query_tokens\[0\]: 3 is not a string"),
+        ({"weights": [[["a"] * 3] * 2]}, "real numbers"),
+        ({"weights": [[[1.0, 2.0], [3.0]]]}, "real numbers"),
+        ({"weights": None}, "real numbers"),
+        ({"query_tokens": [], "weights": np.ones((1, 0, 3))}, "at least 1"),
+    ],
+)
+def test_what_is_wrong_is_said(changes, message):
+    with pytest.raises(InputError, match=message):
+        a_map(**changes)
+
+
+def test_of_takes_matrices_heads_and_tensors():
+    matrix = torch.rand(2, 3, dtype=torch.bfloat16, requires_grad=True)
+    view = AttentionView.of(matrix, QUERY, KEY, title="t")
+    assert view.title == "t"
+    assert view.maps[0].weights.shape == (1, 2, 3)
+    np.testing.assert_array_equal(view.maps[0].weights[0], matrix.detach().float().numpy())
+    assert AttentionView.of(np.ones((5, 2, 3)), QUERY, KEY).maps[0].heads == 5
+    with pytest.raises(InputError, match=r"\(1, 5, 2, 3\).*\(2, 3\) or \(heads, 2, 3\)"):
+        AttentionView.of(np.ones((1, 5, 2, 3)), QUERY, KEY)
+
+
+def test_of_tells_self_from_cross_by_the_tokens():
+    assert AttentionView.of(np.eye(2), QUERY, list(QUERY)).maps[0].kind == "self"
+    assert AttentionView.of(np.ones((2, 3)), QUERY, KEY).maps[0].kind == "cross"
+    assert AttentionView.of(np.eye(2), QUERY, QUERY, kind="cross").maps[0].kind == "cross"
+
+
+def test_a_map_is_found_by_address_and_example():
+    maps = (a_map(), a_map(example=1), a_map(address="encoder.attention"))
+    view = AttentionView(title="", maps=maps, examples=("one", "two"))
+    assert view.map("decoder.attention", 1) is maps[1]
+    assert view.addresses == ("decoder.attention", "encoder.attention")
+    with pytest.raises(InputError, match=r"did you mean 'decoder\.attention'"):
+        view.map("decoder.atention")
+    with pytest.raises(InputError, match=r"no attention map at 'encoder\.attention' in example 1"):
+        view.map("encoder.attention", 1)
+    with pytest.raises(InputError, match="examples 0 to 1"):
+        view.map("decoder.attention", 2)
+
+
+def test_a_view_checks_its_maps():
+    with pytest.raises(InputError, match="at least one"):
+        AttentionView(title="", maps=())
+    with pytest.raises(InputError, match="occurs twice in example 0"):
+        AttentionView(title="", maps=(a_map(), a_map()))
+    with pytest.raises(InputError, match="1 labels for 3 examples"):
+        AttentionView(title="", maps=(a_map(example=2),), examples=("only",))
+    with pytest.raises(InputError, match="not an AttentionMap"):
+        AttentionView(title="", maps=(np.eye(2),))  # type: ignore[arg-type]
+    assert AttentionView(title="", maps=(a_map(example=1),)).examples == ("example 0", "example 1")
+
+
+any_float = st.floats(width=32, allow_nan=False, allow_infinity=False)
+any_weights = hnp.arrays(np.float32, hnp.array_shapes(min_dims=3, max_dims=3, max_side=4), elements=any_float)
+
+
+@settings(max_examples=60, deadline=None)
+@given(any_weights, st.data())
+def test_json_gives_back_every_weight_and_token(weights, data):
+    tokens = [data.draw(st.lists(st.text(max_size=4), min_size=n, max_size=n)) for n in weights.shape[1:]]
+    item = a_map(query_tokens=tokens[0], key_tokens=tokens[1], weights=weights, example=1)
+    view = AttentionView(title=data.draw(st.text(max_size=5)), maps=(item,), note="a note")
+    again = AttentionView.from_json(view.to_json())
+    assert again == view
+    assert again.maps[0].weights.tobytes() == weights.tobytes()
+
+
+def test_equality_sees_every_weight():
+    changed = np.full((4, 2, 3), 0.25, dtype=np.float32)
+    changed[3, 1, 2] = np.nextafter(np.float32(0.25), np.float32(1))
+    assert a_map() == a_map()
+    assert a_map() != a_map(weights=changed)
+    assert a_map() != a_map(key_tokens=["a", "b", "c"])
+
+
+def spoilt(**changes) -> str:
+    return json.dumps(json.loads(AttentionView(title="", maps=(a_map(),)).to_json()) | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        (b"\xff\xfe\xff", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "not an object"),
+        ("{}", "format_version is None"),
+        (spoilt(format_version=2), "format_version is 2"),
+        (spoilt(more=1), "has .*more"),
+        (spoilt(maps={}), "'maps' is not a list"),
+        (spoilt(maps=[]), "at least one"),
+        (spoilt(maps=[3]), "map 0: has int"),
+        (spoilt(title=None), "title"),
+    ],
+)
+def test_json_that_is_not_a_view_is_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        AttentionView.from_json(text)
+
+
+@given(st.text(st.characters(codec=None), max_size=6))
+def test_visible_tokens_can_be_printed_anywhere(token):
+    shown = visible(token)
+    assert shown.strip("\u200c\u200d")
+    shown.encode()  # no half of a surrogate pair is left
+    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp", "Zs") for c in shown)
+    assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def test_visible_leaves_ordinary_words_alone():
+    for word in ["maison", "été", "日本語", "مرحبا", "क्षमा", "▁the", "Ġthe", "می\u200cخواهم", "👩\u200d👧"]:
+        assert visible(word) == word
+    assert visible("\u200d") == "\\u200d"
+    assert visible("\u200ca\u200db\u200d") == "\\u200ca\u200db\\u200d"
+    assert readable(" two \t words ") == "two words"
+
+
+def test_write_whole_replaces(tmp_path):
+    path = tmp_path / "a.txt"
+    write_whole(path, b"first")
+    write_whole(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_full_disk_leaves_the_earlier_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_whole(path, b"first")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"a\.txt: cannot be written \(No space left"):
+        write_whole(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_paths_that_cannot_be_written_are_named(tmp_path):
+    for path in [tmp_path / "none" / "a.txt", tmp_path, tmp_path / ("x" * 300), tmp_path / "a\0b", ""]:
+        with pytest.raises(InputError, match="cannot be written"):
+            write_whole(path, b"")
+    assert os.listdir(tmp_path) == []
