@@ -13,13 +13,13 @@ from regard.layers import Tokens
 from regard.models import BahdanauConfig, TransformerConfig
 
 
-@pytest.fixture()
+@pytest.fixture
 def generator() -> torch.Generator:
     """A generator of its own for each test, always at the same seed."""
     return torch.Generator().manual_seed(20170612)
 
 
-@pytest.fixture()
+@pytest.fixture
 def seeded() -> Iterator[None]:
     """The global seed set for one test (modules draw their first parameters from it) and put back after."""
     with torch.random.fork_rng():
@@ -27,7 +27,7 @@ def seeded() -> Iterator[None]:
         yield
 
 
-@pytest.fixture()
+@pytest.fixture
 def randomize(generator: torch.Generator) -> Callable[[nn.Module], nn.Module]:
     """Redraws every parameter: first parameters leave biases at zero and norms at one, which hides swapped or lost ones."""
 
@@ -42,7 +42,7 @@ def randomize(generator: torch.Generator) -> Callable[[nn.Module], nn.Module]:
     return redraw
 
 
-@pytest.fixture()
+@pytest.fixture
 def tiny_transformer() -> Callable[..., TransformerConfig]:
     """A Transformer's config with small sizes, all different."""
 
@@ -62,7 +62,7 @@ def tiny_transformer() -> Callable[..., TransformerConfig]:
     return make
 
 
-@pytest.fixture()
+@pytest.fixture
 def tiny_bahdanau() -> Callable[..., BahdanauConfig]:
     """A Bahdanau config with small sizes, all different."""
 
@@ -80,7 +80,7 @@ def tiny_bahdanau() -> Callable[..., BahdanauConfig]:
     return make
 
 
-@pytest.fixture()
+@pytest.fixture
 def sentences() -> Callable[..., Tokens]:
     """Random sentences of the given lengths, padded on one side."""
 

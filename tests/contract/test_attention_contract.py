@@ -46,6 +46,7 @@ B, H, G, L, S, E, EV = 2, 6, 3, 5, 7, 4, 8
 BLIND = 2  # a query that some masks leave without any key
 
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+every_dtype = pytest.mark.parametrize("dtype", TOLERANCES, ids=lambda dtype: str(dtype).removeprefix("torch."))
 every_device = pytest.mark.parametrize("device", DEVICES)
 
 
@@ -139,7 +140,7 @@ def defined(case: Case) -> Tensor:
 
 @every_mechanism
 @every_device
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@every_dtype
 def test_weights_are_float32_of_the_announced_shape(name, device, dtype, generator):
     case = built(name, generator, device=device, dtype=dtype)
     weights = case.mechanism.weights(case.inputs)
@@ -159,7 +160,7 @@ def test_weights_stay_float32_under_autocast(name, device, generator):
 
 @every_mechanism
 @every_device
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@every_dtype
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("key_heads", [H, G, 1])
 def test_forward_is_weights_times_value(name, device, dtype, mask, key_heads, generator):
@@ -200,10 +201,10 @@ def test_declared_distributions_sum_to_one_over_what_is_seen(name, device, mask,
 
 @every_mechanism
 @every_device
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@every_dtype
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("key_heads", [H, G])
-@pytest.mark.parametrize("mask", ["blind query", "row without tokens", "composed", "inverted"])
+@pytest.mark.parametrize("mask", ["blind query", "row without tokens", "composed"])
 def test_a_query_that_sees_nothing_gets_exact_zeros(name, device, dtype, training, key_heads, mask, generator, seeded):
     case = built(
         name, generator, device=device, dtype=dtype, dropout=0.4, heads=(H, key_heads), mask=masks(device)[mask]
@@ -301,7 +302,7 @@ def test_padding_and_batch_do_not_matter(name, device, generator):
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 @every_device
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@every_dtype
 def test_one_key_gets_weight_one(name, device, dtype, generator):
     case = built(name, generator, device=device, dtype=dtype, sizes=(B, 1, 1, EV), mask=Causal())
     assert (case.mechanism.weights(case.inputs) == 1.0).all()

@@ -63,18 +63,34 @@ def new_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
         partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=target.parent))
         try:
             yield partial
-            partial.chmod(0o777 & ~_umask())
+            partial.chmod(0o777 & ~umask())
             for path in sorted(partial.rglob("*")):
                 if path.is_file():
                     _sync(path)
             _sync(partial)
-            if target.exists():
-                shutil.rmtree(target)
-            partial.rename(target)
-            _sync(target.parent)
+            with _set_aside(target):
+                partial.rename(target)
+                _sync(target.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
+
+
+@contextlib.contextmanager
+def _set_aside(target: Path) -> Iterator[None]:
+    """What is at `target` under another name inside the block: removed if that ends well, else back in its place."""
+    if not target.exists():
+        yield
+        return
+    aside = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=target.parent)) / target.name
+    target.rename(aside)
+    try:
+        yield
+    except BaseException:
+        aside.rename(target)
+        raise
+    finally:
+        shutil.rmtree(aside.parent, ignore_errors=True)
 
 
 def replace_file(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -92,7 +108,7 @@ def replace_file(path: str | os.PathLike[str], content: str | bytes) -> None:
                 file.write(content.encode() if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(0o666 & ~_umask())
+            Path(name).chmod(0o666 & ~umask())
             Path(name).replace(path)
             _sync(path.parent)
         except BaseException:
@@ -117,7 +133,8 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files are not to have."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +102,12 @@ def read_card(folder: str | os.PathLike[str]) -> Card:
     values = _read_json(path)
     if values.get("format_version") != 1:
         raise InputError(f"{path}: format_version {values.get('format_version')!r} is not known; update regard")
-    try:
-        return Card(
-            task=values["task"],
-            recipe=values["recipe"],
-            metrics=values["metrics"],
-            digests=values["digests"],
-            versions=values["versions"],
-        )
-    except KeyError as error:
-        raise InputError(f"{path}: {error.args[0]} is missing; the file is damaged, copy it again") from error
+    parts: dict[str, Any] = {}
+    for part in fields(Card):
+        parts[part.name] = values.get(part.name)
+        if not isinstance(parts[part.name], dict):
+            raise InputError(f"{path}: {part.name} is missing or no object; the file is damaged, copy it again")
+    return Card(**parts)
 
 
 def read_model(folder: str | os.PathLike[str]) -> nn.Module:
@@ -126,6 +122,9 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
     name = str(values.get("model_type"))
     if name not in MODELS:
         raise InputError(f"{path}: model_type is {name!r}; {nearest(name, list(MODELS))}")
+    version = values.get("format_version", 1)
+    if version != 1:
+        raise InputError(f"{path}: format_version {version!r} is not known; update regard")
     config = config_from_json(MODELS[name].config, values, str(path))
     model = MODELS[name].model(config)
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
@@ -174,7 +173,9 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: no such file; {path.parent} is not a model folder")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check its permissions") from error
+    except ValueError as error:
         raise InputError(f"{path}: not valid JSON ({error}); the file is damaged, copy it again") from error
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds no JSON object; the file is damaged, copy it again")

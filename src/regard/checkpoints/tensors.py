@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.checkpoints.atomic import writing_errors
+from regard.checkpoints.atomic import umask, writing_errors
 from regard.errors import InputError
 
 
@@ -37,6 +37,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with writing_errors(Path(path)):
         save_file(ready, path, metadata={"format": "pt"})
+        Path(path).chmod(0o666 & ~umask())  # the library writes it for its owner alone
     return {name: digest(tensor) for name, tensor in ready.items()}
 
 

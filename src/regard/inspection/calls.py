@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 import torch
 from torch import Tensor
 
-from regard.attention import Attention, AttentionInputs, Dense
+from regard.attention import Attention, AttentionInputs, Dense, Mask
 from regard.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """A tensor kept without copying it, and its version, so that a later change in place is noticed."""
+    """A tensor kept without copying it, and what tells that it was changed since: its version and its place in memory."""
 
     tensor: Tensor
     version: int
+    place: int
 
     @classmethod
     def of(cls, tensor: Tensor) -> Kept:
         """Keep a tensor, detached; one made in inference mode, which has no version, is copied."""
         if tensor.is_inference():
             tensor = tensor.clone()
-        return cls(tensor.detach(), 0 if tensor.is_inference() else tensor._version)
+        return cls.in_place(tensor.detach())
+
+    @classmethod
+    def in_place(cls, tensor: Tensor) -> Kept:
+        """Keep the very tensor: a parameter, whose memory `module.to` may exchange."""
+        return cls(tensor, _version(tensor), tensor.data_ptr())
 
     def read(self, what: str) -> Tensor:
         """The tensor, if it still is what it was.
@@ -31,12 +38,15 @@ class Kept:
         Raises:
             InputError: where it was changed in place since.
         """
-        now = 0 if self.tensor.is_inference() else self.tensor._version
-        if now != self.version:
+        if (_version(self.tensor), self.tensor.data_ptr()) != (self.version, self.place):
             raise InputError(
                 f"{what} changed since it was recorded, so its weights can no longer be computed; read them before the change"
             )
         return self.tensor
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +58,7 @@ class Call:
         mechanism: what was called.
         inputs: its inputs, detached; None where `weights` is kept instead.
         query, key: the same tensors with their versions.
+        others: the tensors of mask, positions and record, with their versions.
         parameters: the mechanism's own, with their versions.
         weights: (B, H, L, S) float32, computed at once.
     """
@@ -58,6 +69,7 @@ class Call:
     inputs: AttentionInputs | None = None
     query: Kept | None = None
     key: Kept | None = None
+    others: tuple[Kept, ...] = ()
     parameters: tuple[Kept, ...] = ()
     weights: Tensor | None = None
 
@@ -65,15 +77,22 @@ class Call:
     def keeping(cls, address: str, mechanism: Attention, inputs: AttentionInputs, key: Kept) -> Call:
         """A call kept by its inputs; `key` may be one that an earlier call kept already."""
         query = Kept.of(inputs.query)
-        record = {name: Kept.of(tensor).tensor for name, tensor in inputs.record.items()}
+        record = {name: Kept.of(tensor) for name, tensor in inputs.record.items()}
+        places = [tensor for tensor in (inputs.query_positions, inputs.key_positions) if tensor is not None]
         return cls(
             address=address,
             mechanism=mechanism,
             shape=inputs.shape,
-            inputs=replace(inputs, query=query.tensor, key=key.tensor, record=record),
+            inputs=replace(
+                inputs,
+                query=query.tensor,
+                key=key.tensor,
+                record={name: kept.tensor for name, kept in record.items()},
+            ),
             query=query,
             key=key,
-            parameters=tuple(Kept(parameter, parameter._version) for parameter in mechanism.parameters()),
+            others=(*record.values(), *map(Kept.in_place, [*places, *_tensors_of(inputs.mask)])),
+            parameters=tuple(map(Kept.in_place, mechanism.parameters())),
         )
 
     @classmethod
@@ -87,7 +106,7 @@ class Call:
         """The weights of these batch rows and heads, (rows, heads, L, S) float32; all where None.
 
         Raises:
-            InputError: where a parameter, a query or a key was changed since.
+            InputError: where a parameter, a query, a key or a mask was changed since.
         """
         if self.weights is not None:
             weights = self.weights if rows is None else self.weights[rows]
@@ -96,13 +115,26 @@ class Call:
             raise RuntimeError("a recorded call holds neither weights nor inputs")
         self.query.read(f"{self.address}: the query")
         self.key.read(f"{self.address}: the key")
-        for parameter in self.parameters:
-            parameter.read(f"{self.address}: a parameter of the attention")
+        for other in self.others:
+            other.read(f"{self.address}: the mask, a position or the record")
+        for parameter, now in zip(self.parameters, self.mechanism.parameters(), strict=True):
+            if parameter.read(f"{self.address}: a parameter of the attention") is not now:
+                raise InputError(f"{self.address}: a parameter of the attention was exchanged since it was recorded")
         inputs = self.inputs if rows is None else _of_rows(self.inputs, rows)
         # Heads are told apart by mechanisms with a table per head, so all are computed, then chosen.
         with torch.no_grad():
             weights = self.mechanism.weights(inputs)
         return weights if heads is None else weights[:, heads]
+
+
+def _tensors_of(mask: Mask | None) -> Iterator[Tensor]:
+    """The tensors inside a mask, which may be made of masks."""
+    for part in fields(mask) if is_dataclass(mask) else ():
+        value = getattr(mask, part.name)
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, Mask):
+            yield from _tensors_of(value)
 
 
 def _of_rows(inputs: AttentionInputs, rows: Tensor) -> AttentionInputs:

@@ -65,9 +65,10 @@ class Labels:
             produced = list(enumerate(written))
             consumed = list(enumerate([start, *written[:-1]]))
         title = f"example {row}"
-        if run.predictions is not None and run.predictions[row:]:
-            prediction = run.predictions[row]
-            title = f"{prediction.source} → {prediction.text}"
+        if run.predictions and run.hypotheses is not None and task is not None:
+            draws = len(run.hypotheses) // len(run.predictions)  # above 1 where each source was sampled several times
+            answer = task.target_tokenizer.decode(run.hypotheses[row][hypothesis].tokens)
+            title = f"{run.predictions[row // draws].source} → {answer}"
         elif task is not None and run.source is not None:
             title = task.source_tokenizer.decode(run.source.ids[row][run.source.valid[row]].tolist())
         return cls(title, source, consumed, produced)

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.attention import AttentionLayer
 from regard.attention.layer import Side
 from regard.errors import InputError, nearest
+from regard.generation import Hypothesis
 from regard.inspection.calls import Call
 from regard.inspection.labels import Labels
 from regard.inspection.recorder import Recorder, Run
@@ -102,16 +103,22 @@ class Record:
             run: which of `runs`.
             hypothesis: in a search, which answer of the n-best list.
             addresses: which layers; all where None.
+
+        Raises:
+            InputError: for a row, run, hypothesis or address that is not there.
         """
         seen = self._run(run)
-        rows = range(self._rows(seen)) if row is None else [row]
+        size = self._rows(seen)
+        rows = range(size) if row is None else _indices(row, size).tolist()
         maps: list[AttentionMap] = []
         titles: list[str] = []
         for number, index in enumerate(rows):
+            if seen.hypotheses is not None:
+                _check_hypothesis(seen.hypotheses, index, hypothesis)
             labels = Labels.of(seen, index, hypothesis, self.task)
             titles.append(labels.title)
             for address in self.addresses if addresses is None else addresses:
-                if address in seen.calls:
+                if addresses is not None or address in seen.calls:
                     maps.append(self._map(address, index, run, hypothesis, labels, number))
         if not maps:
             raise InputError(
@@ -200,10 +207,7 @@ def _followed(seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tenso
     answers = seen.hypotheses or []
     sources = list(range(len(answers))) if rows is None else _indices(rows, len(answers)).tolist()
     for source in sources:
-        if hypothesis >= len(answers[source]):
-            raise InputError(
-                f"hypothesis {hypothesis} of {len(answers[source])} found for row {source}; search with a larger n_best"
-            )
+        _check_hypothesis(answers, source, hypothesis)
     paths = [answers[source][hypothesis].rows for source in sources]
     steps = max((len(path) for path in paths), default=0)
     count = calls[0].shape[1] if heads is None else len(heads)
@@ -215,6 +219,13 @@ def _followed(seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tenso
         part = calls[step].read(picked, heads)
         weights[present, :, step, : part.shape[3]] = part[:, :, 0].cpu()
     return weights
+
+
+def _check_hypothesis(answers: Sequence[Sequence[Hypothesis]], row: int, hypothesis: int) -> None:
+    if not 0 <= hypothesis < len(answers[row]):
+        raise InputError(
+            f"hypothesis {hypothesis} of {len(answers[row])} found for row {row}; search with a larger n_best"
+        )
 
 
 def _widened(parts: Sequence[Tensor]) -> list[Tensor]:

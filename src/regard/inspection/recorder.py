@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -56,7 +57,7 @@ class Recorder:
         keep: how many runs to keep, the latest; all where None.
 
     Raises:
-        InputError: where nothing in the module is called so, or the module is compiled.
+        InputError: where nothing in the module is called so, the module is compiled, or `keep` is below 1.
     """
 
     def __init__(self, module: nn.Module, addresses: Sequence[str] | None = None, keep: int | None = None) -> None:
@@ -67,7 +68,10 @@ class Recorder:
         self._thread = 0
         self._current: Run | None = None
         self._keys: dict[tuple[Any, ...], Kept] = {}
-        if any(part._compiled_call_impl is not None for part in module.modules()):
+        if keep is not None and keep < 1:
+            raise InputError(f"keep is {keep}; give the number of runs to keep, 1 or more, or None for all")
+        # Compiled in place (`module.compile()`), or wrapped (`torch.compile(module)`).
+        if any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules()):
             raise InputError(
                 "the model runs through torch.compile, which a recorder cannot look into; load or build it without compile"
             )
@@ -109,8 +113,10 @@ class Recorder:
     # Hooks. None of them returns anything, so nothing they see is replaced.
 
     def _entered(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() != self._thread or self._current is not None:
+        if threading.get_ident() != self._thread or _is_recomputing():
             return
+        if self._current is not None and self._current.source is not None:
+            return  # within a search whose decoder calls its own forward pass
         tokens = [argument for argument in arguments if isinstance(argument, Tokens)]
         self._open(Run(source=tokens[0] if tokens else None, target=tokens[1] if len(tokens) > 1 else None))
 
@@ -119,7 +125,7 @@ class Recorder:
             self._close()
 
     def _called(self, address: str, mechanism: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() != self._thread or not isinstance(mechanism, Attention):
+        if threading.get_ident() != self._thread or not isinstance(mechanism, Attention) or _is_recomputing():
             return
         inputs: AttentionInputs = arguments[0]
         if self._current is None:  # the user's own calls of `start` and `step`
@@ -154,6 +160,11 @@ class Recorder:
     def _close(self) -> None:
         self._current = None
         self._keys.clear()
+
+
+def _is_recomputing() -> bool:
+    """Whether this is a backward pass, where gradient checkpointing calls layers a second time."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def attention_addresses(module: nn.Module) -> dict[str, Attention]:

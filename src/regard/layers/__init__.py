@@ -1,5 +1,6 @@
 """What surrounds attention: tokens, decoder state, residuals, feed-forward nets, recurrent readers, embeddings."""
 
+from regard.layers.dropout import Dropout
 from regard.layers.embeddings import PositionedEmbedding, token_embedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.maxout import maxout
@@ -16,6 +17,7 @@ __all__ = [
     "Decoder",
     "DecoderConfig",
     "DecoderState",
+    "Dropout",
     "FeedForward",
     "GatedRecurrentCell",
     "NormPlacement",

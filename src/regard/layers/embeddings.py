@@ -6,6 +6,8 @@ import math
 
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
+
 
 class PositionedEmbedding(nn.Module):
     """Token vectors, scaled, plus position vectors, then dropout (Vaswani et al. 2017, sections 3.4 and 3.5).
@@ -22,7 +24,7 @@ class PositionedEmbedding(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.scale = math.sqrt(tokens.embedding_dim)
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
+
 
 class FeedForward(nn.Module):
     """Two linear maps with a non-linearity between, at every position alike (Vaswani et al. 2017, section 3.3).
@@ -26,7 +28,7 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(width, inner_width)
         self.outer = nn.Linear(inner_width, width)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, D) to (B, L, D)."""

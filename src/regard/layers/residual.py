@@ -7,6 +7,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from regard.layers.dropout import Dropout
+
 NormPlacement = Literal["post", "pre"]
 
 
@@ -27,7 +29,7 @@ class Residual(nn.Module):
         super().__init__()
         self.before = before
         self.after = after
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @classmethod
     def with_norm(

@@ -28,6 +28,7 @@ from regard.layers import (
     TARGET,
     BidirectionalReader,
     DecoderState,
+    Dropout,
     GatedRecurrentCell,
     Tokens,
     maxout,
@@ -107,7 +108,7 @@ class BahdanauEncoder(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(config.source_vocabulary, config.embedding_width)
         self.reader = BidirectionalReader(config.embedding_width, config.hidden_width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tokens) -> tuple[Tensor, Tensor]:
         """Source (B, S) to annotations h (B, S, 2n) and the backward state at the first word (B, n)."""
@@ -127,7 +128,7 @@ class BahdanauDecoder(nn.Module):
         self.cell = GatedRecurrentCell(config.embedding_width, config.hidden_width)
         self.context = nn.Linear(context_width, 3 * config.hidden_width, bias=False)  # Cr, Cz, C of appendix A.1.1
         self.readout = nn.Linear(config.hidden_width + config.embedding_width + context_width, 2 * config.maxout_width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.maxout_width, config.target_vocabulary)
 
     def begin(self, annotations: Tensor, first: Tensor, valid: Tensor) -> BahdanauState:

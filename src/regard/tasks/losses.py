@@ -7,61 +7,79 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 
-def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0) -> Tensor:
+def smoothed_cross_entropy(
+    logits: Tensor, labels: Tensor, *, valid: Tensor | None = None, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """The cross-entropy of each row against a smoothed target, summed over rows (Szegedy et al. 2016; Vaswani 2017, 5.4).
 
         loss = - sum_v t_v log softmax(z)_v,   t = (1 - eps) onehot(y) + eps / V
 
     The smoothing mass is spread over all V entries, the right one and padding included (the convention of
     `torch.nn.functional.cross_entropy`, to which this is equal). Unlike that function it walks the rows in blocks that stay
-    in the processor's cache and forms the gradient in the same walk, in float32 whatever the logits are: about four times
+    in the processor's cache and forms the gradient in the same walk, in float32 whatever the logits are: two to four times
     faster at a vocabulary of 8,000 on two cores.
 
     Arguments:
         logits: (N, V), any floating dtype.
-        labels: (N,) int64 in [0, V).
+        labels: (N,) int64 in [0, V); what stands where `valid` is False is not looked at.
+        valid: (N,) bool, True = the row counts; None = all do.
         smoothing: eps, in [0, 1).
 
     Returns:
-        A float32 scalar: the sum over the N rows.
+        A float32 scalar, the sum over the rows that count; and an int64 scalar, in how many of them no logit is larger than
+        the label's.
 
-    >>> smoothed_cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3])).item()  # 2 log 4
+    >>> total, correct = smoothed_cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3]))
+    >>> total.item()  # 2 log 4
     2.7725887298583984
     """
-    return _SmoothedCrossEntropy.apply(logits, labels, smoothing)  # type: ignore[no-any-return]
+    if valid is None:
+        valid = torch.ones_like(labels, dtype=torch.bool)
+    total, correct = _SmoothedCrossEntropy.apply(logits, labels, valid, smoothing)  # type: ignore[misc]
+    return total, correct
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
     """The sum above with its gradient, softmax(z) - t, computed block by block."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: FunctionCtx, logits: Tensor, labels: Tensor, valid: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
         wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
         vocabulary = logits.shape[1]
         rows = max(1, 1_000_000 // vocabulary)
         total = logits.new_zeros((), dtype=wide)
+        correct = labels.new_zeros(())
         wanted = ctx.needs_input_grad[0]  # type: ignore[attr-defined]
         gradient = torch.empty_like(logits) if wanted else None
         for start in range(0, logits.shape[0], rows):
             block = logits[start : start + rows].to(wide)
-            answers = labels[start : start + rows].unsqueeze(1)
-            normaliser = block.logsumexp(dim=1, keepdim=True)
-            total += normaliser.sum() - (1 - smoothing) * block.gather(1, answers).sum()
+            counts = valid[start : start + rows].unsqueeze(1)
+            answers = labels[start : start + rows].unsqueeze(1).where(counts, 0)
+            highest = block.amax(dim=1, keepdim=True)
+            answered = block.gather(1, answers)
+            correct += ((answered >= highest) & counts).sum()
+            share = (block - highest).exp_()
+            sums = share.sum(dim=1, keepdim=True)
+            losses = highest + sums.log() - (1 - smoothing) * answered
             if smoothing:
-                total -= smoothing / vocabulary * block.sum()
+                losses -= smoothing * block.mean(dim=1, keepdim=True)
+            total += losses.where(counts, 0.0).sum()
             if gradient is not None:
-                slope = (block - normaliser).exp_()
+                share /= sums
                 if smoothing:
-                    slope -= smoothing / vocabulary
-                slope.scatter_add_(1, answers, slope.new_full(answers.shape, smoothing - 1))
-                gradient[start : start + rows] = slope
+                    share -= smoothing / vocabulary
+                share.scatter_add_(1, answers, share.new_full(answers.shape, smoothing - 1))
+                gradient[start : start + rows] = share.mul_(counts)
         if gradient is not None:
             ctx.save_for_backward(gradient)  # type: ignore[attr-defined]
-        return total
+        ctx.mark_non_differentiable(correct)  # type: ignore[attr-defined]
+        return total, correct
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, *upstreams: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: FunctionCtx, *upstreams: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (gradient,) = ctx.saved_tensors  # type: ignore[attr-defined]
         # In place: nothing else holds it, and a second tensor of this size costs more than the arithmetic.
-        return gradient.mul_(upstreams[0].to(gradient.dtype)), None, None
+        return gradient.mul_(upstreams[0].to(gradient.dtype)), None, None, None

@@ -129,11 +129,11 @@ class TranslationTask:
     def loss(self, model: nn.Module, batch: TranslationBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the labels, summed over real tokens; padding counts nothing."""
         logits = model(batch.source, batch.target)
-        real = batch.target.valid
-        logits, labels = logits[real], batch.labels[real]
-        correct = (logits.detach().argmax(dim=-1) == labels).sum()
-        total = smoothed_cross_entropy(logits, labels, smoothing=smoothing)
-        return LossSum(total, labels.shape[0], correct)
+        real = batch.target.valid.flatten()
+        total, correct = smoothed_cross_entropy(
+            logits.flatten(0, 1), batch.labels.flatten(), valid=real, smoothing=smoothing
+        )
+        return LossSum(total, int(real.sum()), correct)
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the tokenizers into `folder`; return what else regard.json has to hold."""
@@ -256,8 +256,10 @@ class Translator:
         """Write the whole folder anew: config, weights, tokenizers, regard.json, model card.
 
         Raises:
-            InputError: for a full disk or a place that cannot be written to; an earlier folder there is intact.
+            InputError: for a full disk or a place that cannot be written to (an earlier folder there is intact), and for a
+                folder that holds other things than a model, which would be lost.
         """
+        _check_replaceable(Path(folder))
         with new_folder(folder) as partial:
             save_translation(
                 partial,
@@ -292,6 +294,16 @@ def save_translation(
     values = task.save(folder)
     write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics)
     (folder / "README.md").write_text(model_card(config, values, recipe, metrics), encoding="utf-8")
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Refuse to write a model in place of a folder that is more than a model: a run, or somebody's home."""
+    if not folder.is_dir():
+        return
+    known = {"config.json", "model.safetensors", "regard.json", "README.md", "tokenizer.json", "source", "target"}
+    others = sorted({path.name for path in folder.iterdir()} - known)
+    if others:
+        raise InputError(f"{folder}: holds {others[0]}, which is no part of a model; choose a new folder")
 
 
 class _Several:

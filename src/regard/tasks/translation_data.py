@@ -23,6 +23,7 @@ from regard.text import Tokenizer
 
 Place = str | tuple[str, ...]
 TextPairs = Sequence[tuple[str, str]]
+READY = "ready"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,8 +143,8 @@ def prepare(
     Raises:
         InputError: for data that cannot be read, or too little of it.
     """
-    finished = folder / "ready"
-    if not finished.is_file():
+    finished = folder / READY
+    if not is_prepared(folder):
         notes = _Preparation(data, tokenizer, folder, seed, pairs, validation_pairs).run()
         replace_file(finished, "\n".join(notes))
     lines = tuple(line for line in finished.read_text(encoding="utf-8").splitlines() if line)
@@ -151,6 +152,11 @@ def prepare(
     task = TranslationTask.load(folder, {"shared": shared})
     task = TranslationTask(task.source_tokenizer, task.target_tokenizer, generation)
     return Prepared(task, TokenStore.open(folder / "train"), TokenStore.open(folder / "validation"), lines)
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether `prepare` has come to its end in `folder`."""
+    return (folder / READY).is_file()
 
 
 class _Preparation:
@@ -206,9 +212,11 @@ class _Preparation:
         return read
 
     def run(self) -> list[str]:
-        for name in ("train", "validation", "source", "target"):  # of a preparation that was killed
-            shutil.rmtree(self.folder / name, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
+        for name in ("train", "validation", "source", "target", ".*.partial"):  # of a preparation that was killed
+            for path in self.folder.glob(name):
+                shutil.rmtree(path, ignore_errors=True)
+        (self.folder / "tokenizer.json").unlink(missing_ok=True)
         source, target, count = self._tokenizers()
         columns = {"source": source.size, "target": target.size}
         held_out = self._held_out(count)

@@ -49,7 +49,7 @@ class Checkpoints:
             return {}
         try:
             return dict(json.loads(path.read_text(encoding="utf-8")))
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise InputError(
                 f"{path}: damaged ({error}); write the name of a folder under checkpoints/ as last"
             ) from error
@@ -105,6 +105,9 @@ class Checkpoints:
         state = _read_state(place / PROGRESS)
         _fill(_own(model), read_tensors(place / WEIGHTS, read_card(place).digests), place / WEIGHTS)
         moments = read_tensors(place / OPTIMIZER, state["digests"])
+        lost = sorted(state["digests"].keys() - moments.keys())
+        if lost:
+            raise InputError(f"{place / OPTIMIZER}: missing {', '.join(lost)}; the file is damaged, copy it again")
         parameters = dict(model.named_parameters())
         for key, tensor in moments.items():
             parameter_name, _, field = key.rpartition("/")
@@ -112,7 +115,10 @@ class Checkpoints:
                 raise InputError(f"{place / OPTIMIZER}: {key} belongs to no parameter; the recipe has changed")
             parameter = parameters[parameter_name]
             optimizer.state[parameter][field] = like(tensor, parameter)
-        return Progress.of(state["progress"], str(place / PROGRESS))
+        progress = Progress.of(state["progress"], str(place / PROGRESS))
+        if not self.workers.first:
+            progress.forget_tallies()  # they are those of all workers together
+        return progress
 
     def _keep(self, names: set[str]) -> None:
         for path in (self.folder / "checkpoints").iterdir():
@@ -151,8 +157,9 @@ def _fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file: Path) 
 def _read_state(path: Path) -> dict[str, Any]:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        if state["format_version"] != 1:
-            raise InputError(f"{path}: format_version {state['format_version']!r} is not known; update regard")
-        return {"progress": state["progress"], "digests": state["digests"]}
-    except (OSError, ValueError, KeyError) as error:
+        version, parts = state["format_version"], {key: dict(state[key]) for key in ("progress", "digests")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: damaged or missing ({error}); the run cannot be resumed from it") from error
+    if version != 1:
+        raise InputError(f"{path}: format_version {version!r} is not known; update regard")
+    return parts

@@ -59,6 +59,9 @@ class Loop:
         batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed)
         targets = lengths[:, 1]
         total = self._total_steps(batches)
+        if progress.finished:  # by limits that may have been widened since
+            windows = self._windows(batches.epoch(progress.epoch))
+            progress.finished = self._reason_to_stop(len(windows)) or self._out_of_patience()
         self._tell("started", self.model, progress, total)
         try:
             while not progress.finished:
@@ -141,6 +144,7 @@ class Loop:
         if evaluated:
             self._judge()
         if evaluated or progress.step % settings.save_every == 0 or progress.finished:
+            self._collect()
             if self.log is not None:
                 progress.log_bytes = self.log.settled()
             self.save()
@@ -148,7 +152,7 @@ class Loop:
     def _log_training(self) -> None:
         progress = self.progress
         loss, tokens, correct = self.workers.summed(progress.loss_sum, progress.loss_tokens, progress.correct)
-        progress.loss_sum, progress.loss_tokens, progress.correct = 0.0, 0, 0
+        progress.forget_tallies()
         self._write(
             {
                 "event": "train",
@@ -162,12 +166,21 @@ class Loop:
             }
         )
 
+    def _collect(self) -> None:
+        """Add the tallies of all workers up on the first, whose progress is the one that a checkpoint keeps."""
+        progress = self.progress
+        loss, tokens, correct = self.workers.summed(progress.loss_sum, progress.loss_tokens, progress.correct)
+        progress.forget_tallies()
+        if self.workers.first:
+            progress.loss_sum, progress.loss_tokens, progress.correct = loss, int(tokens), int(correct)
+
     def _judge(self) -> None:
         """Evaluate, keep count of the best, and stop where patience is at an end."""
         progress, settings = self.progress, self.settings
         self.model.eval()
         with torch.no_grad():
             numbers = dict(self.evaluate())
+        self.workers.scattered(self.model)
         self.model.train()
         self._write({"event": "validation", "step": progress.step, "epoch": progress.epoch, **numbers})
         value = numbers[settings.best]
@@ -177,8 +190,13 @@ class Loop:
             progress.best_value, progress.best_step, progress.worse = value, progress.step, 0
         else:
             progress.worse += 1
-        if not progress.finished and settings.patience is not None and progress.worse >= settings.patience:
-            progress.finished = f"no better {settings.best} in {progress.worse} evaluations"
+        progress.finished = progress.finished or self._out_of_patience()
+
+    def _out_of_patience(self) -> str:
+        settings, progress = self.settings, self.progress
+        if settings.patience is None or progress.worse < settings.patience:
+            return ""
+        return f"no better {settings.best} in {progress.worse} evaluations"
 
     def _reason_to_stop(self, windows: int) -> str:
         settings, progress = self.settings, self.progress

@@ -38,6 +38,10 @@ class Progress:
     log_bytes: int = 0
     finished: str = ""
 
+    def forget_tallies(self) -> None:
+        """Begin to count anew for the next line of the log."""
+        self.loss_sum, self.loss_tokens, self.correct = 0.0, 0, 0
+
     def to_mapping(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)

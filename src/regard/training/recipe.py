@@ -14,12 +14,16 @@ import yaml
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
 from regard.models import MODELS
+from regard.models.config import check
 from regard.structure import coerced, from_mapping
 from regard.tasks.translation_data import TokenizerSettings, TranslationData
 from regard.training.settings import TrainingSettings
 
 FILLED_IN = ("source_vocabulary", "target_vocabulary", "padding_id", "start_id", "end_id")
 """What the tokenizers decide of a model's config; not for a recipe to say."""
+
+
+_ANY_VOCABULARY = dict.fromkeys(FILLED_IN, 0) | {"source_vocabulary": 1, "target_vocabulary": 1}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +60,8 @@ class Recipe:
         for key in self.model:
             if key != "name" and key not in choices:
                 raise InputError(f"model: unknown key {key!r}; {nearest(key, choices)}")
+        self.model_config(_ANY_VOCABULARY)  # a wrong size is to be told before the data is read, not after
+        check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63", "choose another")
 
     def to_mapping(self) -> dict[str, Any]:
         """The recipe as plain YAML and JSON values, every default written out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from regard.models import MODELS
 from regard.tasks.evaluation import evaluate
 from regard.tasks.loading import load
 from regard.tasks.translation import TranslationTask, Translator, save_translation
-from regard.tasks.translation_data import Prepared, TextPairs, prepare
+from regard.tasks.translation_data import Prepared, TextPairs, is_prepared, prepare
 from regard.training.callbacks import Callback, TensorBoard
 from regard.training.checkpoint import Checkpoints
 from regard.training.compiling import compiled
@@ -119,6 +120,7 @@ class _Run:
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
         self.task: TranslationTask = prepared.task
         self.config = recipe.model_config(prepared.task.model_settings())
+        _check_lengths(self.config, prepared)
         torch.manual_seed(recipe.seed)
         self.model = MODELS[recipe.model["name"]].model(self.config).to(workers.device)
         dtype, chosen = resolve(settings.precision, workers.device)
@@ -163,8 +165,6 @@ class _Run:
     def finish(self) -> Trained:
         """Train to the end and put the best checkpoint's model into the run's folder."""
         progress = self.loop.progress
-        if progress.finished and _longer(self.recipe, progress):
-            progress.finished = ""
         self.model.train()
         self.loop.run()
         if self.workers.first:
@@ -207,9 +207,13 @@ class _Run:
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
 
     def _publish(self, progress: Progress) -> None:
-        """Copy the best checkpoint's model to the run's own folder, file by file, regard.json last."""
+        """Copy the best checkpoint's model to the run's own folder, file by file.
+
+        config.json comes last: while it is not there, `load` takes the checkpoint itself.
+        """
         best = load(self.checkpoints.place(self.checkpoints.pointers["best"]))
         staging = self.folder / ".model"
+        shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed here
         best.recipe = self.recipe.to_mapping()
         best.task = self.task
         best.save(staging)
@@ -218,8 +222,6 @@ class _Run:
                 place = self.folder / path.relative_to(staging)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(place)
-        import shutil
-
         shutil.rmtree(staging, ignore_errors=True)
 
 
@@ -266,7 +268,7 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
         InputError: where it holds another run, or one that was not to be resumed.
     """
     path = folder / RECIPE
-    if path.is_file():
+    if path.is_file() and is_prepared(folder / "data"):  # else it never began, and has nothing to lose
         if not resume:
             raise InputError(
                 f"{folder}: holds a run already; add --resume (resume=True) to go on with it, or choose another folder"
@@ -277,17 +279,28 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
                 f"{folder}: the recipe differs from the run's own in {', '.join(changed)}; "
                 "resume with the same settings, or choose another folder"
             )
-    elif folder.is_dir() and any(folder.iterdir()):
+    elif not path.is_file() and folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder}: is not empty and holds no run; choose another folder")
     replace_file(path, write_recipe(recipe))
 
 
-def _longer(recipe: Recipe, progress: Progress) -> bool:
-    """Whether a finished run is now asked to go further."""
-    settings = recipe.training
-    steps_left = settings.steps is None or progress.step < settings.steps
-    epochs_left = settings.epochs is None or progress.epoch + 1e-9 < settings.epochs
-    return steps_left and epochs_left and progress.finished.endswith("done")
+def _check_lengths(config: Any, prepared: Prepared) -> None:
+    """Refuse data that the model has too few positions for now, not when its batch comes up."""
+    positions = getattr(config, "maximum_positions", None)
+    if positions is None:
+        return
+    remedies = {
+        "training": f"raise model.maximum_positions, or leave long pairs out: data.maximum_tokens={positions - 1}",
+        "validation": "raise model.maximum_positions, or shorten data.validation",
+    }
+    for name, store in (("training", prepared.train), ("validation", prepared.validation)):
+        for column in ("source", "target"):
+            longest = int(store.lengths(column).max(initial=0)) + 1
+            if longest > positions:
+                raise InputError(
+                    f"the longest {name} {column} has {longest} tokens where the model has {positions} positions; "
+                    f"{remedies[name]}"
+                )
 
 
 def _metrics_of(folder: Path) -> dict[str, float]:

@@ -22,7 +22,7 @@ from regard.layers.blocks import DecoderBlock, EncoderBlock
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """This process among all that train together.
+    """One process among all that train together.
 
     Arguments:
         rank, count: which of how many.
@@ -64,6 +64,14 @@ class Workers:
                 fully_shard(module)
         fully_shard(model)  # in place
         return model
+
+    def scattered(self, model: nn.Module) -> None:
+        """Put gathered shards back where the last forward pass had no backward pass after it, which would have done so.
+
+        FSDP2 leaves the outermost group gathered; its parameters are then not those the optimiser knows.
+        """
+        if isinstance(model, FSDPModule):
+            model.reshard()
 
     @contextlib.contextmanager
     def gathering(self, model: nn.Module, last: bool) -> Iterator[None]:

@@ -1,0 +1,68 @@
+# make demo            train an attention model in under a minute, use it, look inside it
+# make demo PAIRS=x    the same on your own pairs: source, tab, target, one pair in each line
+# make test            the suite, against the built wheel
+# make test-all        the slow tests too: kills, torchrun, compile
+# make lint            ruff and pyright
+# make develop         an editable install with everything, to work on the code
+# make results         docs/results.md from the measurements in docs/results/
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+SOURCES := $(shell find src -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
+PAIRS ?=
+DEMO_OPTIONS ?=
+
+.PHONY: demo test test-all lint develop results wheel clean
+.DEFAULT_GOAL := test
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+# What the demonstration needs, then what the tests need: each is installed once, and again when its pins change.
+$(VENV)/.demo-dependencies: constraints.txt pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing (PyTorch is the largest part) ..."
+	@$(PIP) torch
+	@$(PIP) ".[plot,eval,builtin]"
+	@touch $@ && touch $(VENV)/.installed
+
+$(VENV)/.test-dependencies: constraints.txt pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing (PyTorch is the largest part) ..."
+	@$(PIP) torch
+	@$(PIP) ".[dev]"
+	@touch $@
+
+# The package itself, as a wheel: what users get is what is shown and tested.
+$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/pip
+	@rm -rf dist
+	@$(PIP) build hatchling
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@$(PIP) --force-reinstall --no-deps dist/regard-*.whl
+	@touch $@
+
+wheel: $(VENV)/.installed
+
+demo: $(VENV)/.demo-dependencies $(VENV)/.installed
+	@$(BIN)/python examples/demo.py $(if $(PAIRS),--pairs "$(PAIRS)") $(DEMO_OPTIONS)
+
+test: $(VENV)/.test-dependencies $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow" tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --doctest-modules --pyargs regard
+
+test-all: $(VENV)/.test-dependencies $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests
+
+lint: $(VENV)/.test-dependencies $(VENV)/.installed
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+develop: $(VENV)/.test-dependencies
+	$(PIP) --no-deps --editable .
+
+results:
+	$(PYTHON) benchmarks/write_results.py
+
+clean:
+	rm -rf dist build demo .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,67 @@
+"""How measurements are written down: one JSON file each under docs/results/, from which docs/results.md is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import regard
+
+
+def machine() -> dict[str, Any]:
+    """What decides how fast a run is."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "versions": {"regard": regard.__version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+
+
+def record(
+    path: Path,
+    *,
+    title: str,
+    command: str,
+    precision: str,
+    seed: int | None,
+    figures: Mapping[str, Any],
+    target: str = "",
+    note: str = "",
+    threads: int | None = None,
+) -> None:
+    """Write one measurement.
+
+    Arguments:
+        title: what was measured.
+        command: how to measure it again.
+        precision, seed, threads: of the run.
+        figures: names and values.
+        target: what was asked of it beforehand.
+        note: what a reader must know to take the figures rightly.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = {
+        "title": title,
+        "target": target,
+        "figures": dict(figures),
+        "command": command,
+        "threads": torch.get_num_threads() if threads is None else threads,
+        "precision": precision,
+        "seed": seed,
+        "machine": machine(),
+        "note": note,
+    }
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(values["figures"], ensure_ascii=False))

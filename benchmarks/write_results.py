@@ -1,0 +1,70 @@
+"""Make docs/results.md, and the README's table of figures, from the JSON files in docs/results/."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+
+
+def main() -> None:
+    pages = [(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(RESULTS.glob("*.json"))]
+    lines = [
+        "# Measured results",
+        "",
+        "Made by `make results` from the files in [results/](results/); do not edit. Every figure stands beside the command that",
+        "gives it, its threads, precision and seed.",
+        "",
+    ]
+    for name, page in pages:
+        lines += section(name, page)
+    (ROOT / "docs" / "results.md").write_text("\n".join(lines), encoding="utf-8")
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    for name, page in pages:
+        mark = f"<!-- results:{name} -->"
+        text = re.sub(re.escape(mark) + r"[^\n|]*", lambda _, m=mark, p=page: m + " " + summary(p), text)
+    readme.write_text(text, encoding="utf-8")
+
+
+def section(name: str, page: dict[str, Any]) -> list[str]:
+    machine = page["machine"]
+    lines = [f"## {page['title']}", ""]
+    if page["target"]:
+        lines += [f"Asked beforehand: {page['target']}", ""]
+    lines += ["| figure | value |", "|---|---|"]
+    lines += [f"| {key} | {spoken(value)} |" for key, value in page["figures"].items()]
+    where = f"{machine['processor']}, {machine['cores']} cores" + (f", {machine['gpu']}" if machine["gpu"] else "")
+    lines += [
+        "",
+        f"`{page['command']}`",
+        "",
+        f"{page['threads']} threads, {page['precision']}, seed {page['seed']}; {where}; "
+        + ", ".join(f"{key} {value}" for key, value in machine["versions"].items())
+        + f" ([{name}.json](results/{name}.json)).",
+        "",
+    ]
+    return [*lines, page["note"], ""] if page["note"] else lines
+
+
+def summary(page: dict[str, Any]) -> str:
+    figures = [f"{key} {spoken(value)}" for key, value in page["figures"].items() if not isinstance(value, list | dict)]
+    return "; ".join(figures[:4])
+
+
+def spoken(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return "; ".join(spoken(part) for part in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {spoken(part)}" for key, part in value.items())
+    return str(value).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The options that say how to decode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from regard.generation import GenerationSettings
+
+Beam = Annotated[int | None, typer.Option(help="Live hypotheses per text; 1 is greedy search.", show_default=False)]
+NBest = Annotated[int | None, typer.Option(help="Answers per text, at most as many as the beam; or samples to draw.")]
+LengthPenalty = Annotated[float | None, typer.Option(help="Alpha of ((5 + length) / 6)^alpha; favours long answers.")]
+CoveragePenalty = Annotated[
+    float | None, typer.Option(help="Beta of the coverage term; favours reading all of the source.")
+]
+MaximumLength = Annotated[int | None, typer.Option(help="The most tokens of an answer.")]
+Draw = Annotated[bool | None, typer.Option("--sample/--no-sample", help="Draw tokens instead of taking the best.")]
+Temperature = Annotated[float | None, typer.Option(help="Of sampling; below 1 is more careful, above 1 bolder.")]
+TopK = Annotated[int | None, typer.Option(help="Draw from the k most probable tokens.")]
+TopP = Annotated[float | None, typer.Option(help="Draw from the most probable tokens that hold this probability.")]
+MinP = Annotated[float | None, typer.Option(help="Draw from tokens at least this many times as probable as the best.")]
+Seed = Annotated[int | None, typer.Option(help="Of sampling.")]
+
+_OF_SEARCH = ("beam", "coverage_penalty", "enough")
+_OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+
+
+def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> GenerationSettings:
+    """A model's own settings with those on top that were given.
+
+    What contradicts a choice between searching and sampling is dropped from the model's own settings, never from the
+    options.
+
+    Arguments:
+        own: the model's.
+        options: by field; None means not given.
+
+    Raises:
+        InputError: for an unknown field (naming the nearest), a value out of range, or options that contradict each other.
+    """
+    import dataclasses
+
+    from regard.generation import GenerationSettings
+    from regard.structure import from_mapping
+
+    given = {name: value for name, value in options.items() if value is not None}
+    values = dataclasses.asdict(own)
+    usual = {part.name: part.default for part in dataclasses.fields(GenerationSettings)}
+    if "sample" in given:
+        values |= {name: usual[name] for name in (_OF_SEARCH if given["sample"] else _OF_SAMPLING)}
+    if "beam" in given and "n_best" not in given and isinstance(given["beam"], int):
+        values["n_best"] = max(1, min(own.n_best, given["beam"]))
+    return from_mapping(GenerationSettings, values | given, "generation")
+
+
+def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Words of a command line apart: those that are `key=value` settings, values read as YAML, and the others.
+
+    A file with a name like that can be given as ./beam=5.
+
+    Raises:
+        InputError: for a key that is no setting, with the nearest, or a value that is no YAML.
+
+    >>> split_settings(["test.tsv", "beam=5", "length_penalty=1.0"])
+    (['test.tsv'], {'beam': 5, 'length_penalty': 1.0})
+    """
+    others: list[str] = []
+    settings: dict[str, Any] = {}
+    for word in words:
+        key, separator, text = word.partition("=")
+        if separator and key.isidentifier():
+            settings[_known(key, word)] = _value(text, word)
+        else:
+            others.append(word)
+    return others, settings
+
+
+def _known(key: str, word: str) -> str:
+    import dataclasses
+
+    from regard.generation import GenerationSettings
+
+    known = sorted(part.name for part in dataclasses.fields(GenerationSettings))
+    if key not in known:
+        raise InputError(f"{word!r}: there is no setting {key!r} of generation; {nearest(key, known)}")
+    return key
+
+
+def _value(text: str, word: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{word!r}: the value is no YAML ({' '.join(str(error).split())}); quote it") from error

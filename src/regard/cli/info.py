@@ -1,0 +1,188 @@
+"""`regard info`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.console import metric_text, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from regard.tasks import Translator
+
+LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "typer", "rich", "pyyaml")
+EXTRAS = {
+    "hub": ("huggingface_hub", "datasets"),
+    "plot": ("matplotlib",),
+    "eval": ("sacrebleu",),
+    "builtin": ("babel",),
+    "track": ("tensorboard",),
+}
+"""What pip calls each optional part of this package, and what it brings."""
+
+
+def info(
+    model: Annotated[
+        Path | None, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what this machine offers, or what a model's folder holds.
+
+    \b
+    Example:
+      regard info
+      regard info runs/dates --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    values = machine() if model is None else folder(model)
+    if as_json:
+        print_json(values)
+    else:
+        print_table(_machine_rows(values) if model is None else _folder_rows(values))
+
+
+def machine() -> dict[str, Any]:
+    """Versions, threads, devices, the precision that `auto` means here, and which optional parts are installed."""
+    import os
+    import platform
+
+    import torch
+
+    import regard
+    from regard.training.precision import resolve
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dtype, reason = resolve("auto", device)
+    return {
+        "versions": {
+            "regard": regard.__version__,
+            "python": platform.python_version(),
+            **{name: _version(name) for name in LIBRARIES},
+        },
+        "system": platform.platform(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+        "gpus": gpus,
+        "precision": {"auto": str(dtype).removeprefix("torch."), "reason": reason},
+        "extras": {name: {part: _version(part) for part in parts} for name, parts in EXTRAS.items()},
+    }
+
+
+def folder(path: Path) -> dict[str, Any]:
+    """What a folder holds: task, family, sizes, vocabularies, attention, recipe, metrics, versions, and the run's state.
+
+    Raises:
+        InputError: for a folder that holds no model, or is damaged.
+    """
+    from regard.checkpoints import read_card
+    from regard.inspection import attention_addresses
+    from regard.models.config import config_to_json
+    from regard.tasks.loading import load, model_folder
+
+    place = model_folder(path)
+    translator = load(place)
+    sizes = config_to_json(translator.model.config)
+    del sizes["format_version"]
+    return {
+        "folder": str(path),
+        "checkpoint": place.name if place != path else None,
+        "task": translator.task.name,
+        "family": sizes.pop("model_type"),
+        "parameters": sum(parameter.numel() for parameter in translator.model.parameters()),
+        "sizes": sizes,
+        "tokenizers": _tokenizers(translator),
+        "attention": list(attention_addresses(translator.model)),
+        "metrics": translator.metrics,
+        "versions": dict(read_card(place).versions),
+        "recipe": translator.recipe,
+        "run": _run_state(path),
+    }
+
+
+def _tokenizers(translator: Translator) -> dict[str, Any]:
+    task = translator.task
+    sides = {"source": task.source_tokenizer, "target": task.target_tokenizer}
+    if task.shared:
+        sides = {"shared": task.source_tokenizer}
+    return {side: {"kind": tokenizer.kind, "vocabulary": tokenizer.size} for side, tokenizer in sides.items()}
+
+
+def _run_state(path: Path) -> dict[str, Any] | None:
+    """How far the run in a folder is; None where it is a model's folder alone."""
+    from regard.tasks.loading import POINTER
+
+    try:
+        last = json.loads((path / POINTER).read_text(encoding="utf-8"))["last"]
+        state = json.loads((path / "checkpoints" / last / "progress.json").read_text(encoding="utf-8"))["progress"]
+        return {name: state[name] for name in ("step", "epoch", "tokens", "seconds", "best_step", "finished")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _version(package: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = [(name, version or "not installed") for name, version in values["versions"].items()]
+    rows += [
+        ("system", values["system"]),
+        ("processors", f"{values['processors']}, of which PyTorch uses {values['threads']} threads"),
+        ("GPUs", ", ".join(values["gpus"]) or "none"),
+        ("precision", f"auto means {values['precision']['reason']}"),
+    ]
+    for name, parts in values["extras"].items():
+        installed = all(parts.values())
+        found = ", ".join(f"{part} {version}" for part, version in parts.items() if version)
+        missing = ", ".join(part for part, version in parts.items() if not version)
+        text = found if installed else f"not installed ({missing}): pip install 'regard[{name}]'"
+        rows.append((f"[{name}]", text))
+    return rows
+
+
+def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        ("folder", values["folder"] + (f" (checkpoint {values['checkpoint']})" if values["checkpoint"] else "")),
+        ("task", values["task"]),
+        ("family", f"{values['family']}, {values['parameters']:,} parameters"),
+        ("sizes", ", ".join(f"{name} {value}" for name, value in values["sizes"].items())),
+    ]
+    rows += [
+        (f"{side} tokenizer", f"{tokenizer['kind'] or 'of another kind'}, {tokenizer['vocabulary']:,} tokens")
+        for side, tokenizer in values["tokenizers"].items()
+    ]
+    rows += [("attention", address) for address in values["attention"]]
+    rows += [("trained on", _data_text(values["recipe"].get("data") or {}))] if values["recipe"] else []
+    run = values["run"]
+    if run is not None:
+        state = run["finished"] or "not finished"
+        rows.append(
+            ("run", f"{run['step']:,} steps, {run['seconds']:.0f} seconds; {state}; best at {run['best_step']:,}")
+        )
+    rows += [metric_text(name, value) for name, value in values["metrics"].items()]
+    rows.append(("written by", ", ".join(f"{name} {version}" for name, version in values["versions"].items())))
+    return rows
+
+
+def _data_text(data: Mapping[str, Any]) -> str:
+    dates = data.get("dates")
+    if dates:
+        languages = dates.get("languages")
+        spoken = f"in {', '.join(languages)}" if languages else "in all languages"
+        return f"builtin dates, {dates['size']:,} {spoken}, {dates['typo_rate']:.0%} with a typo"
+    train = data.get("train")
+    if train is None:
+        return "pairs given in Python"
+    return train if isinstance(train, str) else " and ".join(train)

@@ -1,0 +1,151 @@
+"""The `regard` command: which commands there are, and how each ends."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from regard import __version__
+from regard.cli.console import on_terminal, one_line, say
+from regard.cli.evaluate import evaluate
+from regard.cli.info import info
+from regard.cli.interruption import Interruption, ReaderGone
+from regard.cli.look import look
+from regard.cli.train import train
+from regard.cli.translate import translate
+from regard.errors import InputError, nearest
+
+SUCCESS, READER_GONE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+# What every mistake on the command line derives from. Newer releases of typer carry click inside, older ones import it;
+# this relation holds in both.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class _Commands(TyperGroup):
+    """The commands, with what typer would handle in its own way handed on to `main`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command called for.
+
+        Raises:
+            InputError: where there is none of that name, with the nearest.
+        """
+        if self.get_command(ctx, args[0]) is None:
+            raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command.
+
+        Raises:
+            Interruption: for Ctrl-C.
+            ReaderGone: where the output is no longer read.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interruption("interrupted") from None
+        except BrokenPipeError:
+            raise ReaderGone from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def regard(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    """The attention lineage in one package: train it, run it, look inside it.
+
+    \b
+    Example:
+      regard train recipes/dates.yaml --output runs/dates
+      regard translate runs/dates "Tuesday, 9 May 2017"
+      regard look runs/dates "mardi 9 mai 2017" -o attention.html
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    if version:
+        print(f"regard {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+for _command in (train, evaluate, translate, look, info):
+    app.command()(_command)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command and return the exit code: 0, 2 for bad input or a wrong command line, 130 for Ctrl-C.
+
+    One sentence on standard error says what was wrong. A fault of the program itself is raised as it is.
+
+    >>> main(["--version"])
+    regard 0.1.0
+    0
+    """
+    try:
+        code = get_command(app).main(args=list(arguments), prog_name="regard", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code if isinstance(code, int) else SUCCESS
+    except InputError as error:
+        say("error: " + one_line(str(error)))
+    except UsageError as error:
+        say("error: " + one_line(_wrong_usage(error)))
+    except Interruption as error:
+        say(("\n" if on_terminal(sys.stderr) else "") + str(error))
+        return INTERRUPTED
+    except (ReaderGone, BrokenPipeError):
+        _stop_writing()
+        return READER_GONE
+    except OSError as error:  # a full disk under `> file`, a file whose permissions changed meanwhile
+        place = f"{error.filename}: " if error.filename else ""
+        say("error: " + one_line(f"{place}{error.strerror or error}"))
+        _stop_writing()
+    return BAD_INPUT
+
+
+def run() -> None:
+    """The entry point: `main` on the process's own arguments."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 whatever the locale says, as files are
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.exit(main(sys.argv[1:]))
+
+
+def _wrong_usage(error: Any) -> str:
+    """A mistake on the command line as a sentence, with the nearest option and where help is."""
+    message = str(error.format_message()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    if hasattr(error, "possibilities") and context is not None:
+        options = [name for part in context.command.get_params(context) for name in part.opts if name.startswith("--")]
+        message = f"there is no option {error.option_name}; {nearest(error.option_name, sorted(options))}"
+    else:
+        message = message[:1].lower() + message[1:]
+    path = context.command_path if context is not None else "regard"
+    return f"{message} (see {path} --help)"
+
+
+def _stop_writing() -> None:
+    """Let what is still to be written go nowhere, so that leaving does not fail once more."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

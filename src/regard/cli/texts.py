@@ -1,0 +1,92 @@
+"""The texts that a command is to read: from its arguments, a file, or standard input."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.console import on_terminal, say
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.data.lines import Line
+    from regard.tasks import Translator
+
+STANDARD_INPUT = "standard input"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, and how a message calls it, such as "pairs.tsv, line 3"."""
+
+    content: str
+    where: str
+
+
+def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
+    """The texts, one by one: the arguments, or the lines of a file (perhaps gzip), or those of standard input.
+
+    The file is opened, and its beginning judged, by the call itself.
+
+    Raises:
+        InputError: for arguments beside a file, a file that cannot be read, or a line that is no text.
+    """
+    if arguments and file is not None:
+        raise InputError("there are texts on the command line and a file of them; give either")
+    if arguments:
+        return (Text(argument, f"text {number}") for number, argument in enumerate(arguments, start=1))
+    if file is None:
+        return _texts(STANDARD_INPUT, _standard_input())
+    from regard.data.lines import read_lines
+
+    return _texts(str(file), read_lines(file))
+
+
+def refuse_too_long(translator: Translator, texts: Sequence[Text]) -> None:
+    """Refuse texts that have more tokens than the model has positions.
+
+    Raises:
+        InputError: naming the first one.
+    """
+    limit = getattr(translator.model.config, "maximum_positions", None)
+    if limit is None:
+        return
+    encoded = translator.task.source_tokenizer.encode_batch([text.content for text in texts])
+    for text, ids in zip(texts, encoded, strict=True):
+        if len(ids) + 1 > limit:  # with its end token
+            raise InputError(
+                f"{text.where}: the source has {len(ids) + 1} tokens and the model has positions for {limit}; shorten it, or "
+                "train with a larger model.maximum_positions"
+            )
+
+
+def _texts(name: str, lines: Iterator[Line]) -> Iterator[Text]:
+    from regard.data.malformed import MalformedRow
+    from regard.data.pair import decoded
+
+    for line in lines:
+        content = decoded(name, line)
+        if isinstance(content, MalformedRow):
+            raise InputError(f"{content}; give UTF-8 text with one text in each line")
+        yield Text(content, f"{name}, line {line.number}")
+
+
+def _standard_input() -> Iterator[Line]:
+    from regard.data.lines import LONGEST_LINE, Line
+
+    if sys.stdin is None:
+        raise InputError("there is no standard input; give texts, or --input FILE")
+    if on_terminal(sys.stdin):
+        say("reading from standard input, a text in each line; Ctrl-D ends it")
+    for number in itertools.count(1):
+        content = sys.stdin.buffer.readline(LONGEST_LINE + 2)
+        if not content:
+            return
+        if number == 1:
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        content = content.removesuffix(b"\n").removesuffix(b"\r")
+        yield Line(number, content, len(content) > LONGEST_LINE)

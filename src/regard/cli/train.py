@@ -1,0 +1,96 @@
+"""`regard train`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.console import metric_text, one_line, print_json, print_table, say, speaking
+from regard.cli.interruption import Interruption
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.training import Trained
+
+PATIENCE = 3.0  # seconds
+
+
+def train(
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE.yaml", help="How to train, see recipes/.", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="The run's folder: new, or one to resume.", show_default=False
+        ),
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Settings on top, such as training.steps=500.", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+) -> None:
+    """Train a model as a recipe says.
+
+    The folder then holds the best model, its recipe and the log. Under torchrun several processes train together.
+
+    \b
+    Example:
+      regard train recipes/dates.yaml --output runs/dates
+      regard train recipes/dates.yaml training.steps=1000 seed=2 --output runs/longer
+      torchrun --nproc-per-node 2 -m regard train recipes/dates.yaml --output runs/both
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    try:
+        result = _run(recipe, overrides or [], output, resume)
+    except KeyboardInterrupt:
+        again = ["regard", "train", str(recipe), *(overrides or ()), "--output", str(output), "--resume"]
+        raise Interruption(f"interrupted; to go on from the last checkpoint: {shlex.join(again)}") from None
+    if as_json:
+        print_json(
+            {
+                "folder": str(result.folder),
+                "steps": result.steps,
+                "best_step": result.best_step,
+                "reason": result.reason,
+                "seconds": round(result.seconds, 3),
+                "metrics": result.metrics,
+            }
+        )
+        return
+    print_table(
+        [
+            ("model", str(result.folder)),
+            ("steps", f"{result.steps:,} ({result.reason}); the best is from step {result.best_step:,}"),
+            ("seconds", f"{result.seconds:.1f}"),
+            *(metric_text(name, value) for name, value in result.metrics.items()),
+        ]
+    )
+
+
+def _run(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trained:
+    from regard.training.progress_bar import ProgressBar
+    from regard.training.recipe import read_recipe
+    from regard.training.run import train as train_run
+
+    resolved = read_recipe(recipe, overrides)
+    bars = [ProgressBar()] if speaking() else []
+    try:
+        return train_run(resolved, output=output, resume=resume, callbacks=bars, say=say)
+    except InputError as error:
+        if not speaking():  # the first worker may not have met it
+            print(f"worker {os.environ['RANK']}: {one_line(str(error))}", file=sys.stderr, flush=True)
+        raise
+    except RuntimeError:
+        if "RANK" in os.environ:
+            # Perhaps only the echo of another worker's end. torchrun then ends this one at once, and its own sentence is
+            # not buried under a traceback.
+            time.sleep(PATIENCE)
+        raise

@@ -1,0 +1,117 @@
+"""`regard translate`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import generation_options as options
+from regard.cli.answers import line_of, object_of
+from regard.cli.console import on_terminal
+from regard.cli.new_file import NewFile
+from regard.cli.text_bar import text_bar
+from regard.cli.texts import Text, read_texts, refuse_too_long
+
+if TYPE_CHECKING:
+    from regard.generation import GenerationSettings
+    from regard.tasks import Translation, Translator
+
+BATCHES_AT_ONCE = 16  # read together and sorted by length, so that batches hold little padding
+
+
+def translate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to translate; else --input or standard input.", show_default=False),
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
+    ] = None,
+    beam: options.Beam = None,
+    n_best: options.NBest = None,
+    length_penalty: options.LengthPenalty = None,
+    coverage_penalty: options.CoveragePenalty = None,
+    maximum_length: options.MaximumLength = None,
+    sample: options.Draw = None,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    seed: options.Seed = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Texts decoded together; with 1 each line is answered as it comes.")
+    ] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with scores.")] = False,
+) -> None:
+    """Translate texts: one line out for each line in, an empty one for an empty one.
+
+    Several answers to a text (--n-best) stand in one line with tabs between them, the best first; line breaks inside an answer
+    become spaces. --json has them as they are. Settings that are not given are the model's own.
+
+    \b
+    Example:
+      regard translate runs/dates "Tuesday, 9 May 2017" "mardi 9 mai 2017"
+      regard translate runs/en-de --input news.en.gz --output news.de --beam 5
+      echo "9. Mai 2017" | regard translate runs/dates --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    waiting = read_texts(texts or (), input_file)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(NewFile(output)) if output is not None else None
+        from regard.tasks.loading import load
+
+        translator = load(model, task="translation")
+        settings = options.with_options(
+            translator.task.generation,
+            {
+                "beam": beam,
+                "n_best": n_best,
+                "length_penalty": length_penalty,
+                "coverage_penalty": coverage_penalty,
+                "maximum_length": maximum_length,
+                "sample": sample,
+                "temperature": temperature,
+                "top_k": top_k,
+                "top_p": top_p,
+                "min_p": min_p,
+                "seed": seed,
+            },
+        )
+        typing = not texts and input_file is None and on_terminal(sys.stdin)
+        together = 1 if typing or batch_size == 1 else BATCHES_AT_ONCE * batch_size
+        shown = not typing and (file is not None or not on_terminal(sys.stdout))
+        stack.enter_context(text_bar(translator, len(texts) if texts else None, shown=shown))
+        separator = '{"translations": [\n'
+        for chunk in _chunks(translator, waiting, settings, batch_size, together):
+            for text, translation in chunk:
+                if file is not None:
+                    file.write(line_of(translation))
+                if as_json:
+                    sys.stdout.write(separator + json.dumps(object_of(text.content, translation), ensure_ascii=False))
+                    separator = ",\n"
+                elif file is None:
+                    sys.stdout.write(line_of(translation))
+            sys.stdout.flush()
+        if as_json:
+            print("\n]}" if separator == ",\n" else '{"translations": []}')
+
+
+def _chunks(
+    translator: Translator, texts: Iterator[Text], settings: GenerationSettings, batch_size: int, together: int
+) -> Iterator[list[tuple[Text, Translation | None]]]:
+    """The texts with their translations, in order, `together` at a time; None for an empty text."""
+    while chunk := list(itertools.islice(texts, together)):
+        full = [text for text in chunk if text.content.strip()]
+        refuse_too_long(translator, full)
+        found = iter(translator.translate_batch([text.content for text in full], settings, batch_size=batch_size))
+        yield [(text, next(found) if text.content.strip() else None) for text in chunk]

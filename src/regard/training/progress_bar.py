@@ -1,0 +1,143 @@
+"""A bar on the terminal that shows how far a run is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from torch import nn
+
+from regard.training.progress import Progress
+
+REFRESH = 0.1  # seconds between two pictures of the bar; a run may make hundreds of updates in one
+
+
+class ProgressBar:
+    """Shows updates done of all, loss, target tokens per second and time left; validation results go above the bar.
+
+    It writes to standard error, and only where that is a terminal. The loss and the speed are running averages, of which
+    the last 20 updates make up most.
+
+    Arguments:
+        console: where to draw instead, if it is a terminal.
+
+    >>> bar = ProgressBar()  # regard.train(recipe, output="runs/dates", callbacks=[bar])
+    >>> bar.started(nn.Linear(1, 1), Progress(), 100)  # draws nothing here, where no terminal is
+    >>> bar.ended(Progress())
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        # Asked of the stream itself: rich takes a pipe for a terminal where FORCE_COLOR is set, as many build servers do.
+        on_terminal = console.is_terminal if console is not None else _is_terminal(sys.stderr)
+        self._console = (console or Console(stderr=True)) if on_terminal else None
+        self._bar: Bar | None = None
+        self._loss = _Average()
+        self._speed = _Average()
+        self._seen = (0.0, 0)
+        self._drawn = 0.0
+
+    def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
+        """Draw the bar, as far as the run already is."""
+        if self._console is None:
+            return
+        self._loss, self._speed = _Average(), _Average()
+        self._seen = (progress.loss_sum, progress.loss_tokens)
+        # Without a thread of its own: the bar is drawn between updates, so it takes no time from them.
+        self._bar = Bar(
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            console=self._console,
+            auto_refresh=False,
+            # Lines printed to the same terminal go above the bar; those for a file or a pipe go there.
+            redirect_stdout=_is_terminal(sys.stdout),
+            expand=True,
+        )
+        self._bar.add_task("training", total=total_steps, completed=progress.step, numbers="")
+        self._bar.start()
+        self._bar.refresh()
+
+    def stepped(self, progress: Progress, tokens_per_second: float) -> None:
+        """Move the bar."""
+        if self._bar is None:
+            return
+        self._speed.add(tokens_per_second)
+        tokens = progress.loss_tokens - self._seen[1]
+        if tokens > 0:
+            self._loss.add((progress.loss_sum - self._seen[0]) / tokens)
+        self._seen = (progress.loss_sum, progress.loss_tokens)
+        now = time.monotonic()
+        if now - self._drawn >= REFRESH:
+            self._drawn = now
+            self._draw(progress)
+
+    def logged(self, event: Mapping[str, Any]) -> None:
+        """Put the results of an evaluation above the bar."""
+        if self._bar is None:
+            return
+        if event["event"] == "train":  # with this line the run's own sums begin anew
+            self._seen = (0.0, 0)
+        elif event["event"] == "validation":
+            self._bar.console.print(validation_line(event), markup=False, highlight=False)
+
+    def ended(self, progress: Progress) -> None:
+        """Leave the bar where it is."""
+        if self._bar is None:
+            return
+        self._draw(progress)
+        self._bar.stop()
+        self._bar = None
+
+    def _draw(self, progress: Progress) -> None:
+        if self._bar is None:
+            return
+        numbers = f"loss {self._loss.value:.4f}  {self._speed.value:,.0f} tokens/s" if self._speed.value else ""
+        self._bar.update(self._bar.task_ids[0], completed=progress.step, numbers=numbers)
+        self._bar.refresh()
+
+
+def validation_line(event: Mapping[str, Any]) -> str:
+    """The results of an evaluation in a line of words.
+
+    >>> validation_line({"event": "validation", "step": 300, "epoch": 1, "loss": 0.0123, "exact_match": 0.995})
+    'step 300: validation loss 0.0123, exact match 99.5 %'
+    """
+    parts = []
+    for name, value in event.items():
+        words = name.replace("_", " ").replace("bleu", "BLEU")
+        if name in ("exact_match", "token_accuracy"):
+            parts.append(f"{words} {100 * value:.1f} %")
+        elif name == "bleu":
+            parts.append(f"{words} {value:.1f}")
+        elif isinstance(value, float):
+            parts.append(f"{words} {value:.4g}")
+    return f"step {event['step']:,}: validation " + ", ".join(parts)
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+class _Average:
+    """A running average in which every value counts a tenth less with each that follows; the first ones are not biased."""
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+
+    def add(self, value: float) -> None:
+        self._sum = 0.9 * self._sum + value
+        self._weight = 0.9 * self._weight + 1.0
+
+    @property
+    def value(self) -> float:
+        return self._sum / self._weight if self._weight else 0.0

@@ -1,0 +1,225 @@
+"""The pages are true: their Python runs, their commands run, their tables are the code's, what they name exists.
+
+In a page a ```python block is executed, all of a page in one namespace and one folder, in order. A line of a ```bash block that
+begins with `regard` is executed too, as `python -m regard`. An ```output block is what the block before it prints, with `...` for
+anything. A ```sh block is not executed, because it takes long or changes the machine; its `regard` commands are checked against
+the command line's own help and, where they name a recipe, against that recipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import regard
+from regard.training import read_recipe
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+# What was measured is generated, and has tests of its own.
+GUIDES = sorted(
+    page for page in DOCS.rglob("*.md") if page != DOCS / "results.md" and DOCS / "results" not in page.parents
+)
+EVERY = [*GUIDES, README, ROOT / "CONTRIBUTING.md"]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SMALL = [
+    "model.embedding_width=16",
+    "model.hidden_width=16",
+    "model.attention_width=16",
+    "model.maxout_width=16",
+    "data.dates.size=200",
+    "data.dates.validation_size=20",
+    "training.steps=2",
+]
+
+
+def called(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in BLOCK.finditer(text)]
+
+
+def commands(text: str) -> Iterator[str]:
+    """The `regard` commands of a shell block, continued lines joined."""
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("regard "):
+            yield line.partition("  #")[0]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with the recipes of the repository at hand."""
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_page(page: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    printed = ""
+    for block in blocks(page):
+        where = f"{called(page)}, line {block.line}"
+        if block.kind == "python":
+            lines = "\n" * (block.line - 1) + block.text
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
+                exec(compile(lines, str(page), "exec"), namespace)
+            printed = shown.getvalue()
+        elif block.kind == "bash":
+            printed = "".join(run_command(command, where) for command in commands(block.text))
+        elif block.kind == "output":
+            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            if not doctest.OutputChecker().check_output(block.text, printed, flags):
+                pytest.fail(f"{where}: the page shows\n{block.text}\nbut it printed\n{printed}")
+
+
+def run_command(command: str, where: str) -> str:
+    arguments = shlex.split(command)[1:]
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(regard.__file__).parents[1]), "PYTHONUTF8": "1", "COLUMNS": "100"},
+        check=False,
+    )
+    if done.returncode:
+        pytest.fail(f"{where}: `{command}` ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=called)
+def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
+    run_page(page)
+
+
+def test_the_readme_does_what_it_shows(desk: Path) -> None:
+    # The folder that `make demo` leaves, in a small size: that changes the answers and nothing else.
+    regard.train(ROOT / "recipes" / "dates.yaml", SMALL, output=desk / "demo" / "dates")
+    run_page(README)
+
+
+@lru_cache
+def help_of(command: str) -> str:
+    return run_command(f"regard {command} --help".replace("  ", " "), "the command line")
+
+
+@pytest.mark.parametrize("page", EVERY, ids=called)
+def test_commands_that_are_only_shown_exist(page: Path) -> None:
+    for block in blocks(page):
+        for command in commands(block.text) if block.kind in ("sh", "bash") else ():
+            name, *arguments = shlex.split(command)[1:]
+            if name.startswith("-"):
+                continue
+            assert re.search(rf"\b{name}\b", help_of("")), f"{called(page)}: no command {name!r}"
+            for option in (each.partition("=")[0] for each in arguments if each.startswith("-")):
+                assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(name)), (
+                    f"{called(page)}: {name} has no {option}"
+                )
+            recipe = next((each for each in arguments if each.startswith("recipes/")), None)
+            if recipe is not None:
+                read_recipe(ROOT / recipe, [each for each in arguments if re.match(r"[\w.]+=", each)])
+
+
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_of_settings_are_those_of_the_code() -> None:
+    stale = [called(page) for page in GUIDES if tables().rewritten(page.read_text("utf-8")) != page.read_text("utf-8")]
+    assert not stale, f"run python docs/tables.py; stale: {stale}"
+    listed = (DOCS / "training.md").read_text("utf-8")
+    for section in ("data", "data.dates", "tokenizer", "training", "generation"):
+        assert f" {section} -->" in listed
+
+
+@lru_cache
+def every_test() -> frozenset[str]:
+    files = (ROOT / "tests").rglob("test_*.py")
+    return frozenset(
+        name for file in files for name in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("page", EVERY, ids=called)
+def test_tests_that_are_named_exist(page: Path) -> None:
+    named = set(re.findall(r"`(test_\w+)`", page.read_text("utf-8")))
+    assert named <= every_test(), f"no such tests: {sorted(named - every_test())}"
+
+
+def test_every_lecture_test_is_named_on_the_page() -> None:
+    page = (DOCS / "lectures.md").read_text("utf-8")
+    file = ROOT / "tests" / "docs" / "test_lectures.py"
+    for name in re.findall(r"^def (test_b\d\d\w+)", file.read_text("utf-8"), re.MULTILINE):
+        assert f"`{name}`" in page
+
+
+def test_every_error_row_of_the_lectures_has_a_proof() -> None:
+    page = (DOCS / "lectures.md").read_text("utf-8")
+    rows = re.findall(r"^\| (B-\d\d) \|(.*)\|$", page, re.MULTILINE)
+    assert len(rows) > 20
+    for number, rest in rows:
+        *_, severity, proof = (cell.strip() for cell in rest.split("|"))
+        assert severity in ("E", "C", "O")
+        assert severity == "O" or re.search(r"`test_\w+`", proof), f"{number} has severity {severity} and no proof"
+
+
+@pytest.mark.parametrize("page", EVERY, ids=called)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = BLOCK.sub("", page.read_text("utf-8"))
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target and not is_made_later(target):
+            assert (page.parent / target).exists(), f"{called(page)}: {target}"
+
+
+def is_made_later(target: str) -> bool:
+    """Whether `make results` or `make demo` makes it."""
+    return "results" in target or target.endswith(".png")
+
+
+@pytest.mark.parametrize("page", EVERY, ids=called)
+def test_code_that_is_named_exists(page: Path) -> None:
+    """In the tables of equations and files: `src/regard/...py` and `file.py: Symbol`."""
+    text = page.read_text("utf-8")
+    for path in re.findall(r"`((?:src|tests|recipes|benchmarks|docs)/[\w./-]+\.\w+)`", text):
+        assert (ROOT / path).is_file(), f"{called(page)}: no file {path}"
+    for path, symbol in re.findall(r"`([\w/]+\.py):([\w.]+)`", text):
+        file = ROOT / "src" / "regard" / path
+        assert file.is_file(), f"{called(page)}: no file {path}"
+        name = symbol.rpartition(".")[2]
+        source = file.read_text("utf-8")
+        assert re.search(rf"^\s*(?:def|class) {name}\b|^\s*{name}\b *[:=]|self\.{name} =", source, re.MULTILINE), (
+            f"{called(page)}: no {symbol} in {path}"
+        )

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.tasks.losses import smoothed_cross_entropy
+
+
+def total(logits, labels, **options):
+    return smoothed_cross_entropy(logits, labels, **options)[0]
+
+
+# dtype: (rtol, atol) of value and gradient
+TOLERANCES = {
+    torch.float64: (1e-10, 1e-12),
+    torch.float32: (1e-5, 1e-6),
+    torch.bfloat16: (1.6e-2, 1e-2),
+}
+
+
+def drawn(rows, vocabulary, generator, dtype=torch.float64):
+    logits = 3 * torch.randn(rows, vocabulary, generator=generator, dtype=torch.float64)
+    labels = torch.randint(vocabulary, (rows,), generator=generator)
+    return logits.to(dtype).requires_grad_(), labels
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize(
+    ("rows", "vocabulary", "smoothing"),
+    [
+        (1, 1, 0.1),
+        (1, 7, 0.0),
+        (6, 5, 0.1),
+        (6, 5, 0.0),
+        (33, 129, 0.7),
+        (25, 100_000, 0.1),  # three blocks, the last not full
+        (43, 50_001, 0.0),  # three blocks of 19, 19 and 5 rows
+        (2, 1_100_000, 0.1),  # one row is larger than a block
+    ],
+)
+def test_value_and_gradient_are_torchs(rows, vocabulary, smoothing, dtype, generator):
+    """Against PyTorch in float64 on the same numbers; a block is 1,000,000 // V rows, at least one."""
+    logits, labels = drawn(rows, vocabulary, generator, dtype)
+    exact = logits.detach().double().requires_grad_()
+    wanted = F.cross_entropy(exact, labels, reduction="sum", label_smoothing=smoothing)
+    loss = total(logits, labels, smoothing=smoothing)
+    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert loss.shape == ()
+    rtol, atol = TOLERANCES[dtype]
+    # The value is summed in float32 even for bfloat16 logits.
+    torch.testing.assert_close(loss.double(), wanted, rtol=min(rtol, 1e-5), atol=atol)
+    (loss / rows).backward()
+    (wanted / rows).backward()
+    assert logits.grad.dtype == dtype
+    torch.testing.assert_close(logits.grad.double() * rows, exact.grad * rows, rtol=rtol, atol=atol)
+
+
+@given(rows=st.integers(1, 6), vocabulary=st.integers(2, 9), smoothing=st.floats(0, 0.99), seed=st.integers(0, 999))
+@settings(max_examples=40, deadline=None)
+def test_it_is_the_formula(rows, vocabulary, smoothing, seed):
+    """- sum_v t_v log softmax(z)_v with t = (1 - eps) onehot(y) + eps / V."""
+    logits, labels = drawn(rows, vocabulary, torch.Generator().manual_seed(seed))
+    target = (1 - smoothing) * F.one_hot(labels, vocabulary).double() + smoothing / vocabulary
+    wanted = -(target * logits.log_softmax(dim=1)).sum()
+    torch.testing.assert_close(total(logits, labels, smoothing=smoothing), wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_is_the_slope(smoothing, generator):
+    """Central differences in float64, entry by entry. (`gradcheck` would ask twice for a gradient that is given once.)"""
+    logits, labels = drawn(4, 6, generator)
+    (2.5 * total(logits, labels, smoothing=smoothing)).backward()
+    step = 1e-5
+    with torch.no_grad():
+        for row in range(4):
+            for entry in range(6):
+                nudge = torch.zeros(4, 6, dtype=torch.float64)
+                nudge[row, entry] = step
+                up, down = (2.5 * total(logits + sign * nudge, labels, smoothing=smoothing) for sign in (1, -1))
+                assert logits.grad[row, entry].item() == pytest.approx(((up - down) / (2 * step)).item(), abs=1e-8)
+
+
+def test_a_gradient_asked_for_twice_is_refused_not_wrong(generator):
+    """Its memory is reused in the first walk back; a second walk must not return it multiplied twice."""
+    logits, labels = drawn(4, 6, generator)
+    loss = 3 * total(logits, labels)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_gradients_of_two_losses_add_up(generator):
+    """Accumulation: the gradient of one batch must not be spoilt by the next."""
+    logits, labels = drawn(5, 6, generator)
+    (2 * total(logits, labels)).backward()
+    first = logits.grad.clone()
+    (4 * total(logits, labels)).backward()
+    torch.testing.assert_close(logits.grad, 3 * first)
+
+
+def test_rows_only_add_up(generator):
+    """The sum of a batch is the sum over its rows, so leaving padding out changes nothing for the others."""
+    logits, labels = drawn(7, 5, generator)
+    whole = total(logits, labels, smoothing=0.1)
+    parts = [total(logits[i : i + 1], labels[i : i + 1], smoothing=0.1) for i in range(7)]
+    torch.testing.assert_close(whole, torch.stack(parts).sum(), rtol=1e-12, atol=1e-12)
+
+
+def test_rows_that_do_not_count_cost_nothing_whatever_stands_there(generator):
+    """Padding may hold any label, even one out of range, and any logits: value, hits and gradients of the rest are as without."""
+    logits, labels = drawn(7, 5, generator)
+    valid = torch.tensor([True, False, True, True, False, False, True])
+    kept = logits.detach()[valid].requires_grad_()
+    wanted, hits = smoothed_cross_entropy(kept, labels[valid], smoothing=0.1)
+    found, correct = smoothed_cross_entropy(logits, labels.where(valid, -100), valid=valid, smoothing=0.1)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    assert correct.item() == hits.item()
+    (found / 3).backward()
+    (wanted / 3).backward()
+    torch.testing.assert_close(logits.grad[valid], kept.grad, rtol=1e-12, atol=1e-14)
+    assert not logits.grad[~valid].any()
+
+
+def test_hits_are_counted_over_blocks(generator):
+    """Rows where no logit is larger than the label's, over more rows than one block holds."""
+    logits, labels = drawn(45, 50_000, generator, torch.float32)
+    with torch.no_grad():
+        logits[::2].scatter_(1, labels[::2, None], 50.0)
+    valid = torch.arange(45) % 3 != 0
+    _, correct = smoothed_cross_entropy(logits, labels, valid=valid)
+    assert correct.dtype == torch.int64
+    assert correct.item() == ((logits.argmax(dim=1) == labels) & valid).sum().item() > 10
+
+
+def test_a_tie_is_a_hit():
+    _, correct = smoothed_cross_entropy(torch.zeros(3, 4), torch.tensor([0, 3, 1]))
+    assert correct.item() == 3
+
+
+def test_no_row_costs_nothing():
+    logits = torch.zeros(0, 5, requires_grad=True)
+    loss = total(logits, torch.zeros(0, dtype=torch.long), smoothing=0.1)
+    assert loss.item() == 0
+    loss.backward()
+    assert logits.grad.shape == (0, 5)
+
+
+def test_extreme_logits_stay_finite():
+    logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
+    loss = total(logits, torch.tensor([1]))
+    loss.backward()
+    assert loss.item() == pytest.approx(2e4)
+    assert logits.grad.tolist() == [[1.0, -1.0, 0.0]]
+
+
+def test_evaluation_needs_no_gradient(generator):
+    logits, labels = drawn(4, 6, generator)
+    with torch.no_grad():
+        loss = total(logits, labels)
+    assert not loss.requires_grad
+    torch.testing.assert_close(loss, total(logits, labels))

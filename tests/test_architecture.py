@@ -1,0 +1,158 @@
+"""The rules of the house that a reader of the installed package can check: which way imports point, and what is never done."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# cli -> serving -> inspection, claims -> training -> ... : a package may import those of later lines.
+LINES = [
+    {"cli"},
+    {"serving"},
+    {"inspection", "claims"},
+    {"training"},
+    {"tasks", "embeddings"},
+    {"generation", "checkpoints"},
+    {"data", "text", "models"},
+    {"layers"},
+    {"attention"},
+]
+# Within a line: who may import whom.
+BESIDE = {
+    ("claims", "inspection"),
+    ("tasks", "embeddings"),
+    ("generation", "checkpoints"),
+    ("data", "text"),
+    ("data", "models"),
+    ("text", "models"),
+}
+RANK = {package: rank for rank, line in enumerate(LINES) for package in line}
+UNPICKLING = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+
+
+def home() -> Path:
+    spec = importlib.util.find_spec("regard")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+FILES = {str(path.relative_to(home())): ast.parse(path.read_text("utf-8")) for path in sorted(home().rglob("*.py"))}
+ROOT = {name.removesuffix(".py") for name in FILES if "/" not in name}
+every_file = pytest.mark.parametrize("name", FILES)
+
+
+def imported(name: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of every module imported anywhere in a file, inside functions and type checks too."""
+    package = ["regard", *Path(name).parent.parts]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            if module == "regard":  # `from regard import inspection`
+                yield from ((node.lineno, f"regard.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, module
+
+
+def wrong_imports(name: str, tree: ast.Module) -> list[str]:
+    own = name.split("/")[0] if "/" in name else None
+    faults = []
+    for line, module in imported(name, tree):
+        parts = module.split(".")
+        if parts[0] != "regard" or len(parts) < 2:
+            continue
+        other = parts[1]
+        if other in ROOT or other.startswith("__") or other == own:
+            continue
+        # A root module is a leaf: it imports none of the packages.
+        if own is None or not (RANK.get(own, 99) < RANK.get(other, -1) or (own, other) in BESIDE):
+            faults.append(f"{name}:{line} imports {module}")
+    return faults
+
+
+def test_every_package_has_its_place():
+    packages = {name.split("/")[0] for name in FILES if "/" in name}
+    assert packages <= set(RANK), "give a new package a place in LINES, and in the plan"
+    assert {"attention", "layers", "models"} <= packages
+
+
+@every_file
+def test_imports_point_one_way(name):
+    if name in ("__init__.py", "__main__.py"):
+        return  # the front door names what users import, on first use
+    assert not wrong_imports(name, FILES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "fault"),
+    [
+        ("attention/scores.py", "from regard.layers import Tokens", True),
+        ("models/bahdanau.py", "import regard.generation.beam", True),
+        ("models/bahdanau.py", "from ..checkpoints import names", True),
+        ("training/loop.py", "def f():\n    from regard import inspection", True),
+        ("text/tokenizer.py", "from regard.data.pairs import Pair", True),
+        ("inspection/page.py", "from regard.claims import judge", True),
+        ("errors.py", "from regard.attention import Soft", True),
+        ("models/bahdanau.py", "from regard.attention import Soft", False),
+        ("models/bahdanau.py", "from .config import check", False),
+        ("data/pairs.py", "from regard.text import Tokenizer", False),
+        ("cli/main.py", "from regard.errors import InputError\nimport torch", False),
+    ],
+)
+def test_the_rule_itself_sees_a_wrong_import(name, line, fault):
+    assert bool(wrong_imports(name, ast.parse(line))) == fault
+
+
+@every_file
+def test_no_assert_speaks_to_users(name):
+    """`python -O` drops them, and their tracebacks say nothing to a person."""
+    assert [node.lineno for node in ast.walk(FILES[name]) if isinstance(node, ast.Assert)] == []
+
+
+def dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@every_file
+def test_nothing_is_pickled(name):
+    """Reading a pickle runs whatever its writer wanted; files here are safetensors, JSON and plain arrays."""
+    tree = FILES[name]
+    faults = [module for _, module in imported(name, tree) if module.split(".")[0] in UNPICKLING]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if dotted(node.func) in ("torch.load", "torch.save", "pandas.read_pickle"):
+                faults.append(f"line {node.lineno}: {dotted(node.func)}")
+            for option in node.keywords:
+                if option.arg == "allow_pickle" and not (
+                    isinstance(option.value, ast.Constant) and option.value.value is False
+                ):
+                    faults.append(f"line {node.lineno}: allow_pickle")
+    assert not faults
+
+
+@every_file
+def test_only_training_sets_the_global_seed(name):
+    """Elsewhere chance comes from a generator that is passed in."""
+    if name.startswith("training/"):
+        return
+    seeding = {
+        "torch.manual_seed",
+        "torch.random.manual_seed",
+        "torch.cuda.manual_seed",
+        "torch.cuda.manual_seed_all",
+        "torch.seed",
+        "random.seed",
+        "np.random.seed",
+        "numpy.random.seed",
+    }
+    calls = [node for node in ast.walk(FILES[name]) if isinstance(node, ast.Call)]
+    assert not [node.lineno for node in calls if dotted(node.func) in seeding]

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from regard.errors import InputError
+from regard.structure import coerced, from_mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    name: Literal["adam", "sgd"] = "adam"
+    betas: tuple[float, float] = (0.9, 0.98)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    steps: int
+    rate: float = 0.1
+    note: str | None = None
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    extra: Optimizer | None = None
+    sizes: tuple[int, ...] = ()
+    anything: Any = None
+
+
+def test_values_become_fields_nested_ones_too():
+    settings = from_mapping(
+        Settings,
+        {
+            "steps": 3,
+            "rate": 1,
+            "note": None,
+            "optimizer": {"name": "sgd", "betas": [0, 1]},
+            "extra": {"name": "adam"},
+            "sizes": [1, 2, 3],
+            "anything": {"left": ["as", "it", "is"]},
+        },
+        "recipe.yaml",
+    )
+    assert settings == Settings(
+        steps=3,
+        rate=1.0,
+        optimizer=Optimizer(name="sgd", betas=(0.0, 1.0)),
+        extra=Optimizer(),
+        sizes=(1, 2, 3),
+        anything={"left": ["as", "it", "is"]},
+    )
+    assert isinstance(settings.rate, float)
+
+
+def test_what_is_left_out_keeps_its_default():
+    assert from_mapping(Settings, {"steps": 3}, "recipe.yaml") == Settings(steps=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "recipe.yaml: missing steps"),
+        ({"steps": 3, "optimzer": {}}, "recipe.yaml: unknown key 'optimzer'; did you mean 'optimizer'?"),
+        (
+            {"steps": 3, "optimizer": {"nam": "adam"}},
+            "recipe.yaml.optimizer: unknown key 'nam'; did you mean 'name'?",
+        ),
+        ({"steps": "three"}, "recipe.yaml.steps is 'three'; it must be a whole number"),
+        ({"steps": 3.0}, "recipe.yaml.steps is 3.0; it must be a whole number"),
+        ({"steps": True}, "recipe.yaml.steps is True; it must be a whole number"),
+        ({"steps": None}, "recipe.yaml.steps is None; it must be a whole number"),
+        ({"steps": 3, "rate": "fast"}, "recipe.yaml.rate is 'fast'; it must be a number"),
+        ({"steps": 3, "rate": False}, "recipe.yaml.rate is False; it must be a number"),
+        ({"steps": 3, "note": 4}, "recipe.yaml.note is 4; it must be text or null"),
+        ({"steps": 3, "optimizer": "adam"}, "recipe.yaml.optimizer is 'adam'; it must be a mapping of settings"),
+        ({"steps": 3, "optimizer": {"name": "adamw"}}, "recipe.yaml.optimizer.name is 'adamw'; choose 'adam' or 'sgd'"),
+        ({"steps": 3, "extra": {"name": "adamw"}}, "recipe.yaml.extra.name is 'adamw'; choose 'adam' or 'sgd'"),
+        ({"steps": 3, "optimizer": {"betas": [0.9]}}, "recipe.yaml.optimizer.betas is [0.9]; it must be a list of 2"),
+        ({"steps": 3, "sizes": [1, "two"]}, "recipe.yaml.sizes is 'two'; it must be a whole number"),
+        ({"steps": 3, "sizes": 1}, "recipe.yaml.sizes is 1; it must be a list"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_place(values, message):
+    with pytest.raises(InputError) as caught:
+        from_mapping(Settings, values, "recipe.yaml")
+    assert str(caught.value).startswith(message)
+
+
+def test_yaml_reads_an_exponent_without_a_point_as_text():
+    assert coerced("1e-3", float, "rate") == 0.001
+
+
+def test_a_dataclass_already_made_is_taken_as_it_is():
+    optimizer = Optimizer(name="sgd")
+    assert coerced(optimizer, Optimizer, "optimizer") is optimizer
+    assert coerced(optimizer, Optimizer | None, "optimizer") is optimizer
+    assert coerced(None, Optimizer | None, "optimizer") is None

@@ -1,0 +1,45 @@
+"""log.jsonl: appended to, cut back on resuming, whole lines only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.errors import InputError
+from regard.training.log import JsonLines
+
+
+def test_lines_come_back_in_order(tmp_path):
+    log = JsonLines(tmp_path / "deep" / "log.jsonl", 0)
+    log.write({"event": "train", "step": 1, "note": "žluť"})
+    log.write({"event": "train", "step": 2})
+    lines = log.path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]
+    assert "žluť" in lines[0]
+
+
+def test_what_lies_beyond_the_checkpoint_is_cut_off(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = JsonLines(path, 0)
+    log.write({"step": 1})
+    size = log.settled()
+    log.write({"step": 2})
+    with path.open("ab") as file:
+        file.write(b'{"step": 3, "lo')  # a killed process
+    resumed = JsonLines(path, size)
+    resumed.write({"step": 2})
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [{"step": 1}, {"step": 2}]
+
+
+def test_a_log_shorter_than_remembered_is_not_padded(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"step": 1}\n')
+    assert JsonLines(path, 999).settled() == 12
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"log\.jsonl"):
+        JsonLines(Path(tmp_path / "file" / "log.jsonl"), 0)
