@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from measured import record
 
+from measured import record
 from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
 
 SHAPES = [(160, 4, 16, 64), (40, 4, 64, 64), (10, 4, 256, 64), (2, 8, 512, 64)]

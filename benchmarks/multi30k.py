@@ -9,9 +9,8 @@ import argparse
 import json
 from pathlib import Path
 
-from measured import record
-
 import regard
+from measured import record
 from regard.data.pairs import read_pairs
 from regard.training.memory import keep_freed_memory
 from regard.training.progress_bar import ProgressBar

@@ -105,7 +105,7 @@ def run_command(command: str, where: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=600,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(Path(regard.__file__).parents[1]), "PYTHONUTF8": "1", "COLUMNS": "100"},
         check=False,
@@ -115,6 +115,7 @@ def run_command(command: str, where: str) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(900)  # half a minute on an idle machine
 @pytest.mark.parametrize("page", GUIDES, ids=called)
 def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
     run_page(page)

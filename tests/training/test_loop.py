@@ -87,7 +87,7 @@ def naive_twin(folder: Path, values: dict[str, Any]) -> tuple[dict[str, torch.Te
     [
         {"accumulate": 1, "clip_norm": None},
         {"accumulate": 4, "clip_norm": None},
-        {"accumulate": 3, "clip_norm": 0.2, "label_smoothing": 0.2, "weight_decay": 0.1},
+        {"accumulate": 5, "clip_norm": 0.2, "label_smoothing": 0.2, "weight_decay": 0.1},
     ],
     ids=["plain", "accumulated", "all at once"],
 )

@@ -31,7 +31,7 @@ generation: {beam: 4}
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def path(tmp_path) -> Path:
     path = tmp_path / "recipe.yaml"
     path.write_text(TEXT)

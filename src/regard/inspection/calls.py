@@ -11,6 +11,8 @@ from torch import Tensor
 from regard.attention import Attention, AttentionInputs, Dense, Mask
 from regard.errors import InputError
 
+_CHANGED = "changed since it was recorded, so its weights can no longer be computed; read them before the change"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
@@ -29,7 +31,7 @@ class Kept:
 
     @classmethod
     def in_place(cls, tensor: Tensor) -> Kept:
-        """Keep the very tensor: a parameter, whose memory `module.to` may exchange."""
+        """Keep the very tensor."""
         return cls(tensor, _version(tensor), tensor.data_ptr())
 
     def read(self, what: str) -> Tensor:
@@ -39,10 +41,33 @@ class Kept:
             InputError: where it was changed in place since.
         """
         if (_version(self.tensor), self.tensor.data_ptr()) != (self.version, self.place):
-            raise InputError(
-                f"{what} changed since it was recorded, so its weights can no longer be computed; read them before the change"
-            )
+            raise InputError(f"{what} {_CHANGED}")
         return self.tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A parameter and what it was. Versions are not enough here: PyTorch's fused optimisers change parameters without
+    counting one up, and the parameters that a mechanism has for itself are small.
+    """
+
+    parameter: Tensor
+    was: Tensor
+
+    @classmethod
+    def of(cls, parameter: Tensor) -> Snapshot:
+        """The parameter as it is now."""
+        return cls(parameter, parameter.detach().clone())
+
+    def check(self, now: Tensor, what: str) -> None:
+        """Make sure that the mechanism's parameter still is this one, unchanged.
+
+        Raises:
+            InputError: where it is not.
+        """
+        same = now is self.parameter and now.dtype == self.was.dtype and now.device == self.was.device
+        if not same or not torch.equal(now.detach(), self.was):
+            raise InputError(f"{what} {_CHANGED}")
 
 
 def _version(tensor: Tensor) -> int:
@@ -59,7 +84,7 @@ class Call:
         inputs: its inputs, detached; None where `weights` is kept instead.
         query, key: the same tensors with their versions.
         others: the tensors of mask, positions and record, with their versions.
-        parameters: the mechanism's own, with their versions.
+        parameters: the mechanism's own, and what they were.
         weights: (B, H, L, S) float32, computed at once.
     """
 
@@ -70,12 +95,14 @@ class Call:
     query: Kept | None = None
     key: Kept | None = None
     others: tuple[Kept, ...] = ()
-    parameters: tuple[Kept, ...] = ()
+    parameters: tuple[Snapshot, ...] = ()
     weights: Tensor | None = None
 
     @classmethod
-    def keeping(cls, address: str, mechanism: Attention, inputs: AttentionInputs, key: Kept) -> Call:
-        """A call kept by its inputs; `key` may be one that an earlier call kept already."""
+    def keeping(
+        cls, address: str, mechanism: Attention, inputs: AttentionInputs, key: Kept, parameters: tuple[Snapshot, ...]
+    ) -> Call:
+        """A call kept by its inputs; `key` and `parameters` may be those that an earlier call kept already."""
         query = Kept.of(inputs.query)
         record = {name: Kept.of(tensor) for name, tensor in inputs.record.items()}
         places = [tensor for tensor in (inputs.query_positions, inputs.key_positions) if tensor is not None]
@@ -92,7 +119,7 @@ class Call:
             query=query,
             key=key,
             others=(*record.values(), *map(Kept.in_place, [*places, *_tensors_of(inputs.mask)])),
-            parameters=tuple(map(Kept.in_place, mechanism.parameters())),
+            parameters=parameters,
         )
 
     @classmethod
@@ -118,8 +145,7 @@ class Call:
         for other in self.others:
             other.read(f"{self.address}: the mask, a position or the record")
         for parameter, now in zip(self.parameters, self.mechanism.parameters(), strict=True):
-            if parameter.read(f"{self.address}: a parameter of the attention") is not now:
-                raise InputError(f"{self.address}: a parameter of the attention was exchanged since it was recorded")
+            parameter.check(now, f"{self.address}: a parameter of the attention")
         inputs = self.inputs if rows is None else _of_rows(self.inputs, rows)
         # Heads are told apart by mechanisms with a table per head, so all are computed, then chosen.
         with torch.no_grad():

@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from regard.attention import Attention, AttentionInputs, AttentionLayer
 from regard.errors import InputError
 from regard.generation import Hypothesis
-from regard.inspection.calls import Call, Kept
+from regard.inspection.calls import Call, Kept, Snapshot
 from regard.layers import Tokens
 
 
@@ -68,6 +68,7 @@ class Recorder:
         self._thread = 0
         self._current: Run | None = None
         self._keys: dict[tuple[Any, ...], Kept] = {}
+        self._parameters: dict[str, tuple[Snapshot, ...]] = {}
         if keep is not None and keep < 1:
             raise InputError(f"keep is {keep}; give the number of runs to keep, 1 or more, or None for all")
         # Compiled in place (`module.compile()`), or wrapped (`torch.compile(module)`).
@@ -148,7 +149,9 @@ class Recorder:
             kept = Kept.of(inputs.key)
             if identity is not None:
                 self._keys[identity] = kept
-        return Call.keeping(address, mechanism, inputs, kept)
+        if address not in self._parameters:
+            self._parameters[address] = tuple(map(Snapshot.of, mechanism.parameters()))
+        return Call.keeping(address, mechanism, inputs, kept, self._parameters[address])
 
     def _open(self, run: Run) -> None:
         self._close()
@@ -160,6 +163,7 @@ class Recorder:
     def _close(self) -> None:
         self._current = None
         self._keys.clear()
+        self._parameters.clear()
 
 
 def _is_recomputing() -> bool:

@@ -26,7 +26,7 @@ def smoothed_cross_entropy(
         smoothing: eps, in [0, 1).
 
     Returns:
-        A float32 scalar, the sum over the rows that count; and an int64 scalar, in how many of them no logit is larger than
+        A scalar (float32; float64 for float64 logits), the sum over the rows that count; and an int64 scalar, in how many of them no logit is larger than
         the label's.
 
     >>> total, correct = smoothed_cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3]))
@@ -71,7 +71,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 if smoothing:
                     share -= smoothing / vocabulary
                 share.scatter_add_(1, answers, share.new_full(answers.shape, smoothing - 1))
-                gradient[start : start + rows] = share.mul_(counts)
+                gradient[start : start + rows] = share.masked_fill_(~counts, 0.0)
         if gradient is not None:
             ctx.save_for_backward(gradient)  # type: ignore[attr-defined]
         ctx.mark_non_differentiable(correct)  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ class DatesData:
 
     Arguments:
         size, validation_size: how many dates to draw for training and validation; no calendar day is in both.
-        typo_rate: share of the training dates that have one typo in their letters; half of it in the validation set.
+        typo_rate: share of the dates that have one typo in their letters, in training and validation alike.
         languages: CLDR codes; all where null.
     """
 

@@ -1,0 +1,183 @@
+"""Writes that are whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from safetensors import SafetensorError
+
+from regard.checkpoints import atomic, clear_partial, new_folder, replace_file
+from regard.checkpoints.atomic import PARTIAL_PREFIX, writing_errors
+from regard.errors import InputError
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def old(tmp_path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "weights").write_text("old")
+    return folder
+
+
+def fill(folder: Path) -> None:
+    (folder / "inner").mkdir()
+    (folder / "weights").write_text("new")
+    (folder / "inner" / "tokens").write_text("new too")
+
+
+NEW = {"weights": "new", "inner/tokens": "new too"}
+
+
+def test_a_new_folder_appears_at_the_end(tmp_path):
+    with new_folder(tmp_path / "deep" / "model") as partial:
+        fill(partial)
+        assert not (tmp_path / "deep" / "model").exists()
+    assert files(tmp_path) == {f"deep/model/{name}": text for name, text in NEW.items()}
+
+
+def test_a_new_folder_takes_the_place_of_an_old_one(old, tmp_path):
+    with new_folder(old) as partial:
+        fill(partial)
+        assert files(old) == {"weights": "old"}
+    assert files(old) == NEW
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
+def test_an_exception_midway_leaves_the_old_folder(error, old, tmp_path):
+    raised = InputError if isinstance(error, OSError) else type(error)
+    with pytest.raises(raised), new_folder(old) as partial:
+        fill(partial)
+        raise error
+    assert files(tmp_path) == {"model/weights": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "Input/output error")])
+def test_an_exception_while_taking_the_place_leaves_the_old_folder(error, old, tmp_path, monkeypatch):
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name.startswith(PARTIAL_PREFIX):
+            raise error
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(BaseException), new_folder(old) as partial:  # noqa: B017, PT011
+        fill(partial)
+    assert files(tmp_path) == {"model/weights": "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    order: list[str] = []
+    real_sync, real_rename = atomic._sync, Path.rename
+
+    def sync(path: Path) -> None:
+        order.append(f"sync {path.name if not path.name.startswith(PARTIAL_PREFIX) else 'folder'}")
+        real_sync(path)
+
+    def rename(self: Path, target: Path) -> Path:
+        order.append("rename")
+        return real_rename(self, target)
+
+    monkeypatch.setattr(atomic, "_sync", sync)
+    monkeypatch.setattr(Path, "rename", rename)
+    with new_folder(tmp_path / "model") as partial:
+        fill(partial)
+    assert sorted(order[:2]) == ["sync tokens", "sync weights"]
+    assert order[2:] == ["sync folder", "rename", f"sync {tmp_path.name}"]
+
+
+@pytest.mark.parametrize("content", ["text", b"\x00bytes"])
+def test_a_file_is_replaced_whole(content, tmp_path):
+    path = tmp_path / "deep" / "pointer"
+    replace_file(path, "a much longer text than the new one")
+    replace_file(path, content)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert [p.name for p in path.parent.iterdir()] == ["pointer"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
+def test_a_file_is_kept_where_replacing_fails(error, tmp_path, monkeypatch):
+    path = tmp_path / "pointer"
+    path.write_text("old")
+
+    def fail(descriptor: int) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(InputError if isinstance(error, OSError) else KeyboardInterrupt):
+        replace_file(path, "new")
+    assert files(tmp_path) == {"pointer": "old"}
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        replace_file(tmp_path / "pointer", "text")
+        with new_folder(tmp_path / "model") as partial:
+            (partial / "weights").write_text("new")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {"pointer": 0o640, "model": 0o750, "weights": 0o640}
+
+
+def test_what_was_half_written_is_cleared_and_nothing_else(old, tmp_path):
+    (tmp_path / f"{PARTIAL_PREFIX}folder").mkdir()
+    (tmp_path / f"{PARTIAL_PREFIX}folder" / "weights").write_text("half")
+    (tmp_path / f"{PARTIAL_PREFIX}file").write_text("half")
+    clear_partial(tmp_path)
+    assert files(tmp_path) == {"model/weights": "old"}
+    clear_partial(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
+        (OSError(errno.EFBIG, "File too large"), "the disk is full"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"),
+        (
+            SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+            "the disk is full",
+        ),
+        (
+            SafetensorError('Error while serializing: IoError(Os { code: 27, message: "File too large" })'),
+            "the disk is full",
+        ),
+        (SafetensorError("I/O error: Input/output error (os error 5)"), "cannot be written"),
+        (OSError(errno.EACCES, "Permission denied"), "not allowed to write there"),
+        (OSError(errno.EROFS, "Read-only file system"), "not allowed to write there"),
+        (OSError(errno.EIO, "Input/output error"), "cannot be written"),
+    ],
+)
+def test_a_failure_of_the_file_system_is_one_sentence(error, words, tmp_path):
+    with pytest.raises(InputError) as caught, writing_errors(tmp_path / "model"):
+        raise error
+    assert str(caught.value).startswith(f"{tmp_path / 'model'}: {words}")
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is error
+
+
+def test_other_errors_are_left_as_they_are(tmp_path):
+    with pytest.raises(ZeroDivisionError), writing_errors(tmp_path):
+        raise ZeroDivisionError
+    with pytest.raises(InputError, match="^mine$"), writing_errors(tmp_path):
+        raise InputError("mine")
+
+
+def test_a_place_below_a_file_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"), new_folder(tmp_path / "file" / "model"):
+        pass
+    with pytest.raises(InputError, match="cannot be written"):
+        replace_file(tmp_path / "file" / "pointer", "x")

@@ -1,0 +1,151 @@
+"""A tiny trained model, the command line in this process, and the command line on a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.cli.main import main
+
+RECIPE = """
+model:
+  {name: transformer, width: 16, heads: 2, feedforward_width: 24, encoder_layers: 1, decoder_layers: 1,
+   maximum_positions: 12, dropout: 0.0}
+data: {train: PAIRS, validation_size: 20}
+tokenizer: {kind: character, size: 30}
+training:
+  {steps: 40, batch_tokens: 800, warmup: 10, learning_rate: 1e-2, precision: float32, evaluate_every: 20, save_every: 20,
+   log_every: 10, evaluate_generated: 5}
+generation: {maximum_length: 8}
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    def refusal(self) -> str:
+        """The one sentence on standard error, where the input was refused as it ought to be."""
+        assert self.code == 2, self
+        assert self.out == ""
+        assert self.err.startswith("error: ")
+        assert self.err.count("\n") == 1
+        assert self.err.endswith("\n")
+        assert "Traceback" not in self.err
+        return self.err.strip()
+
+
+Command = Callable[..., Answer]
+
+
+@pytest.fixture(scope="session")
+def pairs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Words of two to five letters and the same backwards."""
+    draw = random.Random(3)
+    words = ["".join(draw.choice("abcd") for _ in range(draw.randint(2, 5))) for _ in range(220)]
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    path.write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+    return path
+
+
+@pytest.fixture(scope="session")
+def recipe_file(pairs_file: Path) -> Path:
+    """How the tiny model is trained."""
+    path = pairs_file.with_name("recipe.yaml")
+    path.write_text(RECIPE.replace("PAIRS", str(pairs_file)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(recipe_file: Path) -> Path:
+    """The folder of a trained Transformer with 12 positions; not to be changed."""
+    folder = recipe_file.with_name("model")
+    regard.train(recipe_file, output=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def dates_model(recipe_file: Path) -> Path:
+    """The folder of a recurrent model that has seen a few dates in two languages; not to be changed."""
+    folder = recipe_file.with_name("dates")
+    recipe = {
+        "model": {
+            "name": "bahdanau",
+            "embedding_width": 4,
+            "hidden_width": 6,
+            "attention_width": 5,
+            "maxout_width": 4,
+        },
+        "data": {"dates": {"size": 100, "validation_size": 20, "languages": ["en", "fr"]}},
+        "tokenizer": {"kind": "character", "size": 200, "shared": False},
+        "training": {"steps": 2, "batch_tokens": 1000, "precision": "float32"},
+        "generation": {"maximum_length": 12},
+    }
+    regard.train(recipe, output=folder)
+    return folder
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs `regard` with some words in this process."""
+
+    def call(*words: object, stdin: bytes = b"") -> Answer:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return Answer(code, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def process() -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts `python -m regard` with some words as a process of its own."""
+
+    def start(*words: object, **options: object) -> subprocess.Popen[bytes]:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        arguments = [sys.executable, "-m", "regard", *map(str, words)]
+        return subprocess.Popen(arguments, **(streams | options))  # type: ignore[call-overload]
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def terminal(process: Callable[..., subprocess.Popen[bytes]]) -> Command:
+    """Runs `regard` with standard error, and with `typed` standard input, on a terminal; standard output is a pipe."""
+    pty = pytest.importorskip("pty")
+
+    def call(*words: object, typed: bytes | None = None) -> Answer:
+        ours, theirs = pty.openpty()
+        streams: dict[str, object] = {"stderr": theirs, "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}}
+        if typed is not None:
+            streams["stdin"] = theirs
+            os.write(ours, typed)  # waits in the terminal until it is read
+        with process(*words, **streams) as running:
+            os.close(theirs)
+            shown = b""
+            while True:
+                try:
+                    shown += os.read(ours, 1 << 16)
+                except OSError:  # the other side is closed
+                    break
+            assert running.stdout is not None
+            out = running.stdout.read()
+        os.close(ours)
+        return Answer(running.returncode, out.decode(), shown.decode())
+
+    return call

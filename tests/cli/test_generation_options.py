@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from regard.cli.generation_options import split_settings, with_options
+from regard.errors import InputError
+from regard.generation import GenerationSettings
+
+BEAM = GenerationSettings(beam=5, n_best=3, coverage_penalty=0.2, maximum_length=9)
+DRAW = GenerationSettings(sample=True, temperature=0.7, top_k=4, seed=2, maximum_length=9)
+
+
+def test_what_is_not_given_is_the_models_own():
+    assert with_options(BEAM, {"beam": None, "seed": None}) == BEAM
+    assert with_options(BEAM, {"length_penalty": 1}).length_penalty == 1.0
+    assert with_options(BEAM, {"length_penalty": 1}).beam == 5
+
+
+def test_sampling_drops_the_models_own_search_and_the_other_way_round():
+    sampled = with_options(BEAM, {"sample": True, "top_p": 0.9})
+    assert (sampled.beam, sampled.coverage_penalty, sampled.top_p) == (1, 0.0, 0.9)
+    assert (sampled.n_best, sampled.maximum_length) == (3, 9)
+    searched = with_options(DRAW, {"sample": False, "beam": 4})
+    assert (searched.sample, searched.temperature, searched.top_k, searched.beam) == (False, 1.0, None, 4)
+
+
+def test_a_narrower_beam_asks_for_fewer_answers():
+    assert with_options(BEAM, {"beam": 2}).n_best == 2
+    assert with_options(BEAM, {"beam": 8}).n_best == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"sample": True, "beam": 3}, "sampling keeps no beam"),
+        ({"beam": 2, "n_best": 3}, "more than the beam of 2"),
+        ({"temperature": 2.0}, "only matters when sampling"),
+        ({"beam": "wide"}, "generation.beam is 'wide'; it must be a whole number"),
+        ({"beem": 2}, "did you mean 'beam'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        with_options(GenerationSettings(), options)
+
+
+def test_words_with_a_setting_are_told_from_files():
+    words = ["a.en", "beam=5", "./beam=5", "a.de", "sample=true", "hub:x/y@train=1", "top_k=null"]
+    assert split_settings(words) == (
+        ["a.en", "./beam=5", "a.de", "hub:x/y@train=1"],
+        {"beam": 5, "sample": True, "top_k": None},
+    )
+
+
+@pytest.mark.parametrize(("word", "sentence"), [("beem=5", "did you mean 'beam'"), ("beam=[", "no YAML")])
+def test_a_wrong_setting_is_refused(word, sentence):
+    with pytest.raises(InputError, match=sentence):
+        split_settings(["a.tsv", word])

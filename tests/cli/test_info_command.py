@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import torch
+
+import regard
+
+
+def test_the_machine(command):
+    answer = command("info", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = json.loads(answer.out)
+    assert found["versions"]["regard"] == regard.__version__
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["threads"] == torch.get_num_threads()
+    assert found["precision"]["auto"] in ("float32", "bfloat16")
+    assert found["precision"]["auto"] in found["precision"]["reason"]
+    assert set(found["extras"]) == {"hub", "plot", "eval", "builtin", "track"}
+    assert found["precision"]["reason"] in command("info").out
+
+
+def test_extras_that_are_not_there_say_how_to_get_them(command, monkeypatch):
+    from regard.cli import info
+
+    monkeypatch.setattr(info, "EXTRAS", {"plot": ("no-such-package",)})
+    assert json.loads(command("info", "--json").out)["extras"] == {"plot": {"no-such-package": None}}
+    assert "not installed (no-such-package): pip install 'regard[plot]'" in command("info").out
+
+
+def test_a_models_folder(command, model, pairs_file):
+    answer = command("info", model, "--json")
+    found = json.loads(answer.out)
+    translator = regard.load(model)
+    assert answer.err == ""
+    assert (found["task"], found["family"]) == ("translation", "transformer")
+    assert found["parameters"] == sum(parameter.numel() for parameter in translator.model.parameters())
+    assert found["sizes"]["width"] == 16
+    assert found["tokenizers"] == {"shared": {"kind": "character", "vocabulary": 8}}
+    assert found["attention"][-1] == "decoder.layers.0.cross_attention"
+    assert found["recipe"]["data"]["train"] == str(pairs_file)
+    assert found["metrics"] == translator.metrics
+    assert found["versions"]["torch"] == torch.__version__
+    assert (found["run"]["step"], found["run"]["finished"]) == (40, "40 steps done")
+    table = command("info", model).out
+    for text in (
+        f"{found['parameters']:,} parameters",
+        "decoder.layers.0.cross_attention",
+        str(pairs_file),
+        "exact match",
+    ):
+        assert text in table
+
+
+def test_builtin_data_and_two_vocabularies(command, dates_model):
+    found = json.loads(command("info", dates_model, "--json").out)
+    assert set(found["tokenizers"]) == {"source", "target"}
+    assert "builtin dates, 100 in en, fr" in command("info", dates_model).out
+
+
+def test_a_run_that_is_not_finished_shows_its_best_checkpoint(command, model, tmp_path):
+    folder = shutil.copytree(model, tmp_path / "run")
+    (folder / "config.json").unlink()
+    found = json.loads(command("info", folder, "--json").out)
+    assert found["checkpoint"].startswith("step-000000")
+    assert found["checkpoint"] in command("info", folder).out
+
+
+def test_a_model_without_a_run_and_without_a_recipe(command, model, tmp_path):
+    translator = regard.load(model)
+    translator.recipe, translator.metrics = {}, {}
+    translator.save(tmp_path / "model")
+    found = json.loads(command("info", tmp_path / "model", "--json").out)
+    assert (found["run"], found["recipe"], found["checkpoint"]) == (None, {}, None)
+    assert "trained on" not in command("info", tmp_path / "model").out
+
+
+def test_folders_that_hold_no_model(command, model, tmp_path):
+    assert "no such folder" in command("info", tmp_path / "none").refusal()
+    assert "holds no model" in command("info", tmp_path).refusal()
+    folder = shutil.copytree(model, tmp_path / "run")
+    (folder / "regard.json").write_text("{")
+    assert "regard.json: not valid JSON" in command("info", folder).refusal()

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import regard
+from regard.inspection import AttentionView
+
+LAYERS = ("encoder.layers.0.attention", "decoder.layers.0.attention", "decoder.layers.0.cross_attention")
+
+
+def test_heatmaps_over_the_source_on_the_terminal(command, model):
+    answer = command("look", model, "abcd")
+    text = regard.load(model).translate("abcd").text
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == f"abcd → {text}"
+    assert lines[1].startswith(LAYERS[2])
+    assert not any(address in answer.out for address in LAYERS[:2])
+    assert answer.err.startswith("2 further maps")
+
+
+def test_all_heatmaps_where_asked(command, model):
+    answer = command("look", model, "abcd", "--layer", "*")
+    assert [line.split(" ")[0] for line in answer.out.splitlines() if "layers" in line] == list(LAYERS)
+    assert answer.err == ""
+
+
+def test_json_is_the_exact_view(command, model):
+    answer = command("look", model, "abcd", "--json")
+    view = AttentionView.from_json(answer.out)
+    translator = regard.load(model)
+    with regard.look(translator) as seen:
+        translator.translate("abcd")
+    assert answer.err == ""
+    assert view == seen.view(0)
+    assert view.addresses == LAYERS
+
+
+def test_teacher_forcing_and_a_choice_of_layers(command, model):
+    answer = command("look", model, "abcd", "--target", "dcb", "--layer", "decoder.*.cross_*", "--json")
+    view = AttentionView.from_json(answer.out)
+    assert view.addresses == LAYERS[2:]
+    assert view.maps[0].query_tokens == ("d", "c", "b", "</s>")
+    assert view.maps[0].key_tokens == ("a", "b", "c", "d", "</s>")
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning"),
+    [("page.html", b"<!doctype html>"), ("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml"), ("w.json", b"{")],
+)
+def test_files(command, model, tmp_path, name, beginning):
+    answer = command("look", model, "abc", "-o", tmp_path / name)
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err.startswith(f"{tmp_path / name}: 3 attention maps of 'abc → ")
+    assert (tmp_path / name).read_bytes()[: len(beginning)].lower() == beginning.lower()
+
+
+def test_a_file_beside_json(command, model, tmp_path):
+    answer = command("look", model, "abc", "-o", tmp_path / "w.json", "--json")
+    assert json.loads(answer.out) == json.loads((tmp_path / "w.json").read_text())
+
+
+def test_a_recurrent_model(command, dates_model):
+    answer = command("look", dates_model, "9 mai 2017")
+    assert answer.out.splitlines()[1].startswith("decoder.attention")
+    assert answer.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["", "--json"], "is empty"),
+        (["abc", "--target", ""], "--target is empty"),
+        (["abc", "-o", "plot.pdf"], "give one that ends in .html, .png, .svg or .json"),
+        (["abc", "-o", "none/plot.html"], "none/plot.html: cannot be written"),
+        (
+            ["abc", "--layer", "decodr.*"],
+            "no attention layer is called 'decodr.*'; choose from encoder.layers.0.attention",
+        ),
+        (["abcd" * 4], "the source has 17 tokens and the model has positions for 12"),
+        (["abc", "--target", "abcd" * 4], "the target has 17 tokens and the model has positions for 12"),
+    ],
+)
+def test_what_cannot_be_looked_at(command, model, words, sentence):
+    assert sentence in command("look", model, *words).refusal()

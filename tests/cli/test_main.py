@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.cli import info
+from regard.cli.main import main
+
+COMMANDS = ("train", "evaluate", "translate", "look", "info")
+
+
+def test_help_names_every_command_and_nothing_else(command):
+    answer = command("--help")
+    assert answer.code == 0
+    assert answer.err == ""
+    listed = answer.out.split("Commands:")[1].split("\n")
+    assert tuple(line.split()[0] for line in listed if line.startswith("  ")) == COMMANDS
+
+
+def test_without_a_command_there_is_the_help(command):
+    assert command().out.strip() == command("--help").out.strip()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example_and_speaks_json(command, name):
+    answer = command(name, "--help")
+    assert answer.code == 0
+    lines = answer.out.split("\n")
+    first = lines[lines.index("  Example:") + 1]
+    assert first.startswith(f"    regard {name}")
+    assert "--json" in answer.out
+
+
+def test_version(command):
+    assert command("--version").out == f"regard {regard.__version__}\n"
+
+
+def test_help_waits_for_nothing_heavy():
+    code = (
+        "import sys; from regard.cli.main import main; main(['translate', '--help']);"
+        "sys.exit(bool({'torch', 'numpy', 'yaml', 'tokenizers', 'matplotlib'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_help_answers_in_less_than_half_a_second():
+    def seconds() -> float:  # of the processor, so that what else it does now does not count
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "regard", "--help"], stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["trian"], "there is no command 'trian'; did you mean 'train'?"),
+        (["serve"], "there is no command 'serve'; choose from train, evaluate, translate, look, info"),
+        (["--versoin"], "there is no option --versoin; did you mean '--version'?"),
+        (["look", "folder", "text", "--lyer", "x"], "there is no option --lyer; did you mean '--layer'?"),
+        (["train", "recipe.yaml"], "missing option '--output'"),
+        (["train"], "missing argument 'RECIPE.yaml'"),
+        (["evaluate", "folder"], "missing argument 'DATA'"),
+        (["translate"], "missing argument 'MODEL'"),
+        (["look", "folder"], "missing argument 'TEXT'"),
+        (["info", "folder", "another"], "another"),
+        (["translate", "folder", "--beam", "wide"], "'--beam'"),
+        (["translate", "folder", "--batch-size", "0"], "'--batch-size'"),
+        (["evaluate", "folder", "data.tsv", "--limit", "0"], "'--limit'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(command, words, sentence):
+    assert sentence in command(*words).refusal()
+
+
+def test_where_help_is(command):
+    assert command("look", "folder").refusal().endswith("(see regard look --help)")
+
+
+def test_a_user_who_has_enough(command, monkeypatch):
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(info, "machine", press)
+    answer = command("info")
+    assert (answer.code, answer.out, answer.err) == (130, "", "interrupted\n")
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
+    monkeypatch.setattr(info, "machine", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["info"])
+
+
+def test_a_message_cannot_act_on_the_terminal(command):
+    sentence = command("info", "run\x1b[2J\nfolder").refusal()
+    assert "\x1b" not in sentence
+    assert "run\\x1b[2J folder: no such folder" in sentence
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
+def test_a_full_disk_under_the_output():
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "regard", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.returncode == 2
+    assert ended.stderr == "error: No space left on device\n"
+
+
+def test_the_installed_command_refuses_without_a_traceback(tmp_path):
+    script = Path(sys.executable).with_name("regard")
+    arguments = [str(script)] if script.exists() else [sys.executable, "-m", "regard"]
+    ended = subprocess.run(
+        [*arguments, "evaluate", tmp_path, "none.tsv", "--json"], capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "error: none.tsv: no such file; check the path\n"

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import regard
+
+
+def test_a_run_leaves_its_result_on_standard_output_alone(command, recipe_file, tmp_path):
+    folder = tmp_path / "run"
+    answer = command("train", recipe_file, "training.steps=4", "seed=3", "--output", folder, "--json")
+    assert answer.code == 0
+    found = json.loads(answer.out)
+    assert (found["folder"], found["steps"], found["reason"]) == (str(folder), 4, "4 steps done")
+    assert found["metrics"] == regard.load(folder).metrics
+    assert {"loss", "exact_match"} <= found["metrics"].keys()
+    assert "parameters" in answer.err
+    assert "precision: float32" in answer.err
+    assert "\x1b" not in answer.err  # no bar in a pipe
+    resolved = yaml.safe_load((folder / "recipe.yaml").read_text())
+    assert (resolved["training"]["steps"], resolved["seed"]) == (4, 3)
+
+
+def test_the_same_for_people_and_going_on(command, recipe_file, tmp_path):
+    words = ("train", recipe_file, "--output", tmp_path / "run")
+    assert "5 (5 steps done)" in command(*words, "training.steps=5").out
+    again = command(*words, "training.steps=9", "--resume")
+    assert "9 (9 steps done)" in again.out
+    assert "going on from step 5" in again.err
+    assert "holds a run already; add --resume" in command(*words, "training.steps=9").refusal()
+    other = command(*words, "training.steps=9", "seed=7", "--resume").refusal()
+    assert "differs from the run's own in seed" in other
+
+
+def test_rows_that_were_left_out_are_told(command, recipe_file, pairs_file, tmp_path):
+    (tmp_path / "mixed.tsv").write_text(pairs_file.read_text() + "alone\n")
+    words = ("train", recipe_file, f"data.train={tmp_path}/mixed.tsv", "training.steps=1", "--output")
+    answer = command(*words, tmp_path / "run")
+    assert answer.code == 0
+    assert "1 malformed row was left out" in answer.err
+    sentence = command(*words, tmp_path / "strict", "data.on_error=stop").refusal()
+    assert f"{tmp_path}/mixed.tsv, line 221: wrong number of columns" in sentence
+
+
+def test_ctrl_c_says_how_to_go_on(command, process, recipe_file, tmp_path):
+    folder = tmp_path / "a run"
+    words = ("train", recipe_file, "training.steps=1000000", "training.save_every=3", "--output", folder)
+    with process(*words) as running:
+        until = time.monotonic() + 120
+        while not (folder / "checkpoints.json").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, out) == (130, b"")
+    last = err.decode().splitlines()[-1]
+    assert last.startswith("interrupted; to go on from the last checkpoint: regard train ")
+    assert last.endswith(f"training.steps=1000000 training.save_every=3 --output '{folder}' --resume")
+    step = json.loads((folder / "checkpoints.json").read_text())["last"]
+    answer = command(*words, f"training.steps={int(step[-8:]) + 2}", "--resume", "--json")
+    assert answer.code == 0
+    assert json.loads(answer.out)["steps"] == int(step[-8:]) + 2
+
+
+def test_a_bar_on_the_terminal(terminal, recipe_file, tmp_path):
+    answer = terminal("train", recipe_file, "training.steps=40", "--output", tmp_path / "run", "--json")
+    assert answer.code == 0
+    assert json.loads(answer.out)["steps"] == 40
+    assert "40/40" in answer.err
+    assert "tokens/s" in answer.err
+    assert "step 20: validation loss" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("trainning.steps=3", "recipe.yaml: unknown key 'trainning'; did you mean 'training'?"),
+        ("training.stepz=3", "unknown key 'stepz'; did you mean 'steps'?"),
+        ("model.widht=3", "unknown key 'widht'; did you mean 'width'?"),
+        ("model.name=transfomer", "did you mean 'transformer'?"),
+        ("model.heads=3", "heads is 3 but must be a divisor of width 16"),
+        ("training.steps", "'training.steps' is no override; write key=value"),
+        ("training.steps=many", "training.steps is 'many'; it must be a whole number"),
+        ("training.steps=[3", "the value is no YAML"),
+        ("training.steps=-3", "training.steps is -3 but must be above 0"),
+        ("data.train=none.tsv", "none.tsv: no such file"),
+        ("tokenizer.path=none", "none: no such file"),
+    ],
+)
+def test_recipes_that_cannot_be_used(command, recipe_file, tmp_path, monkeypatch, override, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in command("train", recipe_file, override, "--output", "run").refusal()
+    assert not Path("run/model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty"),
+        (b"abc\nabd\n", "each line needs two tab-separated columns"),
+        ("déjà\tvu\n".encode("latin-1") * 30, "not UTF-8"),
+        ("abc\tcba\n".encode("utf-16"), "UTF-16"),
+        (bytes(range(256)) * 9, "is a binary file"),
+        (b"abc\tcba\n" * 3, "too few to hold some out"),
+        (b"abc\tcba\n" * 30 + b"abcdabcdabcdabcd\tx\n" * 30, "17 tokens where the model has 12 positions"),
+    ],
+)
+def test_data_that_cannot_be_trained_on(command, recipe_file, tmp_path, content, sentence):
+    (tmp_path / "data.tsv").write_bytes(content)
+    answer = command("train", recipe_file, f"data.train={tmp_path}/data.tsv", "--output", tmp_path / "run")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.splitlines()[-1].startswith("error: ")
+    assert sentence in answer.err.splitlines()[-1]
+    assert "Traceback" not in answer.err
+
+
+def test_after_a_mistake_in_the_data_the_same_folder_can_be_used(command, recipe_file, pairs_file, tmp_path):
+    words = ("train", recipe_file, "training.steps=1", "--output", tmp_path / "run")
+    assert "no such file" in command(*words, "data.train=none.tsv").refusal()
+    assert command(*words).code == 0
+
+
+def test_a_tokenizer_without_a_vocabulary(command, model, recipe_file, tmp_path):
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"] = {}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    answer = command("train", recipe_file, f"tokenizer.path={tmp_path}", "--output", tmp_path / "run")
+    assert "tokenizer.json: the tokenizer has no vocabulary" in answer.refusal()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "no such recipe"),
+        (b"", "holds no mapping of settings"),
+        (b"just text", "holds no mapping of settings"),
+        (b"training: [1", "not valid YAML"),
+        (bytes(range(256)), "cannot be read as UTF-8 text"),
+        (b"seed: 1", "missing model, data, training"),
+    ],
+)
+def test_files_that_are_no_recipe(command, tmp_path, content, sentence):
+    recipe = tmp_path / "recipe.yaml"
+    if content is not None:
+        recipe.write_bytes(content)
+    assert sentence in command("train", recipe, "--output", tmp_path / "run").refusal()
+
+
+def test_places_that_cannot_be_trained_in(command, recipe_file, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("years of work")
+    for place in ("file", "file/run"):
+        answer = command("train", recipe_file, "--output", tmp_path / place)
+        assert f"{tmp_path / place}/recipe.yaml: cannot be written" in answer.refusal()
+    assert "is not empty and holds no run" in command("train", recipe_file, "--output", tmp_path / "full").refusal()
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.slow
+def test_of_several_workers_one_speaks(recipe_file, tmp_path):
+    def start(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            "-m",
+            "regard",
+        ]
+        arguments = [*command, "train", str(recipe_file), "--output", str(tmp_path / "run"), "--json", *words]
+        return subprocess.run(arguments, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    done = start("training.steps=4")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 4
+    assert done.stderr.count("2 worker(s)") == 1
+    again = start("training.steps=4")
+    assert again.returncode != 0
+    assert again.stdout == ""
+    assert again.stderr.count("error: ") == 1
+    assert "holds a run already" in again.stderr
+    assert "[rank" not in again.stderr  # no worker's traceback beside it

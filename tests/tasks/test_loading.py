@@ -1,0 +1,56 @@
+"""From a folder to something that predicts: which folder, which task, which dtype."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.errors import InputError
+from regard.tasks.loading import model_folder
+
+
+@pytest.fixture
+def run(translator, tmp_path) -> Path:
+    """A run still in training: a best and a last checkpoint, no model of its own yet."""
+    best, last = translator("bahdanau"), translator("transformer")
+    best.save(tmp_path / "checkpoints" / "step-00000002")
+    last.save(tmp_path / "checkpoints" / "step-00000004")
+    (tmp_path / "checkpoints.json").write_text(json.dumps({"last": "step-00000004", "best": "step-00000002"}))
+    return tmp_path
+
+
+def test_a_run_in_training_is_loaded_from_its_best_checkpoint(run):
+    assert regard.load(run).model.config.model_type == "bahdanau"
+    assert model_folder(run) == run / "checkpoints" / "step-00000002"
+
+
+def test_before_the_first_evaluation_it_is_the_last(run):
+    (run / "checkpoints.json").write_text('{"last": "step-00000004"}')
+    assert regard.load(str(run)).model.config.model_type == "transformer"
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '"step"'])
+def test_a_damaged_pointer_is_named(content, run):
+    (run / "checkpoints.json").write_text(content)
+    with pytest.raises(InputError, match=r"checkpoints\.json: damaged"):
+        regard.load(run)
+
+
+def test_a_pointer_to_nothing(run):
+    (run / "checkpoints.json").write_text('{"last": "step-00000009"}')
+    with pytest.raises(InputError, match="holds no model"):
+        regard.load(run)
+
+
+def test_the_task_that_is_wanted(run):
+    assert regard.load(run, task="translation").task.name == "translation"
+    with pytest.raises(InputError, match="a model for translation, and fill-mask is wanted"):
+        regard.load(run, task="fill-mask")
+
+
+def test_an_unknown_dtype_names_the_nearest(run):
+    with pytest.raises(InputError, match="did you mean 'bfloat16'"):
+        regard.load(run, dtype="bfloat61")
