@@ -117,7 +117,8 @@ def process() -> Callable[..., subprocess.Popen[bytes]]:
     """Starts `python -m regard` with some words as a process of its own."""
 
     def start(*words: object, **options: object) -> subprocess.Popen[bytes]:
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": usual}
         arguments = [sys.executable, "-m", "regard", *map(str, words)]
         return subprocess.Popen(arguments, **(streams | options))  # type: ignore[call-overload]
 

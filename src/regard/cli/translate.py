@@ -87,9 +87,9 @@ def translate(
                 "seed": seed,
             },
         )
-        typing = not texts and input_file is None and on_terminal(sys.stdin)
-        together = 1 if typing or batch_size == 1 else BATCHES_AT_ONCE * batch_size
-        shown = not typing and (file is not None or not on_terminal(sys.stdout))
+        by_hand = not texts and input_file is None and on_terminal(sys.stdin)
+        together = 1 if by_hand or batch_size == 1 else BATCHES_AT_ONCE * batch_size
+        shown = not by_hand and (file is not None or not on_terminal(sys.stdout))
         stack.enter_context(text_bar(translator, len(texts) if texts else None, shown=shown))
         separator = '{"translations": [\n'
         for chunk in _chunks(translator, waiting, settings, batch_size, together):

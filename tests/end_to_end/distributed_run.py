@@ -1,0 +1,88 @@
+"""One worker of a distributed run, for test_distributed.py: started by torchrun, told what to do in a JSON file.
+
+Checks from inside what cannot be seen from outside: that parameters are sharded, and that only the first worker writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.tensor import DTensor, Shard
+
+import regard
+
+
+class Inside:
+    """Looks at the parameters before the first update and after every update; leaves at a step if told to."""
+
+    def __init__(self, sharded: bool, leave_at: int | None) -> None:
+        self.sharded, self.leave_at = sharded, leave_at
+
+    def started(self, model, progress, total_steps):
+        self.model = model
+        self.check()
+
+    def stepped(self, progress, tokens_per_second):
+        self.check()
+        if progress.step == self.leave_at:
+            os._exit(3)  # as abruptly as a machine that loses its power; torchrun ends the other worker
+
+    def logged(self, event):
+        """After an evaluation, which runs forward alone, the shards must have been put back."""
+        self.check()
+
+    def ended(self, progress):
+        """Nothing."""
+
+    def check(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            if isinstance(parameter, DTensor) is not self.sharded:
+                raise SystemExit(f"{name} is a {type(parameter).__name__}")
+            if self.sharded:
+                (placement,) = parameter.placements
+                if placement != Shard(0) or parameter.to_local().numel() >= parameter.numel() > 1:
+                    raise SystemExit(f"{name} is not divided among the workers: {placement}")
+
+
+def forbid_writing(folder: Path) -> None:
+    """End this process if it opens a file of the run for writing, or makes, moves or removes one."""
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            writes = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        elif event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"):
+            path, writes = arguments[0], True
+        else:
+            return
+        if writes and isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).startswith(str(folder)):
+            print(f"worker {os.environ['RANK']} writes: {event} {os.fsdecode(path)}", file=sys.stderr, flush=True)
+            os._exit(4)
+
+    sys.addaudithook(hook)
+
+
+def main() -> None:
+    """Train, and print what came out as one line of JSON."""
+    orders = json.loads(Path(sys.argv[1]).read_text())
+    output = Path(orders["output"])
+    first = os.environ["RANK"] == "0"
+    if not first:
+        forbid_writing(output)
+    trained = regard.train(
+        orders["recipe"],
+        output=output,
+        data=[(source, target) for source, target in orders["pairs"]],
+        resume=orders["resume"],
+        callbacks=[Inside(orders["sharded"], orders["leave_at"])],
+    )
+    if first:
+        print("RESULT " + json.dumps({"metrics": trained.metrics, "steps": trained.steps, "best": trained.best_step}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Two workers under torchrun, on gloo: the same recipe gives the same model by DDP and by FSDP2."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import regard
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).with_name("distributed_run.py")
+CASES = pytest.mark.parametrize(
+    ("model", "parallel"),
+    [("transformer", "ddp"), ("transformer", "fsdp"), ("bahdanau", "ddp"), ("bahdanau", "fsdp")],
+)
+
+
+def settings_of(small_recipe, model: str, parallel: str, **training: Any) -> dict[str, Any]:
+    """Windows of four batches, the last of an epoch shorter than the workers are; log, saves and evaluations out of step."""
+    values = small_recipe(
+        model,
+        steps=11,
+        batch_tokens=180,
+        accumulate=2,
+        epsilon=1e-4,
+        log_every=5,
+        save_every=3,
+        evaluate_every=4,
+        label_smoothing=0.1,
+        parallel=parallel,
+        **training,
+    )
+    values["model"]["dropout"] = 0.0
+    if model == "transformer":
+        values["model"]["attention_dropout"] = 0.0
+    return values
+
+
+@pytest.fixture
+def torchrun(pairs, tmp_path):
+    """Run the script on two workers; returns its result line, or the exit code of a run that was left."""
+
+    def run(
+        values: dict[str, Any], output: Path, *, resume: bool = False, leave_at: int | None = None
+    ) -> dict[str, Any]:
+        orders = tmp_path / "orders.json"
+        orders.write_text(
+            json.dumps(
+                {
+                    "recipe": values,
+                    "pairs": pairs,
+                    "output": str(output),
+                    "resume": resume,
+                    "leave_at": leave_at,
+                    "sharded": values["training"]["parallel"] == "fsdp",
+                }
+            )
+        )
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+        command += ["--master-addr", "localhost", "--master-port", str(port), str(SCRIPT), str(orders)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+        if leave_at is not None:
+            assert done.returncode != 0
+            assert "exitcode  : 3" in done.stderr, done.stderr
+            return {}
+        assert done.returncode == 0, done.stderr[-4000:]
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+        return json.loads(line.removeprefix("RESULT "))
+
+    return run
+
+
+@CASES
+def test_two_workers_are_one_with_twice_the_batches(model, parallel, small_recipe, torchrun, pairs, remains, tmp_path):
+    values = settings_of(small_recipe, model, parallel)
+    result = torchrun(values, tmp_path / "two")
+    alone = settings_of(small_recipe, model, parallel)
+    alone["training"]["accumulate"] *= 2
+    single = regard.train(alone, output=tmp_path / "one", data=pairs)
+
+    assert (result["steps"], result["best"]) == (single.steps, single.best_step)
+    assert result["metrics"] == pytest.approx(single.metrics, rel=1e-3)
+    two, one = remains(tmp_path / "two"), remains(tmp_path / "one")
+    assert len(two["log"]) == len(one["log"])
+    for ours, theirs in zip(two["log"], one["log"], strict=True):
+        assert ours == pytest.approx(theirs, rel=2e-3, abs=1e-6)
+    found, wanted = (load_file(tmp_path / name / "model.safetensors") for name in ("two", "one"))
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        torch.testing.assert_close(
+            found[name], tensor, rtol=5e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+    # The folder is an ordinary one, whole on one process.
+    loaded = regard.load(tmp_path / "two")
+    texts = [source for source, _ in pairs[:8]]
+    assert [answer.text for answer in loaded.translate_batch(texts)] == [
+        answer.text for answer in single.load().translate_batch(texts)
+    ]
+
+
+@CASES
+def test_two_workers_resume_bit_for_bit(model, parallel, small_recipe, torchrun, remains, tmp_path):
+    values = settings_of(small_recipe, model, parallel)
+    values["model"]["dropout"] = 0.1
+    torchrun(values, tmp_path / "whole")
+    # After step 7 the last checkpoint is of step 6, in the middle of a log line's five steps.
+    torchrun(values, tmp_path / "left", leave_at=7)
+    assert json.loads((tmp_path / "left" / "checkpoints.json").read_text())["last"] == "step-00000006"
+    torchrun(values, tmp_path / "left", resume=True)
+    whole, left = remains(tmp_path / "whole"), remains(tmp_path / "left")
+    assert whole.keys() == left.keys()
+    for name, value in whole.items():
+        assert left[name] == value, f"{name} differs"
+
+
+def test_a_run_of_two_goes_on_alone(small_recipe, torchrun, pairs, tmp_path):
+    """Checkpoints say nothing of how many workers wrote them."""
+    values = settings_of(small_recipe, "transformer", "fsdp")
+    torchrun(values, tmp_path / "run", leave_at=7)
+    assert regard.load(tmp_path / "run").translate("abc").source == "abc"
+    # The windows of one worker hold half the batches, so it is another run from here on, but a sound one.
+    further = regard.train(values, output=tmp_path / "run", data=pairs, resume=True)
+    assert further.steps == 11
+    assert further.metrics["loss"] < 3
