@@ -3,7 +3,7 @@
     python benchmarks/resume_kills.py
 
 For each of {bahdanau, transformer} x {float32, bfloat16}: one run from start to end; then the same run in another folder,
-whose process gets a SIGKILL after a time drawn at random, again and again, until `--kills` have hit it; then it may end. A
+whose process gets a SIGKILL at a moment drawn at random, again and again, until `--kills` have hit it; then it may end. A
 kill may fall anywhere: while the data are prepared, between a log line and a checkpoint, in the middle of writing one.
 What has to be equal: the weights of the published model and of the last checkpoint, the optimiser's state, the counters
 (all but the seconds), and the log line by line, no step twice.
@@ -23,6 +23,7 @@ import signal
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,13 @@ def live(values: dict[str, Any], folder: Path, threads: int, errors: Path) -> No
     os._exit(0)
 
 
-def life(values: dict[str, Any], folder: Path, threads: int, seconds: float | None) -> bool:
-    """Start a child and kill it after so many seconds; whether the kill hit it."""
+def life(values: dict[str, Any], folder: Path, threads: int, doomed: Callable[[], bool]) -> bool:
+    """Start a child and kill it when its time has come; whether the kill hit it."""
     errors = folder.with_suffix(".error")
     child = multiprocessing.get_context("fork").Process(target=live, args=(values, folder, threads, errors))
     child.start()
-    child.join(seconds)
+    while child.is_alive() and not doomed():
+        child.join(0.002)
     if child.is_alive():
         os.kill(child.pid or 0, signal.SIGKILL)
         child.join()
@@ -135,20 +137,42 @@ def resumed_from(folder: Path) -> int:
     return int(json.loads(pointer.read_text())["last"].removeprefix("step-")) if pointer.is_file() else 0
 
 
+def moment(draw: random.Random, folder: Path, steps: int, seconds_per_step: float) -> Callable[[], bool]:
+    """When to kill: a random time after a random number of steps, up to `steps`; or one time in four, while starting up.
+
+    Counted in steps and not in seconds alone, because a busy machine may be several times slower or faster a minute later.
+    """
+    if draw.random() < 0.25:
+        end = time.monotonic() + draw.uniform(0.0, 1.0)
+        return lambda: time.monotonic() >= end
+    goal = resumed_from(folder) + draw.randint(0, steps)
+    extra = draw.uniform(0.0, 8 * seconds_per_step)
+    end = float("inf")
+
+    def doomed() -> bool:
+        nonlocal end
+        if end == float("inf") and resumed_from(folder) >= goal and (folder / "log.jsonl").is_file():
+            end = time.monotonic() + extra
+        return time.monotonic() >= end
+
+    return doomed
+
+
 def case(model: str, precision: str, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One model in one precision."""
     values = recipe(model, precision, arguments.steps, arguments.seed)
     draw = random.Random(f"{arguments.seed} {model} {precision}")
     began = time.monotonic()
-    life(values, folder / "whole", arguments.threads, None)
+    life(values, folder / "whole", arguments.threads, lambda: False)
     seconds = time.monotonic() - began
     steps: list[int] = []
     while len(steps) < arguments.kills:
-        # On average the lives together come to two thirds of a whole run; what lies between checkpoints is done again.
-        if not life(values, folder / "killed", arguments.threads, draw.uniform(0.0, 4 / 3 * seconds / arguments.kills)):
+        # On average the lives together come to half of a whole run.
+        doomed = moment(draw, folder / "killed", arguments.steps // arguments.kills, seconds / arguments.steps)
+        if not life(values, folder / "killed", arguments.threads, doomed):
             break
         steps.append(resumed_from(folder / "killed"))
-    life(values, folder / "killed", arguments.threads, None)
+    life(values, folder / "killed", arguments.threads, lambda: False)
     (state, log), (resumed_state, resumed_log) = remains(folder / "whole"), remains(folder / "killed")
     lines = [(line["event"], line["step"]) for line in resumed_log]
     return {
@@ -166,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "results" / "resume.json")
     parser.add_argument("--kills", type=int, default=20, help="for each model and precision")
-    parser.add_argument("--steps", type=int, default=400, help="updates of a run")
+    parser.add_argument("--steps", type=int, default=300, help="updates of a run")
     parser.add_argument("--seed", type=int, default=1, help="of the runs and of the moments to kill at")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))

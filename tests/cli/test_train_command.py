@@ -121,10 +121,13 @@ def test_data_that_cannot_be_trained_on(command, recipe_file, tmp_path, content,
     assert "Traceback" not in answer.err
 
 
-def test_after_a_mistake_in_the_data_the_same_folder_can_be_used(command, recipe_file, pairs_file, tmp_path):
+def test_after_a_mistake_the_same_folder_can_be_used(command, recipe_file, tmp_path):
+    (tmp_path / "long.tsv").write_text("abcdabcdabcdabcd\tx\n" * 40)
     words = ("train", recipe_file, "training.steps=1", "--output", tmp_path / "run")
     assert "no such file" in command(*words, "data.train=none.tsv").refusal()
-    assert command(*words).code == 0
+    assert "raise model.maximum_positions" in command(*words, f"data.train={tmp_path}/long.tsv").refusal()
+    assert command(*words, f"data.train={tmp_path}/long.tsv", "model.maximum_positions=20").code == 0
+    assert "holds a run already" in command(*words).refusal()
 
 
 def test_a_tokenizer_without_a_vocabulary(command, model, recipe_file, tmp_path):

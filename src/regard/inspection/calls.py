@@ -47,8 +47,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A parameter and what it was. Versions are not enough here: PyTorch's fused optimisers change parameters without
-    counting one up, and the parameters that a mechanism has for itself are small.
+    """A parameter and what it was.
+
+    Versions are not enough here: PyTorch's fused optimisers change parameters without counting one up, and the parameters
+    that a mechanism has for itself are small.
     """
 
     parameter: Tensor

@@ -18,6 +18,7 @@ from regard.attention import (
     AttentionLayer,
     Dot,
     KeysValues,
+    Mask,
     Padding,
     ScaledDot,
     ScoredAttention,
@@ -144,7 +145,7 @@ class BahdanauDecoder(nn.Module):
         projected: Tensor,
         hidden: Tensor,
         memory: KeysValues,
-        mask: Padding,
+        mask: Mask,
         real: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, AttentionInputs]:
         """One step: from y_{i-1} as the cell projects it (B, 3n) and s_{i-1} (B, n) to s_i, c_i (B, 2n) and what was seen."""
@@ -159,7 +160,8 @@ class BahdanauDecoder(nn.Module):
     def forward(self, state: BahdanauState, target: Tokens) -> Tensor:
         """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
         embedded = self.dropout(self.embedding(target.ids))
-        mask = Padding(state.source_valid)
+        batch, length = state.source_valid.shape
+        mask = Padding(state.source_valid).evaluated(batch=batch, queries=1, keys=length, device=embedded.device)
         hidden, before, contexts = state.hidden, [], []
         steps = self.cell.input(embedded).unbind(dim=1)
         reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)

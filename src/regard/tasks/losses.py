@@ -26,8 +26,8 @@ def smoothed_cross_entropy(
         smoothing: eps, in [0, 1).
 
     Returns:
-        A scalar (float32; float64 for float64 logits), the sum over the rows that count; and an int64 scalar, in how many of them no logit is larger than
-        the label's.
+        A scalar (float32; float64 for float64 logits), the sum over the rows that count; and an int64 scalar, in how many of
+        them no logit is larger than the label's.
 
     >>> total, correct = smoothed_cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3]))
     >>> total.item()  # 2 log 4

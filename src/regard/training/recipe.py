@@ -107,7 +107,10 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
 
 def write_recipe(recipe: Recipe) -> str:
     """The resolved recipe as YAML."""
-    return yaml.safe_dump(recipe.to_mapping(), sort_keys=False, allow_unicode=True)
+    values = recipe.to_mapping()
+    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    # A few characters, such as U+0085, are written plainly but read as the end of a line.
+    return text if yaml.safe_load(text) == values else yaml.safe_dump(values, sort_keys=False)
 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:

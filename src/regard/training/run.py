@@ -18,9 +18,9 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.models import MODELS
 from regard.tasks.evaluation import evaluate
-from regard.tasks.loading import load
+from regard.tasks.loading import POINTER, load
 from regard.tasks.translation import TranslationTask, Translator, save_translation
-from regard.tasks.translation_data import Prepared, TextPairs, is_prepared, prepare
+from regard.tasks.translation_data import READY, Prepared, TextPairs, is_prepared, prepare
 from regard.training.callbacks import Callback, TensorBoard
 from regard.training.checkpoint import Checkpoints
 from regard.training.compiling import compiled
@@ -101,7 +101,13 @@ def train(
         prepared = _prepared(resolved, folder, workers, data, validation)
         for note in prepared.notes:
             talk(note)
-        return _Run(resolved, folder, workers, prepared, callbacks, talk).finish()
+        try:
+            run = _Run(resolved, folder, workers, prepared, callbacks, talk)
+        except InputError:
+            if workers.first:
+                _let_go(folder)
+            raise
+        return run.finish()
 
 
 class _Run:
@@ -282,6 +288,12 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     elif not path.is_file() and folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder}: is not empty and holds no run; choose another folder")
     replace_file(path, write_recipe(recipe))
+
+
+def _let_go(folder: Path) -> None:
+    """Make a folder in which nothing was trained yet free for the recipe once it is mended."""
+    if not (folder / POINTER).is_file():
+        (folder / "data" / READY).unlink(missing_ok=True)
 
 
 def _check_lengths(config: Any, prepared: Prepared) -> None:
