@@ -39,7 +39,8 @@ def main() -> None:
             "languages": 53,
             "read wrongly (without typos)": wrong,
         },
-        note="With one typo some dates have no single answer: about 4 in 100 are one edit away from two months of the same form. The figure with typos moves by about one point with the length of training and with anything that changes rounding.",
+        note="With one typo some dates have no single answer: about 4 in 100 are one edit away from two months of the same form. "
+        "The figure with typos moves by about one point with the length of training and with anything that changes rounding.",
     )
 
 

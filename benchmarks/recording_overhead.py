@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "results" / "recording.json")
     arguments = parser.parse_args()
-    keep_freed_memory()  # as the command line does; else what is kept costs new pages, and 17 % were seen
+    keep_freed_memory()  # else what is kept costs new pages: 17 % were seen
     torch.manual_seed(0)
     model = Transformer(
         TransformerConfig(
@@ -83,9 +83,9 @@ def main() -> None:
         figures=figures,
         note=f"{arguments.layers} + {arguments.layers} layers, width {arguments.width}, 8 heads, batch {arguments.batch}, "
         f"{arguments.length} tokens on both sides; medians of {arguments.rounds} pairs, on and off in turn. All layers are "
-        "recorded; each pass's record is dropped after it. The C library keeps freed memory (`keep_freed_memory`, as the command line "
-        "does); with glibc's defaults the forward pass was seen 17 % slower with recording on, for the new pages that queries and "
-        "keys then take. Weights are computed only when read, which is not part of this.",
+        "recorded; each pass's record is dropped after it. The C library keeps freed memory (`keep_freed_memory`); with "
+        "glibc's defaults the forward pass was seen 17 % slower with recording on, for the new pages that the queries and keys "
+        "then take. Weights are computed only when read, which is not part of this.",
     )
 
 

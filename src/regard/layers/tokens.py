@@ -50,10 +50,7 @@ class Tokens:
         lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
         columns = np.arange(lengths.max(initial=0))
         # In numpy: a tensor operation for each row would take as long as a small model's step.
-        if side == "left":
-            valid = columns >= (len(columns) - lengths)[:, None]
-        else:
-            valid = columns < lengths[:, None]
+        valid = columns >= (len(columns) - lengths)[:, None] if side == "left" else columns < lengths[:, None]
         ids = np.full(valid.shape, padding_id, dtype=np.int64)
         if lengths.sum():
             ids[valid] = np.concatenate([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
