@@ -27,7 +27,7 @@ def main() -> None:
     text = readme.read_text(encoding="utf-8")
     for name, page in pages:
         mark = f"<!-- results:{name} -->"
-        text = re.sub(re.escape(mark) + r"[^\n|]*", lambda _, m=mark, p=page: m + " " + summary(p), text)
+        text = re.sub(re.escape(mark) + r"[^\n|]*", lambda _, m=mark, p=page: m + " " + summary(p) + " " + " ", text)
     readme.write_text(text, encoding="utf-8")
 
 

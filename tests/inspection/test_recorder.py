@@ -407,6 +407,20 @@ def test_keys_seen_again_are_kept_once(family, model, batch):
     assert call.inputs.key.data_ptr() == call.key.tensor.data_ptr()
 
 
+def test_another_view_of_the_same_memory_is_another_key(generator):
+    class Twice(Alone):
+        def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
+            turned = AttentionInputs(query=inputs.query, key=inputs.key.transpose(2, 3))
+            return self.attention(inputs, value) + self.attention(turned, value)
+
+    looked_at = Twice()
+    key = torch.randn(1, 2, 4, 4, generator=generator)
+    inputs = AttentionInputs(query=torch.randn(1, 2, 9, 4, generator=generator), key=key)
+    with spied(looked_at) as spy, regard.look(looked_at) as seen:
+        looked_at(inputs, torch.randn(1, 2, 4, 3, generator=generator))
+    exactly(seen.weights("attention"), torch.cat(spy["attention"], dim=2))
+
+
 def test_a_growing_cache_is_not_kept_at_every_length(model, batch):
     looked_at = model("transformer")
     with regard.look(looked_at) as seen:

@@ -199,6 +199,12 @@ def test_patience_ends_the_run_and_the_best_is_published(monkeypatch, recipe, pa
     assert weights[0] == weights[1] != weights[2]
 
 
+def test_patience_begins_anew_with_every_better_evaluation(monkeypatch, recipe, pairs, tmp_path):
+    scripted(monkeypatch, {1: 3.0, 2: 3.5, 3: 2.0, 4: 2.5, 5: 2.6, 6: 1.0})
+    trained = regard.train(recipe(steps=50, evaluate_every=1, patience=2), output=tmp_path / "run", data=pairs)
+    assert (trained.steps, trained.best_step) == (5, 3)
+
+
 def test_more_patience_lets_an_ended_run_go_on(monkeypatch, recipe, pairs, tmp_path):
     scripted(monkeypatch, {2: 2.0, 4: 2.5, 6: 1.0})
     values = recipe(steps=6, evaluate_every=2, patience=1)

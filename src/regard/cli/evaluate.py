@@ -74,6 +74,9 @@ def evaluate(
         from regard.data.malformed import MalformedRows
         from regard.tasks.evaluation import evaluate as measure
         from regard.tasks.loading import load
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()
 
         malformed = MalformedRows()
         found = None if _is_builtin(places, source, target) else _read(places, source, target, malformed)

@@ -66,6 +66,9 @@ def _seen(model: Path, text: str, target: str | None, layers: list[str] | None) 
 
     from regard.inspection import look as recording
     from regard.tasks.loading import load
+    from regard.training.memory import keep_freed_memory
+
+    keep_freed_memory()
 
     translator = load(model, task="translation")
     with recording(translator, layers or None) as record:

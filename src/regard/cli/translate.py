@@ -69,6 +69,9 @@ def translate(
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.tasks.loading import load
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()
 
         translator = load(model, task="translation")
         settings = options.with_options(
