@@ -41,8 +41,7 @@ def main() -> None:
         },
         note="With one typo some dates have no single answer: about 4 in 100 are one edit away from two months of the same form. "
         "The figure with typos moves by about one point with the length of training and with anything that changes rounding. "
-        "The recipe was chosen among about ten settings judged on this same draw, so the figure with "
-        "typos is slightly optimistic.",
+        "The recipe was chosen among about ten settings judged on another draw of held-out days; this draw was judged once.",
     )
 
 

@@ -107,7 +107,7 @@ def life(values: dict[str, Any], folder: Path, threads: int, doomed: Callable[[]
     while child.is_alive() and not doomed():
         child.join(0.002)
     if child.is_alive():
-        os.kill(child.pid or 0, signal.SIGKILL)
+        child.kill()
         child.join()
     if child.exitcode == -signal.SIGKILL:
         return True
@@ -137,15 +137,17 @@ def resumed_from(folder: Path) -> int:
     return int(json.loads(pointer.read_text())["last"].removeprefix("step-")) if pointer.is_file() else 0
 
 
-def moment(draw: random.Random, folder: Path, steps: int, seconds_per_step: float) -> Callable[[], bool]:
+def moment(draw: random.Random, folder: Path, steps: int, latest: int, seconds_per_step: float) -> Callable[[], bool]:
     """When to kill: a random time after a random number of steps, up to `steps`; or one time in four, while starting up.
+
+    Not much later than step `latest`, so that no run ends before its last kill.
 
     Counted in steps and not in seconds alone, because a busy machine may be several times slower or faster a minute later.
     """
     if draw.random() < 0.25:
         end = time.monotonic() + draw.uniform(0.0, 1.0)
         return lambda: time.monotonic() >= end
-    goal = resumed_from(folder) + draw.randint(0, steps)
+    goal = min(resumed_from(folder) + draw.randint(0, steps), latest)
     extra = draw.uniform(0.0, 8 * seconds_per_step)
     end = float("inf")
 
@@ -168,7 +170,8 @@ def case(model: str, precision: str, arguments: argparse.Namespace, folder: Path
     steps: list[int] = []
     while len(steps) < arguments.kills:
         # On average the lives together come to half of a whole run.
-        doomed = moment(draw, folder / "killed", arguments.steps // arguments.kills, seconds / arguments.steps)
+        share, latest = arguments.steps // arguments.kills, arguments.steps * 7 // 10
+        doomed = moment(draw, folder / "killed", share, latest, seconds / arguments.steps)
         if not life(values, folder / "killed", arguments.threads, doomed):
             break
         steps.append(resumed_from(folder / "killed"))

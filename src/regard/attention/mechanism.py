@@ -151,13 +151,13 @@ def _slow_backward(query: Tensor, keys: int) -> bool:
     """Whether the fused kernel is better run in float32 than in the bfloat16 it is given.
 
     PyTorch's bfloat16 kernel for processors has a slow backward pass on short sequences: forward and backward of 640 heads
-    of 16 tokens took 25 ms in bfloat16 and 3 ms in float32 on two AVX512-BF16 cores; at 256 tokens the two are equal
+    of 16 tokens took 29 ms in bfloat16 and 4 ms in float32 on two AVX512-BF16 cores; at 256 tokens the two are equal
     (`benchmarks/attention_kernels.py`).
     """
     return (
         query.dtype == torch.bfloat16
         and query.device.type == "cpu"
-        and keys <= 256
+        and keys <= 128
         and torch.is_grad_enabled()
         and query.requires_grad
     )
