@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.generation.ranking import leading
+from regard.generation.ranking import BLOCK, leading, leading_sums
 
 
 @settings(max_examples=100, deadline=None)
@@ -31,3 +31,24 @@ def test_ties_in_a_wide_row():
     values = torch.zeros(2, 5000)
     values[1, 4000] = 1.0
     assert leading(values, 4)[1].tolist() == [[0, 1, 2, 3], [4000, 0, 1, 2]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    width=st.integers(1, 3),
+    vocabulary=st.sampled_from([1, 5, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK - 1]),
+    count=st.integers(1, 12),
+    kinds=st.integers(2, 50),
+)
+def test_leading_sums_are_the_leading_of_all_sums(seed, width, vocabulary, count, kinds):
+    """Few kinds of values, so that many are equal, within blocks and across."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(kinds, (2, width, vocabulary), generator=generator).float()
+    values[torch.rand(values.shape, generator=generator) < 0.2] = -torch.inf
+    offsets = torch.randint(3, (2, width), generator=generator).float()
+    expected, order = leading((values + offsets[..., None]).flatten(1), count)
+    found, index = leading_sums(values, offsets, count)
+    assert torch.equal(found, expected)
+    real = expected > -torch.inf
+    assert torch.equal(index[real], order[real])

@@ -17,7 +17,7 @@ from regard.generation.nbest import NBest
 from regard.generation.observer import SearchObserver
 from regard.generation.paths import Paths
 from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty
-from regard.generation.ranking import check_choosable, leading
+from regard.generation.ranking import check_choosable, leading_sums
 from regard.generation.stopping import LengthLimit, RelativeLength, row_limits
 from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
 from regard.layers import Decoder, DecoderState, Tokens
@@ -188,20 +188,23 @@ class _BeamSearch(Generic[S]):
 
     def ranked(self, logits: Tensor, beams: _Beams[S]) -> _Candidates:
         """All continuations in order, as far as they matter."""
-        log_probabilities = logits.float().log_softmax(dim=-1)
+        log_probabilities = logits.log_softmax(dim=-1, dtype=torch.float32)
         # The one new (N, V) tensor of a step; what is ruled out is struck from it in place.
-        candidates = log_probabilities + beams.paths.totals[:, None]
         forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length))
-        candidates[:, list(forbid.ids)] = -torch.inf
+        log_probabilities[:, list(forbid.ids)] = -torch.inf
         if self.transforms:
-            allowed = forbid(log_probabilities, beams.paths)
+            allowed = log_probabilities
             for transform in self.transforms:
                 allowed = transform(allowed, beams.paths)
-            candidates.masked_fill_(allowed == -torch.inf, -torch.inf)
-        rows, vocabulary = candidates.shape
+            log_probabilities.masked_fill_(allowed == -torch.inf, -torch.inf)
+        rows, vocabulary = log_probabilities.shape
         sentences = len(beams.sentences)
         width = rows // sentences
-        totals, index = leading(candidates.view(sentences, width * vocabulary), 2 * self.beam)
+        totals, index = leading_sums(
+            log_probabilities.view(sentences, width, vocabulary),
+            beams.paths.totals.view(sentences, width),
+            2 * self.beam,
+        )
         check_choosable(totals[:, 0], beams.paths.length)
         first = torch.arange(0, rows, width, device=index.device)[:, None]
         parents, tokens = first + index // vocabulary, index % vocabulary

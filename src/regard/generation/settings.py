@@ -16,7 +16,7 @@ from regard.generation.observer import SearchObserver
 from regard.generation.penalties import CoveragePenalty, GnmtLength
 from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength
 from regard.generation.streaming import generate
-from regard.generation.transforms import LogitTransform, MinP, Temperature, TopK, TopP
+from regard.generation.transforms import Forbid, LogitTransform, MinP, Temperature, TopK, TopP
 from regard.layers import Decoder, DecoderState, Tokens
 
 S = TypeVar("S", bound=DecoderState)
@@ -142,6 +142,8 @@ def search(
     source: Tokens,
     settings: GenerationSettings,
     observer: SearchObserver | None = None,
+    *,
+    forbid: tuple[int, ...] = (),
 ) -> list[list[Hypothesis]]:
     """Decode as the settings say.
 
@@ -153,6 +155,7 @@ def search(
         settings: how.
         observer: told of the beginning and the end. When several samples are drawn per sentence, it sees
             each sentence so many times in a row.
+        forbid: ids that are never emitted, besides padding and start.
 
     Returns:
         For each source row its hypotheses: best first, or samples in the order they were drawn.
@@ -161,6 +164,7 @@ def search(
         InputError: for NaN or infinite logits, and where every token is forbidden.
     """
     length_penalty = GnmtLength(settings.length_penalty)
+    ruled_out = (Forbid(forbid),) if forbid else ()
     if settings.beam > 1 or settings.coverage_penalty > 0:
         return beam_search(
             decoder,
@@ -169,6 +173,7 @@ def search(
             n_best=settings.n_best,
             length_penalty=length_penalty,
             coverage_penalty=CoveragePenalty(settings.coverage_penalty) if settings.coverage_penalty > 0 else None,
+            transforms=ruled_out,
             limit=settings.limit,
             minimum_length=settings.minimum_length,
             # A beam of one that stops at its first end is greedy search, here with coverage in its scores.
@@ -182,7 +187,7 @@ def search(
         decoder,
         source,
         choose=Sample(torch.Generator().manual_seed(settings.seed)) if settings.sample else Greedy(),
-        transforms=settings.transforms,
+        transforms=(*ruled_out, *settings.transforms),
         limit=settings.limit,
         minimum_length=settings.minimum_length,
         length_penalty=length_penalty,
