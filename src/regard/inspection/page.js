@@ -230,6 +230,10 @@ function show() {
   matrix = matrixOf(map, all ? "mean" : head);
   const scale = $("scale").value;
   limit = scale === "unit" ? 1 : largest(all ? weightsOf(map) : matrix) || 1;
+  // Within one sequence the rows are no output: both sides are the same tokens.
+  const [asking, asked] = map.kind === "self" ? ["query", "key"] : ["output", "source"];
+  for (const part of document.querySelectorAll(".query-name")) part.textContent = asking;
+  for (const part of document.querySelectorAll(".key-name")) part.textContent = asked;
   const name = all ? "all heads" : head === "mean" ? `mean of ${map.heads} heads` : "head " + head;
   $("where").textContent = [map.address, map.kind + "-attention", ...(map.heads > 1 ? [name] : [])].join(" · ");
   document.querySelector(".columns").hidden = all;
@@ -241,7 +245,7 @@ function show() {
   $("high").textContent = scale === "row" ? "the row's largest" : end;
   $("legend").setAttribute("aria-label", `Colours from ${$("low").textContent} to ${$("high").textContent}`);
   $("heat").setAttribute("aria-label",
-    `${$("where").textContent}: ${map.query.length} output tokens by ${map.key.length} source tokens`);
+    `${$("where").textContent}: ${map.query.length} ${asking} tokens by ${map.key.length} ${asked} tokens`);
   if (all) return drawHeads();
   fit();
   move(state.row, state.column, true);

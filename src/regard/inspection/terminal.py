@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from regard.errors import InputError
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible
+from regard.inspection.view import AttentionMap, AttentionView, Kind, readable, visible
 
 CELL = 2  # columns of a cell: about square in most fonts, and room for one wide character above it
 LABEL_HEIGHT = 12  # characters of a source token written downwards
@@ -120,7 +120,7 @@ class _Paint:
             return Segment(("-" if share <= -0.125 else shade) + shade * (CELL - 1))
         return Segment(" " * CELL, Style(bgcolor=_colour(share, signed)))
 
-    def legend(self, largest: float, signed: bool, width: int) -> Iterator[Segment]:
+    def legend(self, largest: float, signed: bool, width: int, kind: Kind) -> Iterator[Segment]:
         scale = [Segment(f"{-largest:.2g} " if signed else "0 ")]
         if self.coloured:
             shares = np.linspace(-1 if signed else 0, 1, 16).tolist()
@@ -129,7 +129,7 @@ class _Paint:
             left, right = ("|", "|") if self.shades.isascii() else ("▕", "▏")
             scale.append(Segment(left + ("-" if signed else "") + self.shades.strip() + right))
         scale.append(Segment(f" {largest:.2g}"))
-        axes = "rows: output, columns: source"
+        axes = "rows: queries, columns: keys" if kind == "self" else "rows: output, columns: source"
         together = sum(cell_len(piece.text) for piece in scale) + 2 + len(axes) <= width
         yield from scale
         yield Segment(("  " if together else "\n") + axes + "\n")
@@ -164,7 +164,7 @@ def _map_lines(
                     cells = [Segment("".join(cell.text for cell in cells).rstrip())]
                 yield from cells
                 yield Segment.line()
-    yield from paint.legend(largest, signed, width)
+    yield from paint.legend(largest, signed, width, item.kind)
 
 
 def _row_label(token: str, width: int) -> str:
