@@ -28,8 +28,8 @@ class Undeclared(Score):
         super().__init__()
         self.score = score
 
-    def forward(self, query, key):
-        return self.score(query, key)
+    def forward(self, query, key, inputs=None):
+        return self.score(query, key, inputs)
 
 
 def drawn(generator, dtype=torch.float32, queries=L, mask=None):
@@ -120,6 +120,10 @@ def test_bfloat16_training_on_a_processor_runs_the_kernel_in_float32(generator, 
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(attention(inputs, value), trained, rtol=0, atol=0)
     assert fused_calls[-1]["dtype"] == torch.float32, "autocast must not turn the inputs back"
+    single, values = drawn(generator)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        attention(single, values)
+    assert fused_calls[-1]["dtype"] == torch.float32, "nor what was float32 before"
 
 
 def test_the_softmax_of_half_precision_inputs_runs_in_float32(generator):

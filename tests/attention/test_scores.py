@@ -45,6 +45,14 @@ def test_scaled_dot_divides_by_the_root_of_the_width(query, key):
     torch.testing.assert_close(ScaledDot()(query, key), expected, **EXACT)
 
 
+@pytest.mark.parametrize("power", [0.0, 0.3, 0.5, 1.0])
+def test_scaled_dot_divides_by_a_power_of_the_width(power, query, key):
+    """0 is the plain product, 1/2 the published scale, 1 the lectures' error; the fused kernel is told the same."""
+    expected = looped(query, key, lambda q, k: product(q, k) / math.exp(power * math.log(E)))
+    torch.testing.assert_close(ScaledDot(power)(query, key), expected, **EXACT)
+    assert ScaledDot(power).product_scale(E) == pytest.approx(E**-power)
+
+
 def test_general_is_the_bilinear_form(query, generator):
     """q^T Wa k with a key of another width than the query: a transposed Wa could not pass."""
     key = torch.randn(B, H, S, 6, generator=generator, dtype=torch.float64)

@@ -14,10 +14,13 @@ from regard.attention import (
     Attention,
     AttentionInputs,
     Causal,
+    Cosine,
     Dense,
     Document,
     Dot,
     General,
+    Local,
+    Location,
     Mask,
     Padding,
     ScaledDot,
@@ -25,13 +28,27 @@ from regard.attention import (
     Window,
 )
 
+LONG = 1100  # keys of the longest test
+
 # name: (width of a query and a key, dropout) -> mechanism
 MECHANISMS: dict[str, Callable[[int, float], Attention]] = {
     "dot": lambda width, dropout: ScoredAttention(Dot(), dropout=dropout),
     "scaled_dot": lambda width, dropout: ScoredAttention(ScaledDot(), dropout=dropout),
+    "dot over width": lambda width, dropout: ScoredAttention(ScaledDot(power=1.0), dropout=dropout),
     "general": lambda width, dropout: ScoredAttention(General(width), dropout=dropout),
     "additive": lambda width, dropout: ScoredAttention(Additive(width), dropout=dropout),
+    "location": lambda width, dropout: ScoredAttention(Location(width, maximum=LONG), dropout=dropout),
+    "cosine": lambda width, dropout: ScoredAttention(Cosine(3.0), dropout=dropout),
+    "cosine of own strength": lambda width, dropout: ScoredAttention(Cosine(), dropout=dropout),
+    "local, centred on the query": lambda width, dropout: ScoredAttention(ScaledDot(), Local(2), dropout=dropout),
+    "local, predicted centre": lambda width, dropout: ScoredAttention(Dot(), Local(3, gaussian=True), dropout=dropout),
 }
+# What a mechanism reads in the record: (B, H, L) from a standard normal and the number of keys.
+RECORDS: dict[str, Callable[[Tensor, int], dict[str, Tensor]]] = {
+    "cosine of own strength": lambda drawn, keys: {"strength": drawn.exp()},
+    "local, predicted centre": lambda drawn, keys: {"centre": keys * torch.sigmoid(drawn)},
+}
+BLIND_TO_KEYS = {"location"}  # weights by the query and the place alone
 
 DISTRIBUTIONS = [name for name, make in MECHANISMS.items() if make(4, 0.0).declaration.distribution]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -111,12 +128,16 @@ def built(
         return drawn.to(device, dtype).requires_grad_()
 
     positions = torch.arange(keys, device=device).expand(batch, -1)
+    record = RECORDS.get(name, lambda drawn, keys: {})(
+        torch.randn(batch, heads[0], queries, generator=generator, dtype=torch.float64), keys
+    )
     inputs = AttentionInputs(
         query=random(batch, heads[0], queries, E),
         key=random(batch, heads[1], keys, E),
         mask=mask,
         query_positions=positions[:, :queries] + max(keys - queries, 0),
         key_positions=positions,
+        record={part: drawn.to(device, dtype).requires_grad_() for part, drawn in record.items()},
     )
     inputs = mechanism.draw(inputs, generator)
     return Case(mechanism, inputs, random(batch, heads[1], keys, value_width))
@@ -128,6 +149,24 @@ def visible(inputs: AttentionInputs) -> Tensor:
     if seen is None:
         return torch.ones(inputs.shape, dtype=torch.bool, device=inputs.query.device)
     return seen.expand(inputs.shape)
+
+
+def reached(case: Case) -> Tensor:
+    """(B, H, L, S) bool, what is visible and inside the windows of a local alignment."""
+    seen = visible(case.inputs)
+    alignment = case.mechanism.alignment if isinstance(case.mechanism, ScoredAttention) else None
+    if not isinstance(alignment, Local):
+        return seen
+    queries = case.inputs.query_positions[:, None, :].expand(case.inputs.shape[:3])
+    centre = case.inputs.record.get("centre", queries).unsqueeze(-1)
+    places = case.inputs.key_positions[:, None, None, :]
+    return seen & (places >= centre - alignment.window) & (places <= centre + alignment.window)
+
+
+def leaves(name: str, case: Case) -> list[Tensor]:
+    """Everything whose change is to change the output."""
+    keys = [] if name in BLIND_TO_KEYS else [case.inputs.key]
+    return [case.inputs.query, *keys, case.value, *case.inputs.record.values(), *case.mechanism.parameters()]
 
 
 def defined(case: Case) -> Tensor:
@@ -180,10 +219,9 @@ def test_forward_is_weights_times_value(name, device, dtype, mask, key_heads, ge
 @pytest.mark.parametrize("mask", MASKS)
 def test_gradients_are_those_of_the_definition(name, device, mask, generator):
     case = built(name, generator, device=device, dtype=torch.float64, heads=(H, G), mask=masks(device)[mask])
-    leaves = [case.inputs.query, case.inputs.key, case.value, *case.mechanism.parameters()]
     upstream = torch.randn(B, H, L, EV, generator=generator, dtype=torch.float64).to(device)
-    fast = torch.autograd.grad(case.mechanism(case.inputs, case.value), leaves, upstream)
-    plain = torch.autograd.grad(defined(case), leaves, upstream)
+    fast = torch.autograd.grad(case.mechanism(case.inputs, case.value), leaves(name, case), upstream)
+    plain = torch.autograd.grad(defined(case), leaves(name, case), upstream)
     torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-12)
 
 
@@ -216,10 +254,11 @@ def test_a_query_that_sees_nothing_gets_exact_zeros(name, device, dtype, trainin
     output = case.mechanism(case.inputs, case.value)
     assert (output[blind] == 0).all()
     output.float().square().sum().backward()
-    for leaf in (case.inputs.query, case.inputs.key, case.value, *case.mechanism.parameters()):
+    for leaf in leaves(name, case):
         assert leaf.grad is not None
         assert leaf.grad.isfinite().all()
-    assert (case.inputs.query.grad[blind] == 0).all()
+    for leaf in (case.inputs.query, *case.inputs.record.values()):
+        assert (leaf.grad[blind] == 0).all()
     assert output[~blind].abs().sum() > 0 or training
 
 
@@ -228,8 +267,7 @@ def test_a_query_that_sees_nothing_gets_exact_zeros(name, device, dtype, trainin
 def test_the_weights_of_a_blind_query_pass_back_zero(name, device, generator):
     case = built(name, generator, device=device, mask=masks(device)["blind query"])
     case.mechanism.weights(case.inputs).square().sum().backward()
-    assert case.inputs.query.grad.isfinite().all()
-    assert case.inputs.key.grad.isfinite().all()
+    assert all(leaf.grad.isfinite().all() for leaf in leaves(name, case) if leaf is not case.value)
     assert (case.inputs.query.grad[:, :, BLIND] == 0).all()
     assert (case.inputs.query.grad[:, :, BLIND + 1] != 0).any()
 
@@ -237,14 +275,14 @@ def test_the_weights_of_a_blind_query_pass_back_zero(name, device, generator):
 @every_mechanism
 @every_device
 def test_true_in_a_mask_means_may_attend(name, device, generator):
-    """One padded row: the real keys share all the weight, the padded ones get none."""
+    """One padded row: the real keys within reach share all the weight, the padded ones get none."""
     valid = torch.ones(B, S, dtype=torch.bool, device=device)
     valid[0, 4:] = False
     case = built(name, generator, device=device, mask=Padding(valid))
     weights = case.mechanism.weights(case.inputs)
     assert (weights[0, :, :, 4:] == 0).all()
-    assert (weights[0, :, :, :4] != 0).all()
-    assert (weights[1] != 0).all()
+    assert ((weights != 0) == reached(case)).all()
+    assert (weights[0, :, :, :4] != 0).any()
 
 
 @every_mechanism
@@ -262,7 +300,7 @@ def test_masked_keys_never_influence(name, device, training, generator, seeded):
 
     first = output(case.inputs.key, case.value)
     first.sum().backward()
-    for leaf in (case.inputs.key, case.value):
+    for leaf in (case.value,) if name in BLIND_TO_KEYS else (case.inputs.key, case.value):
         assert (leaf.grad[0, :, :3] == 0).all()
         assert (leaf.grad[1, :, :3] != 0).any()
     hidden = ~valid[:, None, :, None]
@@ -272,7 +310,8 @@ def test_masked_keys_never_influence(name, device, training, generator, seeded):
     changed = replace(case.inputs, key=other_key)
     assert torch.equal(case.mechanism.weights(changed), case.mechanism.weights(case.inputs))
     seen_key = torch.where(hidden, case.inputs.key.detach(), -case.inputs.key.detach())
-    assert not torch.allclose(output(seen_key, case.value), first), "a visible key must influence"
+    influenced = not torch.allclose(output(seen_key, case.value), first)
+    assert influenced != (name in BLIND_TO_KEYS), "a visible key must influence, unless the mechanism looks at none"
 
 
 @every_mechanism
@@ -296,6 +335,7 @@ def test_padding_and_batch_do_not_matter(name, device, generator):
         key=case.inputs.key[1:],
         query_positions=case.inputs.query_positions[1:],
         key_positions=case.inputs.key_positions[1:],
+        record={part: tensor[1:] for part, tensor in case.inputs.record.items()},
     )
     torch.testing.assert_close(case.mechanism(alone, case.value[1:]), plain[1:])
 
@@ -380,7 +420,7 @@ def test_permuting_keys_permutes_weights(name, device, generator):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_long_sequences_whose_first_or_last_block_is_masked(name, device, side, dtype, generator):
     """Fused kernels walk the keys in blocks; a block with nothing visible must not poison the others."""
-    keys = 1100
+    keys = LONG
     valid = torch.ones(1, keys, dtype=torch.bool, device=device)
     valid[:, slice(0, 700) if side == "left" else slice(400, None)] = False
     case = built(name, generator, device=device, dtype=dtype, sizes=(1, 3, keys, 4), mask=Padding(valid))

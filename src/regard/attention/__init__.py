@@ -5,12 +5,15 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 """
 
 from regard.attention.alignments import Alignment, Soft
+from regard.attention.cosine import Cosine
 from regard.attention.inputs import AttentionInputs
 from regard.attention.layer import AttentionLayer, KeysValues
+from regard.attention.local import Local
+from regard.attention.location import Location
 from regard.attention.masks import Causal, Dense, Document, Mask, Padding, Window
 from regard.attention.mechanism import Attention, Declaration, ScoredAttention
 from regard.attention.multi_head import MultiHeadAttention
-from regard.attention.positions import LearnedPositions, SinusoidalPositions, positions_of, sinusoids
+from regard.attention.positions import LearnedPositions, NoPositions, SinusoidalPositions, positions_of, sinusoids
 from regard.attention.scores import Additive, Dot, General, ScaledDot, Score
 
 __all__ = [
@@ -20,6 +23,7 @@ __all__ = [
     "AttentionInputs",
     "AttentionLayer",
     "Causal",
+    "Cosine",
     "Declaration",
     "Dense",
     "Document",
@@ -27,8 +31,11 @@ __all__ = [
     "General",
     "KeysValues",
     "LearnedPositions",
+    "Local",
+    "Location",
     "Mask",
     "MultiHeadAttention",
+    "NoPositions",
     "Padding",
     "ScaledDot",
     "Score",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -102,6 +103,7 @@ class AttentionLayer(nn.Module):
         mask: Mask | None = None,
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
+        record: Mapping[str, Tensor] | None = None,
     ) -> AttentionInputs:
         """The mechanism's inputs for queries from `target` (B, L, D) and projected `keys` (B, G, S, E)."""
         return AttentionInputs(
@@ -110,6 +112,7 @@ class AttentionLayer(nn.Module):
             mask=mask,
             query_positions=query_positions,
             key_positions=key_positions,
+            record={} if record is None else record,
         )
 
     def attend(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
@@ -124,6 +127,7 @@ class AttentionLayer(nn.Module):
         mask: Mask | None = None,
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
+        record: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """What each target position gathers from the source.
 
@@ -132,11 +136,17 @@ class AttentionLayer(nn.Module):
             source: projected keys and values, from `keys_values`.
             mask: True = may attend.
             query_positions, key_positions: (B, L) and (B, S) integers, for mechanisms that look at them.
+            record: what the mechanism itself needs besides, by name.
 
         Returns:
             (B, L, D).
         """
         inputs = self.inputs(
-            target, source.key, mask=mask, query_positions=query_positions, key_positions=key_positions
+            target,
+            source.key,
+            mask=mask,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            record=record,
         )
         return self.attend(inputs, source.value)

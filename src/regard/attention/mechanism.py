@@ -109,7 +109,7 @@ class ScoredAttention(Attention):
         """(B, H, L, S): the alignment of the scores, in float32 whatever the inputs are, before dropout."""
         exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
         with torch.autocast(inputs.query.device.type, enabled=False):
-            scores = self.score(inputs.query.to(exact), inputs.key_per_query_head.to(exact))
+            scores = self.score(inputs.query.to(exact), inputs.key_per_query_head.to(exact), inputs)
             return self.alignment(scores, inputs.visible(), inputs)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
@@ -148,14 +148,16 @@ class ScoredAttention(Attention):
 
 
 def _slow_backward(query: Tensor, keys: int) -> bool:
-    """Whether the fused kernel is better run in float32 than in the bfloat16 it is given.
+    """Whether the fused kernel is better run in float32 than in the bfloat16 it is given, or that autocast would give it.
 
     PyTorch's bfloat16 kernel for processors has a slow backward pass on short sequences: forward and backward of 640 heads
     of 16 tokens took 29 ms in bfloat16 and 4 ms in float32 on two AVX512-BF16 cores; at 256 tokens the two are equal
     (`benchmarks/attention_kernels.py`).
     """
+    given = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
     return (
-        query.dtype == torch.bfloat16
+        torch.bfloat16 in (query.dtype, given)
+        and query.dtype != torch.float64
         and query.device.type == "cpu"
         and keys <= 128
         and torch.is_grad_enabled()

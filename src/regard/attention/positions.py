@@ -100,8 +100,31 @@ class LearnedPositions(nn.Module):
         return self.weight[positions]
 
 
-def check_length(length: int, maximum: int, what: str) -> None:
+class NoPositions(nn.Module):
+    """Zero at every position: without a causal mask, attention then reads its keys as a bag.
+
+    Arguments:
+        width: D.
+        maximum: number of positions.
+    """
+
+    def __init__(self, width: int, maximum: int) -> None:
+        super().__init__()
+        self.width = width
+        self.maximum = maximum
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """(B, L) integers below `maximum` to zeros (B, L, 1), integers too: a sum keeps the dtype of its other side."""
+        return torch.zeros_like(positions).unsqueeze(-1)
+
+
+def check_length(length: int, maximum: int, what: str, setting: str = "model.maximum_positions") -> None:
     """Refuse a sequence longer than the model has positions.
+
+    Arguments:
+        length, maximum: in tokens.
+        what: which sequence, for the message.
+        setting: what has to be larger, for the message.
 
     Raises:
         InputError: naming both lengths and the remedy.
@@ -111,5 +134,5 @@ def check_length(length: int, maximum: int, what: str) -> None:
     if length > maximum:
         raise InputError(
             f"the {what} has {length} tokens and the model has positions for {maximum}; shorten it, or train with a larger "
-            "model.maximum_positions"
+            f"{setting}"
         )

@@ -3,6 +3,9 @@
 Each takes query (B, H, L, E) and key (B, H, S, E) to scores (B, H, L, S). Projections belong to the layer around
 (`AttentionLayer`), so Luong's *general* is `Dot` with a projected query, and his *concat* and Bahdanau's score are both
 `Additive` with projected queries and keys. `General` keeps Luong's matrix inside for those who want the equation whole.
+
+A score may also look at what query and key came from: `Location` at the positions, `Cosine` at the record. These two have files
+of their own.
 """
 
 from __future__ import annotations
@@ -13,13 +16,25 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from regard.attention.inputs import AttentionInputs
+
 
 class Score(nn.Module, ABC):
     """How well each query matches each key."""
 
     @abstractmethod
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """(B, H, L, E) and (B, H, S, E) to scores (B, H, L, S), in the dtype of the query."""
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
+        """How well they match.
+
+        Arguments:
+            query: (B, H, L, E).
+            key: (B, H, S, E), repeated where several query heads share one key head.
+            inputs: what the two came from, for scores that look at positions or at the record. The mechanism always gives it;
+                its own query and key may be of another dtype and have fewer key heads.
+
+        Returns:
+            (B, H, L, S), in the dtype of the query.
+        """
 
     def product_scale(self, width: int) -> float | None:
         """The c for which the score is exactly c times the inner product of query and key; None where it is not one.
@@ -41,7 +56,7 @@ class Dot(Score):
     [[[[4.0, 4.0]]]]
     """
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
         """(B, H, L, E) and (B, H, S, E) to (B, H, L, S)."""
         return query @ key.transpose(-2, -1)
 
@@ -58,17 +73,28 @@ class ScaledDot(Score):
     With unit-variance entries the product has standard deviation sqrt(E); divided so, it has 1 at every width. Dividing by E,
     as some lectures print it, leaves 1/sqrt(E), and the softmax comes out close to uniform.
 
+    Arguments:
+        power: the score is q . k / E^power. 0.5 is the paper's, 0 the plain inner product, 1 the lectures' error.
+
     >>> ScaledDot()(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 2, 4)).tolist()
     [[[[2.0, 2.0]]]]
     """
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+    def __init__(self, power: float = 0.5) -> None:
+        super().__init__()
+        self.power = power
+
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
         """(B, H, L, E) and (B, H, S, E) to (B, H, L, S)."""
-        return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+        return query @ key.transpose(-2, -1) / query.shape[-1] ** self.power
 
     def product_scale(self, width: int) -> float:
-        """1 / sqrt(E)."""
-        return 1.0 / math.sqrt(width)
+        """1 / E^power."""
+        return 1.0 / width**self.power
+
+    def extra_repr(self) -> str:
+        """The power, where it is not the paper's."""
+        return "" if self.power == 0.5 else f"power={self.power}"
 
 
 class General(Score):
@@ -91,7 +117,7 @@ class General(Score):
         """Draw Wa as PyTorch draws a linear layer."""
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
         """(B, H, L, query_width) and (B, H, S, key_width) to (B, H, L, S)."""
         return query @ self.weight.to(query.dtype) @ key.transpose(-2, -1)
 
@@ -119,6 +145,6 @@ class Additive(Score):
         """Set va to zero (appendix B.1 of the paper)."""
         nn.init.zeros_(self.weight)
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
         """(B, H, L, width) and (B, H, S, width) to (B, H, L, S); the tanh of (B, H, L, S, width) stands in memory."""
         return torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ self.weight.to(query.dtype)
