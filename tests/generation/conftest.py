@@ -15,7 +15,7 @@ from regard.layers import SOURCE, TARGET, DecoderState, Tokens
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ToyState(DecoderState):
-    annotations: Tensor = field(metadata=SOURCE)  # (N, S, D)
+    annotations: Tensor = field(metadata=SOURCE)  # (R, S, D)
     memory: Tensor = field(metadata=TARGET)  # (N, D)
     weights: Tensor = field(metadata=TARGET)  # (N, S)
     cache: KeysValues = field(metadata=TARGET)  # (N, 1, T, D)
@@ -69,9 +69,10 @@ class Toy:
     def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
         self.calls.append(tokens.tolist())
         self.grad_modes.append(torch.is_grad_enabled())
-        scores = torch.einsum("nsd,nd->ns", state.annotations, state.memory)
-        weights = scores.masked_fill(~state.source_valid, -torch.inf).softmax(1)
-        context = torch.einsum("ns,nsd->nd", weights, state.annotations)
+        annotations, valid = state.for_each_row(state.annotations), state.for_each_row(state.source_valid)
+        scores = torch.einsum("nsd,nd->ns", annotations, state.memory)
+        weights = scores.masked_fill(~valid, -torch.inf).softmax(1)
+        context = torch.einsum("ns,nsd->nd", weights, annotations)
         embedded = self.target_table[tokens]
         slot = embedded[:, None, None, :]
         cache = state.cache.extended(KeysValues(slot, slot * 0.5))

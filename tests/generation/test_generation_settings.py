@@ -125,3 +125,20 @@ def test_greedy_with_coverage_does_not_wait_for_a_better_one(toys, sentences):
     settings = GenerationSettings(coverage_penalty=0.1, length_penalty=1.0)
     found = search(toys.Markov(table, 7), sentences, settings)
     assert [row[0].tokens for row in found] == [()] * len(sentences)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GenerationSettings(maximum_length=6),
+        GenerationSettings(beam=3, maximum_length=6),
+        GenerationSettings(sample=True, n_best=8, maximum_length=6),
+    ],
+    ids=["greedy", "beam", "sample"],
+)
+def test_what_is_forbidden_is_never_emitted(settings, toys, sentences):
+    table = {1: {3: 0.9, 4: 0.1}, 3: {3: 0.9, 4: 0.1}, 4: {3: 0.6, 4: 0.3, 2: 0.1}}
+    decoder = toys.Markov(table, 5)
+    assert any(3 in one.tokens for found in search(decoder, sentences, settings) for one in found)
+    found = search(decoder, sentences, settings, forbid=(3,))
+    assert {token for row in found for one in row for token in one.tokens} == {4}

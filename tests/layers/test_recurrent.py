@@ -1,100 +1,28 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import nn
 
-from regard.layers import BidirectionalReader, GatedRecurrentCell
+from regard.layers import BidirectionalReader, ChoCell, ResetAfterCell, TanhCell, read
 
 B, S, M, N = 2, 6, 3, 4
 
 
-@pytest.fixture
-def cell(seeded, randomize):
-    return randomize(GatedRecurrentCell(M, N)).double()
-
-
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
-
-
-def papers_step(cell, x, state):
-    """Bahdanau et al. 2015, appendix A.1.1, number by number."""
-
-    def row(matrix, index, vector):
-        return sum(a * b for a, b in zip(matrix[index], vector, strict=True))
-
-    w, bias = cell.input.weight.tolist(), cell.input.bias.tolist()
-    u_gates, u = cell.gates.weight.tolist(), cell.candidate.weight.tolist()
-    reset = [sigmoid(row(w, i, x) + bias[i] + row(u_gates, i, state)) for i in range(N)]
-    update = [sigmoid(row(w, N + i, x) + bias[N + i] + row(u_gates, N + i, state)) for i in range(N)]
-    after_reset = [r * s for r, s in zip(reset, state, strict=True)]
-    new = [math.tanh(row(w, 2 * N + i, x) + bias[2 * N + i] + row(u, i, after_reset)) for i in range(N)]
-    return [(1 - z) * s + z * c for z, s, c in zip(update, state, new, strict=True)]
-
-
-def test_one_step_is_the_papers_equations(cell, generator):
-    x = torch.randn(B, M, generator=generator, dtype=torch.float64)
-    state = torch.randn(B, N, generator=generator, dtype=torch.float64)
-    expected = [papers_step(cell, a, b) for a, b in zip(x.tolist(), state.tolist(), strict=True)]
-    torch.testing.assert_close(cell(x, state), torch.tensor(expected, dtype=torch.float64), rtol=1e-10, atol=1e-12)
-
-
-def test_the_update_gate_is_the_share_of_the_new_state(cell, generator):
-    """Cho et al. 2014 and `torch.nn.GRU` have it the other way round."""
-    x = torch.randn(B, M, generator=generator, dtype=torch.float64)
-    state = torch.randn(B, N, generator=generator, dtype=torch.float64)
-    with torch.no_grad():
-        cell.input.bias[N : 2 * N] = -1000.0
-    torch.testing.assert_close(cell(x, state), state, rtol=0, atol=0)
-    with torch.no_grad():
-        cell.input.bias[N : 2 * N] = 1000.0
-        cell.candidate.weight.zero_()
-    expected = torch.tanh(cell.input(x)[:, 2 * N :])
-    torch.testing.assert_close(cell(x, state), expected, rtol=1e-10, atol=1e-12)
-
-
-def gates(cell, x, state):
-    reset, update = torch.sigmoid(cell.input(x)[:, : 2 * N] + cell.gates(state)).chunk(2, dim=-1)
-    return reset, update
-
-
-def test_the_reset_gate_acts_before_the_product(cell, generator):
-    """U (r * s), not r * (U s) as in `torch.nn.GRU`: the two agree only by chance."""
-    x = torch.randn(B, M, generator=generator, dtype=torch.float64)
-    state = torch.randn(B, N, generator=generator, dtype=torch.float64)
-    reset, update = gates(cell, x, state)
-    candidate_x = cell.input(x)[:, 2 * N :]
-    before = torch.tanh(candidate_x + cell.candidate(reset * state))
-    after = torch.tanh(candidate_x + reset * cell.candidate(state))
-    new = cell(x, state)
-    torch.testing.assert_close(new, (1 - update) * state + update * before, rtol=1e-10, atol=1e-12)
-    assert not torch.allclose(new, (1 - update) * state + update * after)
-
-
-def test_torchs_own_cell_is_another_convention(cell, generator):
-    """With its update gate's sign turned, `nn.GRUCell` still differs by the place of the reset gate alone."""
-    theirs = nn.GRUCell(M, N).double()
-    with torch.no_grad():
-        sign = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64).repeat_interleave(N)
-        theirs.weight_ih.copy_(cell.input.weight * sign[:, None])
-        theirs.bias_ih.copy_(cell.input.bias * sign)
-        theirs.weight_hh.copy_(torch.cat((cell.gates.weight, cell.candidate.weight)) * sign[:, None])
-        theirs.bias_hh.zero_()
-    x = torch.randn(B, M, generator=generator, dtype=torch.float64)
-    state = torch.randn(B, N, generator=generator, dtype=torch.float64)
-    assert not torch.allclose(cell(x, state), theirs(x, state))
-    nothing = torch.zeros(B, N, dtype=torch.float64)  # without a state to reset, they agree
-    torch.testing.assert_close(cell(x, nothing), theirs(x, nothing), rtol=1e-10, atol=1e-12)
-
-
-def test_first_recurrent_matrices_are_orthogonal(seeded):
-    cell = GatedRecurrentCell(M, N)
-    for matrix in (*cell.gates.weight.split(N), cell.candidate.weight):
-        torch.testing.assert_close(matrix @ matrix.T, torch.eye(N))
-    assert not cell.input.bias.any()
+@pytest.mark.parametrize("kind", [ChoCell, ResetAfterCell, TanhCell])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_reading_is_stepping_through_the_real_tokens(kind, side, seeded, randomize, generator):
+    cell = randomize(kind(M, N)).double()
+    x = torch.randn(3, S, M, generator=generator, dtype=torch.float64)
+    valid = torch.arange(S) < torch.tensor([6, 2, 0])[:, None]
+    valid = valid.flip(1) if side == "left" else valid
+    last = read(cell, x, valid)
+    for row in range(3):
+        state = torch.zeros(1, N, dtype=torch.float64)
+        for word in x[row][valid[row]]:
+            state = cell(word.unsqueeze(0), state)
+        torch.testing.assert_close(last[row], state[0], rtol=1e-10, atol=1e-12)
+    assert not last[2].any()
 
 
 @pytest.fixture

@@ -61,6 +61,27 @@ def test_reordering_leaves_the_source_where_it_is(state):
     assert moved.query.flatten().tolist() == [1, 1, 0]
 
 
+def test_branching_keeps_the_source_once(state):
+    wide = state.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
+    assert (wide.rows, wide.width) == (6, 2)
+    assert wide.source_valid is state.source_valid
+    assert wide.past[0].key[:, 0, 0, 0].tolist() == [0, 0, 1, 1, 2, 2]
+    fewer = wide.reorder(torch.tensor([5, 4, 1, 1]), torch.tensor([2, 0]))
+    assert (fewer.rows, fewer.width) == (4, 2)
+    assert fewer.memory[0].key[:, 0, 0, 0].tolist() == [2, 0]
+    assert fewer.past[0].key[:, 0, 0, 0].tolist() == [2, 2, 0, 0]
+    assert fewer.by_source(torch.arange(4)).tolist() == [[0, 1], [2, 3]]
+    assert fewer.for_each_row(torch.tensor([7, 8])).tolist() == [7, 7, 8, 8]
+    alone = fewer.select(torch.tensor([3, 0]))
+    assert (alone.rows, alone.width) == (2, 1)
+    assert alone.memory[0].key[:, 0, 0, 0].tolist() == [0, 2]
+
+
+def test_rows_that_cannot_be_dealt_out_are_refused(state):
+    with pytest.raises(ValueError, match="4 rows cannot be dealt out to 3 sources"):
+        state.reorder(torch.tensor([0, 0, 1, 2]))
+
+
 def test_cropping_shortens_the_past_and_forgets_the_last_step(state):
     cropped = state.crop(2)
     assert cropped.length == 2

@@ -250,7 +250,9 @@ class _BeamSearch(Generic[S]):
         normalised = [total / divisor for total in totals.tolist()]
         if self.coverage_penalty is None or beams.coverage is None:
             return normalised
-        penalties = self.coverage_penalty(beams.coverage[parents], beams.state.source_valid[parents])
+        penalties = self.coverage_penalty(
+            beams.coverage[parents], beams.state.source_valid[parents // beams.state.width]
+        )
         return [score + penalty for score, penalty in zip(normalised, penalties.tolist(), strict=True)]
 
     def go_on(self, candidates: _Candidates, beams: _Beams[S]) -> _Beams[S] | None:
@@ -276,8 +278,7 @@ class _BeamSearch(Generic[S]):
                 staying.append(position)
         if not staying:
             return None
-        rows = parents.flatten()
-        in_place = len(staying) == len(beams.sentences) and len(rows) == len(beams.paths)
+        rows, keep = parents.flatten(), None
         if len(staying) < len(beams.sentences):
             keep = torch.tensor(staying, device=parents.device)
             rows = parents[keep].flatten()
@@ -287,7 +288,7 @@ class _BeamSearch(Generic[S]):
             sentences=[beams.sentences[position] for position in staying],
             paths=paths,
             tokens=paths.tokens[:, -1],
-            state=_moved(beams.state, rows, in_place=in_place),
+            state=_moved(beams.state, rows, keep),
             coverage=None if beams.coverage is None else beams.coverage.index_select(0, rows),
         )
 
@@ -318,10 +319,8 @@ class _BeamSearch(Generic[S]):
         )
 
 
-def _moved(state: S, rows: Tensor, *, in_place: bool) -> S:
-    """The state with row i continuing row `rows[i]`; `in_place`: each row stays with its sentence."""
-    if not in_place:
-        return state.select(rows)
-    if torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+def _moved(state: S, rows: Tensor, sources: Tensor | None) -> S:
+    """The state with row i continuing row `rows[i]`, for these sources."""
+    if sources is None and torch.equal(rows, torch.arange(state.rows, device=rows.device)):
         return state
-    return state.reorder(rows)
+    return state.reorder(rows, sources)

@@ -64,7 +64,7 @@ def leading_sums(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, T
     >>> leading_sums(torch.tensor([[[1.0, 5.0], [4.0, 3.0]]]), torch.tensor([[0.0, 2.0]]), 3)
     (tensor([[6., 5., 5.]]), tensor([[2, 1, 3]]))
     """
-    rows, width, vocabulary = values.shape
+    width, vocabulary = values.shape[1:]
     whole = vocabulary // BLOCK
     if whole * width <= count:
         return leading((values + offsets[..., None]).flatten(1), count)

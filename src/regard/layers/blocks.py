@@ -71,13 +71,15 @@ class DecoderBlock(nn.Module):
 
         Arguments:
             x: (B, L, D).
-            source: the encoder's output (B, S, D), or its keys and values projected beforehand.
+            source: the encoder's output (B, S, D), or its keys and values projected beforehand; (R, ...) with B = R * W where W
+                rows of x next to one another are about one source.
             mask: over (B, H, L, past + L), True = may attend.
-            source_mask: over (B, H, L, S), True = may attend.
+            source_mask: over (B, H, L, S), or (R, H, W * L, S), True = may attend.
             past: keys and values of the tokens before.
 
         Returns:
-            (B, L, D); keys and values of past and present tokens; the query (B, H, L, E) of the attention over the source.
+            (B, L, D); keys and values of past and present tokens; the query (B, H, L, E), or (R, H, W * L, E), of the attention
+            over the source.
         """
         present: KeysValues | None = None
         query: Tensor | None = None
@@ -91,9 +93,11 @@ class DecoderBlock(nn.Module):
         def attend_source(y: Tensor) -> Tensor:
             nonlocal query
             memory = source if isinstance(source, KeysValues) else self.cross_attention.keys_values(source)
-            inputs = self.cross_attention.inputs(y, memory.key, mask=source_mask)
+            # Rows about one source are so many more queries over one memory, which is then read once.
+            together = y.reshape(memory.key.shape[0], -1, y.shape[-1])
+            inputs = self.cross_attention.inputs(together, memory.key, mask=source_mask)
             query = inputs.query
-            return self.cross_attention.attend(inputs, memory.value)
+            return self.cross_attention.attend(inputs, memory.value).view_as(y)
 
         x = self.attention_residual(x, attend_target)
         x = self.cross_residual(x, attend_source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from regard.layers.dropout import Dropout
@@ -32,8 +33,17 @@ class PositionedEmbedding(nn.Module):
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
 
 
-def token_embedding(vocabulary: int, width: int) -> nn.Embedding:
-    """An embedding table with entries of standard deviation D^-1/2, so that scaled by sqrt(D) they have variance one."""
-    table = nn.Embedding(vocabulary, width)
+def token_embedding(vocabulary: int, width: int, *, padding: int | None = None) -> nn.Embedding:
+    """An embedding table with entries of standard deviation D^-1/2, so that scaled by sqrt(D) they have variance one.
+
+    Arguments:
+        vocabulary: number of rows.
+        width: D.
+        padding: a row that is zero and gets no gradient from being looked up.
+    """
+    table = nn.Embedding(vocabulary, width, padding_idx=padding)
     nn.init.normal_(table.weight, std=width**-0.5)
+    if padding is not None:
+        with torch.no_grad():
+            table.weight[padding].zero_()
     return table

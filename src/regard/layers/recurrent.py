@@ -1,71 +1,30 @@
-"""Recurrent cells and readers that PyTorch does not have.
-
-Three conventions of the gated recurrent unit are in circulation and their weights do not fit one another:
-
-- Cho et al. 2014: z is the share of the OLD state; the reset gate acts on the state before the matrix product.
-- Bahdanau et al. 2015: z is the share of the NEW state; reset before the product.
-- `torch.nn.GRU`: z is the share of the old state; reset AFTER the product.
-
-Here: the second.
-"""
+"""Reading a sequence with recurrent cells, from one end or from both."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from regard.layers.cells import GatedRecurrentCell, RecurrentCell, blended
 
-class GatedRecurrentCell(nn.Module):
-    """One step of the gated recurrent unit of Bahdanau et al. 2015, appendix A.1.1.
 
-        r  = sigmoid(Wr x + Ur s)                  reset
-        z  = sigmoid(Wz x + Uz s)                  update: the share of the new state
-        s~ = tanh(W x + U (r * s))                 reset before the product
-        s' = (1 - z) * s + z * s~
+def read(cell: RecurrentCell, x: Tensor, valid: Tensor) -> Tensor:
+    """The state after the last real token, starting from zeros; over padding on either side it stays as it is.
+
+        h_t = f(x_t, h_{t-1}),   h_0 = 0
 
     Arguments:
-        input_width: size of x.
-        width: n, size of the state.
+        x: (B, S, input_width), embedded tokens.
+        valid: (B, S) bool, True = a real token.
+
+    Returns:
+        (B, n); zeros for a row without tokens.
     """
-
-    def __init__(self, input_width: int, width: int) -> None:
-        super().__init__()
-        self.width = width
-        self.input = nn.Linear(input_width, 3 * width)
-        self.gates = nn.Linear(width, 2 * width, bias=False)
-        self.candidate = nn.Linear(width, width, bias=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Recurrent matrices orthogonal, as in the paper; the input's as PyTorch draws them; biases zero."""
-        self.input.reset_parameters()
-        nn.init.zeros_(self.input.bias)
-        for block in self.gates.weight.data.split(self.width):
-            nn.init.orthogonal_(block)
-        nn.init.orthogonal_(self.candidate.weight)
-
-    def forward(self, x: Tensor, state: Tensor) -> Tensor:
-        """X (B, input_width) and the state (B, n) to the next state (B, n)."""
-        return self.advance(self.input(x), state)
-
-    def advance(self, projected: Tensor, state: Tensor, real: Tensor | None = None) -> Tensor:
-        """The next state from an input that `self.input` has projected already, for all its steps at once.
-
-        Arguments:
-            projected: (B, 3n).
-            state: (B, n).
-            real: (B, 1), 1 = a real token, 0 = padding, over which the state stays exactly as it is; None = all real.
-        """
-        gates_x, candidate_x = projected.split((2 * self.width, self.width), dim=-1)
-        reset, update = torch.sigmoid(gates_x + self.gates(state)).chunk(2, dim=-1)
-        candidate = torch.tanh(candidate_x + self.candidate(reset * state))
-        return _blended(state, candidate, update, real)
-
-
-def _blended(state: Tensor, candidate: Tensor, update: Tensor, real: Tensor | None) -> Tensor:
-    """(1 - z) * s + z * s~, with z = 0 over padding."""
-    share = update if real is None else update * real
-    return torch.lerp(state, candidate.to(state.dtype), share.to(state.dtype))
+    state = x.new_zeros(x.shape[0], cell.width)
+    reals = valid.unsqueeze(-1).to(x.dtype).unbind(dim=1)
+    for projected, real in zip(cell.input(x).unbind(dim=1), reals, strict=True):
+        state = cell.advance(projected, state, real)
+    return state
 
 
 class BidirectionalReader(nn.Module):
@@ -125,7 +84,7 @@ class BidirectionalReader(nn.Module):
         for gate_x, new_x, mask in zip(gates_x, candidate_x, real, strict=True):
             reset, update = torch.sigmoid(torch.baddbmm(gate_x, state, gates)).chunk(2, dim=-1)
             new = torch.tanh(torch.baddbmm(new_x, reset * state, candidate))
-            state = _blended(state, new, update, mask)
+            state = blended(state, new, update, mask)
             states.append(state)
         ahead, behind = torch.stack(states).unbind(1)
         annotations = torch.cat((ahead, behind.flip(0)), dim=-1).transpose(0, 1).contiguous()

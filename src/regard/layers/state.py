@@ -18,61 +18,82 @@ from regard.attention import KeysValues
 from regard.layers.tokens import Tokens
 
 SOURCE: Mapping[str, Any] = MappingProxyType({"side": "source"})
-"""Marks a state's field as belonging to the source: the same for every hypothesis about one sentence."""
+"""Marks a state's field as belonging to the source: R rows, kept once however many hypotheses there are about each."""
 TARGET: Mapping[str, Any] = MappingProxyType({"side": "target"})
-"""Marks a state's field as belonging to what was decoded so far."""
+"""Marks a state's field as belonging to what was decoded so far: N rows, one for each hypothesis."""
 LAST_STEP: Mapping[str, Any] = MappingProxyType({"side": "target", "last_step": True})
 """Marks a target field that only speaks of the last step, so cropping forgets it."""
 
 T = TypeVar("T")
 
 
-def _moved(value: T, move: Callable[[Any], Any]) -> T:
-    """`value` with every tensor inside passed through `move`; a state is made of tensors, tuples and `KeysValues`."""
+def _changed(value: T, change: Callable[[Any], Any]) -> T:
+    """`value` with every tensor inside passed through `change`; a state is made of tensors, tuples and `KeysValues`."""
     if value is None:
         return value
     if isinstance(value, tuple):
-        return tuple(_moved(part, move) for part in value)  # type: ignore[return-value]
-    return move(value)
+        return tuple(_changed(part, change) for part in value)  # type: ignore[return-value]
+    return change(value)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DecoderState:
-    """All that decoding carries from one step to the next, N rows of it.
+    """All that decoding carries from one step to the next: N hypotheses about R sources.
 
-    A model's own state adds its fields, each marked `SOURCE` or `TARGET`. Every tensor has the N rows on its first axis.
+    A model's own state adds its fields, each marked `SOURCE` (tensors with R rows on the first axis) or `TARGET` (with N).
+    The hypotheses about one source stand next to one another, `width` of them, so N = R * width. A model whose step reads
+    the source brings the two together with `by_source` or `for_each_row`: hypotheses about one sentence are so many queries
+    over one and the same memory.
 
     Arguments:
         length: tokens consumed so far, the same for every row. A stored number, never inferred from contents.
-        source_valid: (N, S) bool, True = a real source token.
+        width: hypotheses about each source; 1 at the start.
+        source_valid: (R, S) bool, True = a real source token.
     """
 
     length: int = 0
+    width: int = 1
     source_valid: Tensor = field(metadata=SOURCE)
 
     @property
     def rows(self) -> int:
         """N, the number of hypotheses."""
-        return self.source_valid.shape[0]
+        return self.source_valid.shape[0] * self.width
+
+    def by_source(self, x: Tensor) -> Tensor:
+        """(N, ...) to (R, width, ...): the hypotheses about each source; `flatten(0, 1)` is the way back."""
+        return x.unflatten(0, (-1, self.width))
+
+    def for_each_row(self, x: Tensor) -> Tensor:
+        """(R, ...) to (N, ...): what belongs to a source, repeated for every hypothesis about it."""
+        return x if self.width == 1 else x.repeat_interleave(self.width, dim=0)
 
     def select(self, rows: Tensor) -> Self:
-        """The state of these rows: rows may leave, repeat or change places.
+        """The state of these rows: rows may leave, repeat or change places. Each new row has its source to itself.
 
         Arguments:
             rows: (M,) int64, the row each new row continues.
         """
-        return self._apply(("source", "target"), lambda part: _pick(part, rows))
+        sources = rows if self.width == 1 else rows // self.width
+        return replace(self._moved(rows, sources), width=1)
 
-    def reorder(self, rows: Tensor) -> Self:
-        """Each row continues the past of row `rows[i]`, which must be about the same source.
+    def reorder(self, rows: Tensor, sources: Tensor | None = None) -> Self:
+        """Each new row continues the past of row `rows[i]`, which must be about the same source.
 
-        What belongs to the source stays where it is, so a beam search that shuffles hypotheses of one sentence does not
-        copy the sentence.
+        What belongs to the source stays where it is, so a beam search that branches, or shuffles hypotheses of one sentence,
+        does not copy the sentence.
 
         Arguments:
-            rows: (N,) int64.
+            rows: (M,) int64, in groups of equal size, one group for each source.
+            sources: (Q,) int64, the sources that stay, in their order; all where None.
+
+        Raises:
+            ValueError: where the rows do not divide by the sources.
         """
-        return self._apply(("target",), lambda part: _pick(part, rows))
+        count = len(self.source_valid if sources is None else sources)
+        if not count or len(rows) % count:
+            raise ValueError(f"{len(rows)} rows cannot be dealt out to {count} sources; give so many for each")
+        return replace(self._moved(rows, sources), width=len(rows) // count)
 
     def crop(self, length: int) -> Self:
         """The state as it was after `length` tokens.
@@ -86,17 +107,21 @@ class DecoderState:
             raise ValueError(f"the state holds {self.length} tokens and cannot be cropped to {length}")
         forgotten = {part.name: None for part in fields(self) if part.metadata.get("last_step")}
         kept = replace(self, **forgotten)
-        return replace(kept._apply(("target",), lambda part: _cropped(part, length)), length=length)
+        return replace(kept._apply("target", lambda part: _cropped(part, length)), length=length)
 
     def advanced(self, **changes: Any) -> Self:
         """The state one token later, with the fields in `changes` replaced. Called once per step, by the model."""
         return replace(self, length=self.length + 1, **changes)
 
-    def _apply(self, sides: tuple[str, ...], move: Callable[[Any], Any]) -> Self:
+    def _moved(self, rows: Tensor, sources: Tensor | None) -> Self:
+        moved = self._apply("target", lambda part: _pick(part, rows))
+        return moved if sources is None else moved._apply("source", lambda part: _pick(part, sources))
+
+    def _apply(self, side: str, change: Callable[[Any], Any]) -> Self:
         changes = {
-            part.name: _moved(getattr(self, part.name), move)
+            part.name: _changed(getattr(self, part.name), change)
             for part in fields(self)
-            if part.metadata.get("side") in sides
+            if part.metadata.get("side") == side
         }
         return replace(self, **changes)
 

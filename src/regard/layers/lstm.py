@@ -1,0 +1,313 @@
+"""Long short-term memory (Hochreiter and Schmidhuber 1997): one cell, and stacks of them read whole or step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.dropout import Dropout
+from regard.layers.order import in_order, put_back, reading_order
+
+LSTMState = tuple[Tensor, Tensor]
+"""A layer's state: hidden h (B, n), which is also its output, and cell c (B, n)."""
+
+LSTMStates = tuple[LSTMState, ...]
+"""The states of a stack, from the bottom layer up."""
+
+_SHUT = 1e4  # the logistic function of it is exactly 1, of its negative exactly 0, in every precision
+
+
+class LongShortTermMemoryCell(nn.Module):
+    """One layer of long short-term memory, without peepholes, as `torch.nn.LSTM` has it.
+
+        i = sigmoid(Wi x + Ui h + Vi a)            input gate
+        f = sigmoid(Wf x + Uf h + Vf a)            forget gate
+        g = tanh(Wg x + Ug h + Vg a)               candidate
+        o = sigmoid(Wo x + Uo h + Vo a)            output gate
+        c' = f * c + i * g,   h' = o * tanh(c')
+
+    The four parts are stacked in PyTorch's order i, f, g, o; its two biases are one here. a is a context vector, such as what
+    attention gathers; [W V] is then the matrix of the concatenation [x ; a].
+
+    Arguments:
+        input_width: size of x.
+        width: n, size of h and of c.
+        context_width: size of a; 0 = there is none.
+        forget_bias: the forget gate's bias at first. Above 0 it lets a new net remember (Gers et al. 2000).
+
+    >>> cell = LongShortTermMemoryCell(4, 5)
+    >>> hidden, memory = cell(torch.randn(2, 4), cell.zeros(torch.randn(2, 4)))
+    >>> hidden.shape, memory.shape
+    (torch.Size([2, 5]), torch.Size([2, 5]))
+    """
+
+    def __init__(self, input_width: int, width: int, *, context_width: int = 0, forget_bias: float = 1.0) -> None:
+        super().__init__()
+        self.width = width
+        self.forget_bias = forget_bias
+        self.input = nn.Linear(input_width, 4 * width)
+        self.recurrent = nn.Linear(width, 4 * width, bias=False)
+        self.context = nn.Linear(context_width, 4 * width, bias=False) if context_width else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights U(-1/sqrt(n), 1/sqrt(n)), as PyTorch draws an LSTM's; biases zero but the forget gate's."""
+        for weight in (
+            self.input.weight,
+            self.recurrent.weight,
+            *(() if self.context is None else self.context.parameters()),
+        ):
+            nn.init.uniform_(weight, -(self.width**-0.5), self.width**-0.5)
+        nn.init.zeros_(self.input.bias)
+        nn.init.constant_(self.input.bias.data[self.width : 2 * self.width], self.forget_bias)
+
+    def zeros(self, like: Tensor) -> LSTMState:
+        """A state of zeros for the rows of `like` (B, ...), in its dtype."""
+        empty = like.new_zeros(like.shape[0], self.width)
+        return empty, empty
+
+    def forward(self, x: Tensor, state: LSTMState, context: Tensor | None = None) -> LSTMState:
+        """X (B, input_width), the state and the context (B, context_width) to the next state."""
+        return self.advance(self.with_context(self.input(x), context), state)
+
+    def with_context(self, projected: Tensor, context: Tensor | None) -> Tensor:
+        """V a added to what `self.input` gave: (..., 4n) and the context (..., context_width), or None, to (..., 4n)."""
+        if (context is None) != (self.context is None):
+            raise ValueError("a context is given exactly where the cell has a context_width")
+        return projected if self.context is None or context is None else projected + self.context(context)
+
+    def advance(self, projected: Tensor, state: LSTMState, real: Tensor | None = None) -> LSTMState:
+        """The next state from an input that was projected already, for all its steps at once.
+
+        Arguments:
+            projected: (B, 4n), what `self.input` gives for x, `with_context` where there is one.
+            state: h and c, (B, n) each.
+            real: (B, 1), 1 = a real token, 0 = padding, over which h and c stay exactly as they are; None = all real.
+
+        Returns:
+            h and c, in the dtypes they came in.
+        """
+        hidden, memory = state
+        gates = projected + self.recurrent(hidden)
+        keep_in, forget, candidate, out = gates.split(self.width, dim=-1)
+        new = torch.sigmoid(forget) * memory + torch.sigmoid(keep_in) * torch.tanh(candidate)
+        return (
+            _held(torch.sigmoid(out) * torch.tanh(new), hidden, real),
+            _held(new, memory, real),
+        )
+
+    def read(
+        self, x: Tensor, valid: Tensor | None, state: LSTMState, context: Tensor | None = None
+    ) -> tuple[Tensor, LSTMState]:
+        """Whole sequences at once, by PyTorch's own kernel for them (oneDNN's on processors, cuDNN's on GPUs).
+
+        The kernel knows nothing of padding. So the steps after the last real token get one more input, a 1 whose weights shut
+        the input gate and open the forget gate, each exactly; c then comes out of them bit for bit as it went in.
+
+        Arguments:
+            x: (B, S, input_width).
+            valid: (B, S) bool, True = a real token; in every row the real ones stand first. None = all are real.
+            state: h and c before the first token, (B, n) each.
+            context: (B, S, context_width).
+
+        Returns:
+            h after each token (B, S, n), of no meaning at padding, and the state after the last real one.
+        """
+        if (context is None) != (self.context is None):
+            raise ValueError("a context is given exactly where the cell has a context_width")
+        if not x.shape[0] or not x.shape[1]:
+            return x.new_zeros(*x.shape[:2], self.width), state
+        kind, dtype = x.device.type, x.dtype
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
+        inputs, matrices = [x.to(dtype)], [self.input.weight.to(dtype)]
+        if context is not None and self.context is not None:
+            inputs.append(context.to(dtype))
+            matrices.append(self.context.weight.to(dtype))
+        if valid is not None:
+            # In as many columns as make the width a multiple of 16: oneDNN is three times slower on an odd one in bfloat16.
+            columns = 16 - sum(part.shape[-1] for part in inputs) % 16
+            inputs.append((~valid).unsqueeze(-1).expand(-1, -1, columns).to(dtype))
+            shut = x.new_zeros(4 * self.width, columns, dtype=dtype)
+            shut[: self.width, 0] = -_SHUT
+            shut[self.width : 2 * self.width, 0] = _SHUT
+            matrices.append(shut)
+        bias = self.input.bias.to(dtype)
+        outputs, hidden, memory = torch.lstm(
+            torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0],
+            [part.to(dtype).unsqueeze(0) for part in state],
+            [
+                torch.cat(matrices, dim=-1) if len(matrices) > 1 else matrices[0],
+                self.recurrent.weight.to(dtype),
+                bias,
+                torch.zeros_like(bias),
+            ],
+            True,  # has_biases
+            1,  # num_layers
+            0.0,  # dropout
+            torch.is_grad_enabled(),  # train: keep what the backward pass needs
+            False,  # bidirectional
+            True,  # batch_first
+        )
+        hidden, memory = hidden[0], memory[0]
+        if valid is not None:
+            lengths = valid.sum(dim=1, keepdim=True)
+            last = outputs.gather(1, (lengths - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, self.width)).squeeze(1)
+            hidden = torch.where(lengths > 0, last, state[0].to(dtype))
+        return outputs, (hidden, memory)
+
+
+def _held(new: Tensor, old: Tensor, real: Tensor | None) -> Tensor:
+    """`new` where real is 1, `old` where it is 0, exactly; in the dtype of `old`."""
+    new = new.to(old.dtype)
+    return new if real is None else torch.lerp(old, new, real.to(old.dtype))
+
+
+class LSTMStack(nn.Module):
+    """Layers of long short-term memory, each reading what the one below gives.
+
+        c_t^i, m_t^i = LSTM_i(c_{t-1}^i, m_{t-1}^i, [x_t^{i-1} ; a_t])
+        x_t^i = m_t^i                       below `residual_from`
+        x_t^i = m_t^i + x_t^{i-1}           from it on (Wu et al. 2016, section 3.1)
+
+    What a residual layer hands up is its output plus its input; its own state m is not residual. Layers are counted from 0.
+
+    Arguments:
+        input_width: size of x_t^0.
+        width: n, size of every layer's h and c.
+        layers: how many, 1 or more.
+        dropout: probability of dropping an entry of what goes from one layer up to the next in training; what is added by a
+            residual connection is not dropped.
+        residual_from: the first layer whose input is added to its output; None = none. Layer 0 only where input_width is n.
+        context_width: size of a context vector a_t that enters every layer; 0 = there is none.
+        forget_bias: every forget gate's bias at first.
+
+    Raises:
+        ValueError: for sizes that do not fit together.
+
+    >>> stack = LSTMStack(4, 5, 2)
+    >>> x, valid = torch.randn(2, 3, 4), torch.tensor([[True, True, True], [False, True, True]])
+    >>> outputs, states = stack.read(x, valid)
+    >>> outputs.shape, len(states), states[-1][0].shape
+    (torch.Size([2, 3, 5]), 2, torch.Size([2, 5]))
+    >>> output, states = stack.step(torch.randn(2, 4), states)
+    >>> output.shape
+    torch.Size([2, 5])
+    """
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        layers: int,
+        *,
+        dropout: float = 0.0,
+        residual_from: int | None = None,
+        context_width: int = 0,
+        forget_bias: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ValueError(f"a stack of {layers} layers; give 1 or more")
+        if residual_from is not None and (residual_from < 0 or (residual_from == 0 and input_width != width)):
+            raise ValueError(
+                f"residual_from is {residual_from} with an input of {input_width} and a width of {width}; "
+                "what is added must be as wide as what it is added to"
+            )
+        self.width = width
+        self.residual_from = layers if residual_from is None else residual_from
+        self.cells = nn.ModuleList(
+            LongShortTermMemoryCell(
+                width if layer else input_width, width, context_width=context_width, forget_bias=forget_bias
+            )
+            for layer in range(layers)
+        )
+        self.dropout = Dropout(dropout)
+
+    @property
+    def layers(self) -> Sequence[LongShortTermMemoryCell]:
+        """The cells, from the bottom up."""
+        return [cell for cell in self.cells if isinstance(cell, LongShortTermMemoryCell)]
+
+    def zeros(self, like: Tensor) -> LSTMStates:
+        """States of zeros for the rows of `like` (B, ...), in its dtype."""
+        return tuple(cell.zeros(like) for cell in self.layers)
+
+    def read(
+        self,
+        x: Tensor,
+        valid: Tensor,
+        states: LSTMStates | None = None,
+        *,
+        context: Tensor | None = None,
+        backwards: bool = False,
+    ) -> tuple[Tensor, LSTMStates]:
+        """Whole sequences, layer by layer: an encoder, or teacher forcing where no step's input hangs on the step before.
+
+        Padding on either side, or between, changes nothing: over it every state stays exactly as it is.
+
+        Arguments:
+            x: (B, S, input_width).
+            valid: (B, S) bool, True = a real token.
+            states: before the first token; zeros where None.
+            context: a_t for every t, (B, S, context_width).
+            backwards: read each row's real tokens from the last to the first. Outputs still stand beside their tokens.
+
+        Returns:
+            The top layer's x_t (B, S, n), of no meaning at padding, and every layer's state after the last token read.
+        """
+        states = self.zeros(x) if states is None else states
+        order = reading_order(valid, backwards=backwards)
+        x, valid = in_order(x, order), in_order(valid, order)
+        context = None if context is None else in_order(context, order)
+        padded = None if bool(valid.all()) else valid
+        after: list[LSTMState] = []
+        for layer, (cell, state) in enumerate(zip(self.layers, states, strict=True)):
+            outputs, last = cell.read(self.dropout(x) if layer else x, padded, state, context)
+            x = outputs + x if layer >= self.residual_from else outputs
+            after.append(last)
+        return put_back(x, order), tuple(after)
+
+    def step(self, x: Tensor, states: LSTMStates, context: Tensor | None = None) -> tuple[Tensor, LSTMStates]:
+        """One token of every row.
+
+        Arguments:
+            x: (B, input_width).
+            states: every layer's before it.
+            context: a_t, (B, context_width).
+
+        Returns:
+            The top layer's x_t (B, n), and every layer's state after it.
+        """
+        bottom = self.layers[0]
+        return self.advance(x, bottom.with_context(bottom.input(x), context), states, context)
+
+    def advance(
+        self,
+        x: Tensor,
+        projected: Tensor,
+        states: LSTMStates,
+        context: Tensor | None = None,
+        real: Tensor | None = None,
+    ) -> tuple[Tensor, LSTMStates]:
+        """`step` with the bottom layer's input projected already, for loops that project all steps at once beforehand.
+
+        Arguments:
+            x: (B, input_width), for a residual bottom layer.
+            projected: (B, 4n), what the bottom layer's `input` gives for x, `with_context` where there is one.
+            states: every layer's before the token.
+            context: a_t, (B, context_width), for the layers above the bottom.
+            real: (B, 1), 1 = a real token, 0 = padding, over which every state stays exactly as it is; None = all real.
+
+        Returns:
+            The top layer's x_t (B, n), and every layer's state after it.
+        """
+        below, after = x, []
+        for layer, (cell, state) in enumerate(zip(self.layers, states, strict=True)):
+            if layer:
+                projected = cell.with_context(cell.input(self.dropout(below)), context)
+            state = cell.advance(projected, state, real)
+            below = state[0] if layer < self.residual_from else state[0] + below
+            after.append(state)
+        return below, tuple(after)
