@@ -10,11 +10,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, Score, ScoredAttention
+from regard.attention import Attention, AttentionInputs, Score, ScoredAttention
 from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
-from regard.layers import Tokens
-from regard.models import MODELS, Bahdanau, BahdanauConfig, Transformer, TransformerConfig
+from regard.layers import NEVER, Tokens
+from regard.models import (
+    GNMT,
+    MODELS,
+    Bahdanau,
+    BahdanauConfig,
+    Cho,
+    ChoConfig,
+    GNMTConfig,
+    Luong,
+    LuongConfig,
+    Sutskever,
+    SutskeverConfig,
+    Transformer,
+    TransformerConfig,
+)
 from regard.models.config import config_from_json, config_to_json
 
 
@@ -29,6 +43,55 @@ def bahdanau(**changes: Any) -> BahdanauConfig:
         "dropout": 0.3,
     }
     return BahdanauConfig(**(sizes | changes))
+
+
+def cho(**changes: Any) -> ChoConfig:
+    sizes: dict[str, Any] = {
+        "source_vocabulary": 13,
+        "target_vocabulary": 11,
+        "embedding_width": 4,
+        "hidden_width": 6,
+        "maxout_width": 5,
+        "dropout": 0.3,
+    }
+    return ChoConfig(**(sizes | changes))
+
+
+def luong(**changes: Any) -> LuongConfig:
+    sizes: dict[str, Any] = {
+        "source_vocabulary": 13,
+        "target_vocabulary": 11,
+        "embedding_width": 4,
+        "hidden_width": 6,
+        "layers": 2,
+        "dropout": 0.3,
+    }
+    return LuongConfig(**(sizes | changes))
+
+
+def gnmt(**changes: Any) -> GNMTConfig:
+    sizes: dict[str, Any] = {
+        "source_vocabulary": 13,
+        "target_vocabulary": 11,
+        "embedding_width": 4,
+        "hidden_width": 5,
+        "attention_width": 7,
+        "layers": 4,
+        "dropout": 0.3,
+    }
+    return GNMTConfig(**(sizes | changes))
+
+
+def sutskever(**changes: Any) -> SutskeverConfig:
+    sizes: dict[str, Any] = {
+        "source_vocabulary": 13,
+        "target_vocabulary": 11,
+        "embedding_width": 4,
+        "hidden_width": 6,
+        "layers": 3,
+        "dropout": 0.3,
+    }
+    return SutskeverConfig(**(sizes | changes))
 
 
 def transformer(**changes: Any) -> TransformerConfig:
@@ -53,20 +116,53 @@ VARIANTS = {
     "bahdanau general": bahdanau(score="general"),
     "bahdanau dot": bahdanau(score="dot"),
     "bahdanau scaled dot": bahdanau(score="scaled_dot"),
+    "cho": cho(),
+    "cho reset after": cho(cell="gru_after"),
+    "cho without gates": cho(cell="tanh"),
+    "luong": luong(),
+    "luong dot": luong(score="dot", layers=1, reverse_source=False),
+    "luong concat": luong(score="concat", layers=1),
+    "luong location": luong(score="location", maximum_source=6),
+    "luong local-m": luong(attention="local_m", window=2, reverse_source=False),
+    "luong local-p": luong(attention="local_p", window=3),
+    "luong without feeding": luong(input_feeding=False, layers=1),
+    "luong location without feeding": luong(score="location", maximum_source=9, input_feeding=False),
+    "luong local-m without feeding": luong(attention="local_m", score="concat", window=2, input_feeding=False),
+    "luong local-p without feeding": luong(attention="local_p", score="dot", window=3, input_feeding=False),
+    "gnmt": gnmt(),
+    "gnmt without residual": gnmt(residual=False),
+    "gnmt of two layers": gnmt(layers=2),
+    "sutskever": sutskever(),
+    "sutskever forwards": sutskever(reverse_source=False),
+    "sutskever of one layer": sutskever(layers=1),
     "transformer": transformer(),
     "transformer pre-norm": transformer(norm="pre", attention_bias=True),
     "transformer learned": transformer(positions="learned", width=15, decoder_layers=3, alignment_layer=0),
     "transformer target-shared": transformer(sharing="target", target_vocabulary=11),
+    "transformer without positions": transformer(positions="none", width=15, norm="pre"),
+    "transformer unscaled": transformer(scale_power=0.0),
     "transformer unshared": transformer(sharing="none", target_vocabulary=11, norm="pre"),
 }
 
-# Where the battery looks into a family: the module that embeds target tokens, and the attention that `alignment` speaks of.
-TARGET_EMBEDDING = {Bahdanau: lambda m: m.decoder.embedding, Transformer: lambda m: m.decoder.embedding}
+# Where the battery looks into a family: the module that embeds target tokens, and the attention that `alignment` speaks of
+# (None: there is none, and the alignment is zero throughout).
+TARGET_EMBEDDING = {
+    Bahdanau: lambda m: m.decoder.embedding,
+    Cho: lambda m: m.decoder.embedding,
+    Luong: lambda m: m.decoder.embedding,
+    GNMT: lambda m: m.decoder.embedding,
+    Sutskever: lambda m: m.decoder.embedding,
+    Transformer: lambda m: m.decoder.embedding,
+}
 SOURCE_ATTENTION = {
     Bahdanau: lambda m: m.decoder.attention.attention,
+    Cho: lambda m: None,
+    Luong: lambda m: m.decoder.attention.attention,
+    GNMT: lambda m: m.decoder.attention.attention,
+    Sutskever: lambda m: None,
     Transformer: lambda m: m.decoder.layers[m.config.alignment_layer].cross_attention.attention,
 }
-CROPPABLE = {"transformer": True, "bahdanau": False}
+CROPPABLE = {"transformer": True, "bahdanau": False, "sutskever": False, "gnmt": False, "cho": False, "luong": False}
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
@@ -98,8 +194,9 @@ def batch(sentences):
 
 
 def real(logits: Tensor, target: Tokens) -> Tensor:
-    """The logits of real tokens only, row after row."""
-    return logits[target.valid]
+    """The logits of real tokens only, row after row; what is ruled out by a huge number would hide the others, so 0 there."""
+    chosen = logits[target.valid]
+    return chosen.masked_fill(chosen <= 0.9 * NEVER, 0.0)
 
 
 def stepped(model: Any, source: Tokens, ids: Tensor) -> tuple[Tensor, list[Any]]:
@@ -220,7 +317,7 @@ def test_selecting_rows_of_a_state(variant, build, batch):
     rows = torch.tensor([2, 0, 0, 1])
     chosen = states[1].select(rows)
     assert chosen.rows == 4
-    torch.testing.assert_close(model.alignment(chosen), model.alignment(states[1])[rows], rtol=0, atol=0)
+    torch.testing.assert_close(model.alignment(chosen), model.alignment(states[1])[rows], **EXACT)
     next_logits, _ = model.step(target.ids[rows, 2], chosen)
     torch.testing.assert_close(next_logits, logits[rows, 2], **EXACT)
 
@@ -238,6 +335,33 @@ def test_reordering_hypotheses_about_one_source(variant, build, batch):
     next_logits, _ = model.step(target.ids[rows, 3], moved)
     torch.testing.assert_close(next_logits, logits[rows, 3], **EXACT)
     assert not torch.allclose(next_logits[0], logits[0, 3])
+
+
+@every_variant
+def test_several_hypotheses_about_each_source(variant, build, batch):
+    """A state that branches, shuffles and loses sources equals one in which every row has its source to itself."""
+    model = build(variant)
+    source, target = batch(variant)
+    _, states = stepped(model, source, target.ids[:, :2])
+    branched, apart = states[1], states[1]
+    ids = target.ids[:, 2:].flatten()
+    moves = (
+        ([0, 0, 1, 1, 2, 2], None, [0, 0, 1, 1, 2, 2]),  # two about each
+        ([1, 0, 1, 3, 3, 2, 5, 5, 4], None, [1, 0, 1, 3, 3, 2, 5, 5, 4]),  # three, out of order
+        ([8, 6, 0, 2], [2, 0], [8, 6, 0, 2]),  # the middle sentence leaves, the others change places
+    )
+    for number, (rows, sources, alone) in enumerate(moves):
+        branched = branched.reorder(torch.tensor(rows), None if sources is None else torch.tensor(sources))
+        apart = apart.select(torch.tensor(alone))
+        assert branched.rows == apart.rows == len(rows)
+        tokens = ids[torch.arange(len(rows)) % len(ids)] if number else ids[: len(rows)]
+        logits, branched = model.step(tokens, branched)
+        expected, apart = model.step(tokens, apart)
+        torch.testing.assert_close(logits, expected, **EXACT)
+        torch.testing.assert_close(model.alignment(branched), model.alignment(apart), rtol=1e-6, atol=1e-7)
+    again = branched.select(torch.tensor([3, 0]))
+    expected, _ = model.step(ids[:2], apart.select(torch.tensor([3, 0])))
+    torch.testing.assert_close(model.step(ids[:2], again)[0], expected, **EXACT)
 
 
 @every_variant
@@ -259,11 +383,16 @@ def test_cropping_a_state(variant, build, batch):
 @every_variant
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_alignment_is_what_the_attention_saw(variant, side, build, batch):
-    """A distribution over real source tokens, equal to the weights met in teacher forcing."""
+    """Equal to the weights met in teacher forcing; where the mechanism declares one, a distribution over real source tokens."""
     model = build(variant, torch.float32)
     source, target = batch(variant, source=side)
     caught: list[Tensor] = []
-    mechanism: Attention = SOURCE_ATTENTION[type(model)](model)
+    mechanism: Attention | None = SOURCE_ATTENTION[type(model)](model)
+    if mechanism is None:
+        _, states = stepped(model, source, target.ids)
+        for state in (model.start(source), *states):
+            assert torch.equal(model.alignment(state), torch.zeros(source.ids.shape))
+        return
     mechanism.register_forward_hook(lambda module, inputs, output: caught.append(module.weights(inputs[0]).mean(dim=1)))
     model(source, target)
     seen = torch.cat(caught, dim=1)  # (B, L, S): all at once, or one step after another
@@ -274,8 +403,10 @@ def test_alignment_is_what_the_attention_saw(variant, side, build, batch):
         assert alignment.dtype == torch.float32
         assert alignment.shape == source.ids.shape
         assert (alignment[~source.valid] == 0).all()
-        assert (alignment[source.valid] > 0).all()
-        torch.testing.assert_close(alignment.sum(dim=1), torch.ones(3))
+        assert (alignment >= 0).all()
+        if mechanism.declaration.distribution:
+            assert (alignment[source.valid] > 0).all()
+            torch.testing.assert_close(alignment.sum(dim=1), torch.ones(3))
         reached = target.valid[:, t]
         torch.testing.assert_close(alignment[reached], seen[reached, t], rtol=1e-5, atol=1e-6)
 
@@ -283,8 +414,15 @@ def test_alignment_is_what_the_attention_saw(variant, side, build, batch):
 @every_variant
 def test_a_source_of_one_token_gets_all_the_attention(variant, build):
     model = build(variant)
+    mechanism: Attention | None = SOURCE_ATTENTION[type(model)](model)
     _, state = model.step(torch.tensor([VARIANTS[variant].start_id]), model.start(Tokens.pad([[4]])))
-    assert model.alignment(state).tolist() == [[1.0]]
+    weight = model.alignment(state).item()
+    if mechanism is None:
+        assert weight == 0.0
+    elif mechanism.declaration.distribution:
+        assert weight == 1.0
+    else:
+        assert 0.0 < weight <= 1.0
 
 
 @every_variant
@@ -342,7 +480,7 @@ def test_the_state_goes_with_the_models_dtype(variant, build, batch):
             logits, states = stepped(model, source, target.ids)
         assert forced.dtype == logits.dtype == dtype
         assert model.alignment(states[0]).dtype == torch.float32
-        scale = exact.abs().max()
+        scale = real(exact, target).abs().max()
         assert (real(forced, target).double() - real(exact, target)).abs().max() < tolerance * scale
         assert (real(logits, target).double() - real(exact, target)).abs().max() < tolerance * scale
 
@@ -388,8 +526,8 @@ class Undeclared(Score):
         super().__init__()
         self.score = score
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.score(query, key)
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
+        return self.score(query, key, inputs)
 
 
 def fused(model: nn.Module) -> list[ScoredAttention]:

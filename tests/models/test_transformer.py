@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.attention import sinusoids
+from regard.attention import ScaledDot, sinusoids
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import Transformer, TransformerConfig
@@ -53,6 +53,26 @@ def test_post_and_pre_norm_are_different_modules(tiny_transformer, seeded):
     }
     assert not any(name.startswith(("encoder.norm", "decoder.norm")) for name in names["post"])
     assert not {name for name in names["pre"] & names["post"] if "residual" in name}
+
+
+def test_without_positions_the_encoder_reads_a_bag(tiny_transformer, seeded, sentences, randomize):
+    """Shuffled sources give shuffled states; with sinusoids they do not."""
+    source = sentences([6], 11, seed=1)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    shuffled = Tokens(source.ids[:, order], source.valid)
+    apart = {}
+    for positions in ("none", "sinusoidal"):
+        model = randomize(Transformer(tiny_transformer(positions=positions))).double().eval()
+        apart[positions] = (model.encoder(shuffled) - model.encoder(source)[:, order]).abs().max().item()
+    assert apart["none"] < 1e-12
+    assert apart["sinusoidal"] > 1e-3
+
+
+def test_every_attention_has_the_configured_scale(tiny_transformer, seeded):
+    for power in (0.5, 0.0, 1.0):
+        model = Transformer(tiny_transformer(scale_power=power))
+        scales = [module.product_scale(4) for module in model.modules() if isinstance(module, ScaledDot)]
+        assert scales == [4**-power] * 6  # two encoder blocks, two decoder blocks with two each
 
 
 def test_each_post_norm_layer_ends_in_a_norm(tiny_transformer, seeded, sentences):

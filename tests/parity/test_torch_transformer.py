@@ -39,6 +39,7 @@ def ours(norm, seeded, randomize):
         attention_bias=True,
         norm_epsilon=EPSILON,
         sharing="none",
+        output_bias="none",
     )
     return randomize(Transformer(config)).double().eval()
 

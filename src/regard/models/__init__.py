@@ -13,9 +13,28 @@ from typing import Any
 from torch import nn
 
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
+from regard.models.cho import Cho, ChoConfig
+from regard.models.gnmt import GNMT, GNMTConfig
+from regard.models.luong import Luong, LuongConfig
+from regard.models.sutskever import Sutskever, SutskeverConfig
 from regard.models.transformer import Transformer, TransformerConfig
 
-__all__ = ["MODELS", "Bahdanau", "BahdanauConfig", "Family", "Transformer", "TransformerConfig"]
+__all__ = [
+    "GNMT",
+    "MODELS",
+    "Bahdanau",
+    "BahdanauConfig",
+    "Cho",
+    "ChoConfig",
+    "Family",
+    "GNMTConfig",
+    "Luong",
+    "LuongConfig",
+    "Sutskever",
+    "SutskeverConfig",
+    "Transformer",
+    "TransformerConfig",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +48,10 @@ class Family:
 MODELS: Mapping[str, Family] = MappingProxyType(
     {
         BahdanauConfig.model_type: Family(BahdanauConfig, Bahdanau),
+        ChoConfig.model_type: Family(ChoConfig, Cho),
+        LuongConfig.model_type: Family(LuongConfig, Luong),
+        GNMTConfig.model_type: Family(GNMTConfig, GNMT),
+        SutskeverConfig.model_type: Family(SutskeverConfig, Sutskever),
         TransformerConfig.model_type: Family(TransformerConfig, Transformer),
     }
 )

@@ -93,8 +93,8 @@ class BahdanauState(DecoderState):
 
     Arguments:
         hidden: (N, n), the decoder's state.
-        memory: keys Ua h_j (N, 1, S, n') and values h_j (N, 1, S, 2n), computed once per sentence.
-        query: (N, 1, 1, n'), the last step's projected query; None before the first.
+        memory: keys Ua h_j (R, 1, S, n') and values h_j (R, 1, S, 2n), computed once per sentence.
+        query: (N, 1, n'), the last step's projected query; None before the first.
     """
 
     hidden: Tensor = field(metadata=TARGET)
@@ -148,9 +148,12 @@ class BahdanauDecoder(nn.Module):
         mask: Mask,
         real: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, AttentionInputs]:
-        """One step: from y_{i-1} as the cell projects it (B, 3n) and s_{i-1} (B, n) to s_i, c_i (B, 2n) and what was seen."""
-        inputs = self.attention.inputs(hidden.unsqueeze(1), memory.key, mask=mask)
-        context = self.attention.attend(inputs, memory.value).squeeze(1)
+        """One step: from y_{i-1} as the cell projects it (N, 3n) and s_{i-1} (N, n) to s_i, c_i (N, 2n) and what was seen.
+
+        States about one sentence, next to one another, are so many queries over its annotations.
+        """
+        inputs = self.attention.inputs(hidden.unflatten(0, (len(memory.key), -1)), memory.key, mask=mask)
+        context = self.attention.attend(inputs, memory.value).flatten(0, 1)
         return self.cell.advance(projected + self.context(context), hidden, real), context, inputs
 
     def logits(self, hidden: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
@@ -243,14 +246,16 @@ class Bahdanau(nn.Module):
         projected = self.decoder.cell.input(embedded)
         hidden, context, inputs = self.decoder.advance(projected, state.hidden, state.memory, mask)
         logits = self.decoder.logits(state.hidden, embedded, context)
-        return logits, state.advanced(hidden=hidden, query=inputs.query)
+        return logits, state.advanced(hidden=hidden, query=inputs.query.transpose(1, 2).flatten(0, 1))
 
     def alignment(self, state: BahdanauState) -> Tensor:
         """a_ij of the last step, (N, S) float32; zeros before the first."""
         if state.query is None:
-            return state.memory.key.new_zeros(state.source_valid.shape, dtype=torch.float32)
-        inputs = AttentionInputs(query=state.query, key=state.memory.key, mask=Padding(state.source_valid))
-        return self.decoder.attention.attention.weights(inputs)[:, 0, 0]
+            return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+        inputs = AttentionInputs(
+            query=state.by_source(state.query).transpose(1, 2), key=state.memory.key, mask=Padding(state.source_valid)
+        )
+        return self.decoder.attention.attention.weights(inputs).squeeze(1).flatten(0, 1)
 
 
 def alignment_layer(config: BahdanauConfig) -> AttentionLayer:

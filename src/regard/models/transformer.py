@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
@@ -15,7 +16,10 @@ from regard.attention import (
     KeysValues,
     LearnedPositions,
     MultiHeadAttention,
+    NoPositions,
     Padding,
+    ScaledDot,
+    ScoredAttention,
     SinusoidalPositions,
     positions_of,
 )
@@ -28,15 +32,19 @@ from regard.layers import (
     DecoderState,
     FeedForward,
     NormPlacement,
+    OutputBias,
     PositionedEmbedding,
     Residual,
     Tokens,
+    VocabularyOutput,
     token_embedding,
 )
 from regard.layers.blocks import DecoderBlock, EncoderBlock
 from regard.models.config import check, check_special_tokens, check_types
 
 M = TypeVar("M", bound=nn.Module)
+
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,14 +59,19 @@ class TransformerConfig:
         encoder_layers, decoder_layers: numbers of blocks.
         norm: `post` normalises after each residual sum, as published; `pre` before each sub-layer, with one more norm at the end
             of each stack.
-        positions: `sinusoidal` (fixed) or `learned`.
+        positions: `sinusoidal` (fixed), `learned`, or `none`: nothing then tells the encoder the order of its tokens.
         maximum_positions: the longest source or target, in tokens. Sinusoids cost nothing: raise it at will.
         sharing: `all` = source, target and output share one table (needs one vocabulary); `target` = target and output; `none`.
+        scale_power: attention scores are q . k / E^scale_power, E the width of a head: 0.5 as published, 0 the plain inner
+            product, 1 the error of some lectures.
         attention_bias: biases in the attention projections; the published model has none.
         dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
         attention_dropout: of attention weights (0 as published).
         feedforward_dropout: inside the feed-forward nets (0 as published).
-        norm_epsilon: added to the variance in layer norms.
+        activation: of the feed-forward nets; `relu` as published.
+        norm_epsilon: added to the variance in layer norms. 1e-5 is what other tools assume who open the folder.
+        output_bias: `padding` rules the padding token out: its logit is -10,000 and its row of the tables stays zero; `trained`
+            adds one trained number to each logit; `none` adds nothing.
         alignment_layer: the decoder block whose attention over the source, averaged over heads, is `alignment`; -1 is the last.
         padding_id, start_id, end_id: special tokens of the target.
 
@@ -76,14 +89,17 @@ class TransformerConfig:
     encoder_layers: int = 6
     decoder_layers: int = 6
     norm: NormPlacement = "post"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     maximum_positions: int = 1024
     sharing: Literal["all", "target", "none"] = "all"
+    scale_power: float = 0.5
     attention_bias: bool = False
     dropout: float = 0.1
     attention_dropout: float = 0.0
     feedforward_dropout: float = 0.0
-    norm_epsilon: float = 1e-6
+    activation: Literal["relu", "gelu", "swish"] = "relu"
+    norm_epsilon: float = 1e-5
+    output_bias: OutputBias = "padding"
     alignment_layer: int = -1
     padding_id: int = 0
     start_id: int = 1
@@ -110,11 +126,18 @@ class TransformerConfig:
             "change one of the two",
         )
         check(
-            self.positions == "learned" or self.width % 2 == 0,
+            self.positions != "sinusoidal" or self.width % 2 == 0,
             "width",
             self.width,
             "even for sinusoidal positions",
             "add one or choose positions=learned",
+        )
+        check(
+            math.isfinite(self.scale_power),
+            "scale_power",
+            self.scale_power,
+            "a finite number",
+            "0.5 is the published scale",
         )
         check(
             self.sharing != "all" or self.source_vocabulary == self.target_vocabulary,
@@ -133,6 +156,11 @@ class TransformerConfig:
             "-1 is the last decoder block",
         )
         check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+
+    @property
+    def ruled_out(self) -> int | None:
+        """The token that is never written, whose rows stay zero: padding, except where that is also how a text ends."""
+        return self.padding_id if self.output_bias == "padding" and self.padding_id != self.end_id else None
 
     @classmethod
     def base(cls, vocabulary: int = 37_000) -> TransformerConfig:
@@ -159,7 +187,7 @@ class TransformerState(DecoderState):
     Arguments:
         memory: per block, keys and values of the source (N, H, S, E), computed once.
         past: per block, keys and values of the target so far (N, H, length, E); None before the first step.
-        query: (N, H, 1, E), the alignment block's last query over the source; None before the first step.
+        query: (N, H, E), the alignment block's last query over the source; None before the first step.
     """
 
     memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
@@ -215,7 +243,7 @@ class TransformerDecoder(nn.Module):
         positions = torch.full_like(tokens, state.length).unsqueeze(1)
         x = self.embedding(tokens.unsqueeze(1), positions)
         source_mask = Padding(state.source_valid).evaluated(
-            batch=state.rows, queries=1, keys=state.source_valid.shape[1], device=x.device
+            batch=state.rows // state.width, queries=state.width, keys=state.source_valid.shape[1], device=x.device
         )
         pasts, queries = [], []
         for index, layer in enumerate(self.layers):
@@ -233,7 +261,7 @@ class Transformer(nn.Module):
         x = sqrt(D) E[token] + PE[position]
         encoder block:  self-attention, feed-forward;   decoder block:  causal self-attention, attention over the source,
         feed-forward;   each inside LayerNorm(x + Dropout(sublayer(x))), or x + Dropout(sublayer(LayerNorm(x))) with pre-norm
-        logits = x E^T
+        logits = x E^T, and -10,000 for padding
 
     Arguments:
         config: its sizes.
@@ -247,9 +275,9 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        source_table = token_embedding(config.source_vocabulary, config.width)
-        shared = config.sharing == "all"
-        target_table = source_table if shared else token_embedding(config.target_vocabulary, config.width)
+        shared, padding = config.sharing == "all", config.ruled_out
+        target_table = token_embedding(config.target_vocabulary, config.width, padding=padding)
+        source_table = target_table if shared else token_embedding(config.source_vocabulary, config.width)
         self.encoder = TransformerEncoder(
             self._embedding(source_table),
             [
@@ -275,15 +303,14 @@ class Transformer(nn.Module):
             ],
             self._final_norm(),
         )
-        self.output = nn.Linear(config.width, config.target_vocabulary, bias=False)
-        if config.sharing == "none":
-            nn.init.xavier_uniform_(self.output.weight)
-        else:
+        bias = "none" if config.output_bias == "padding" and padding is None else config.output_bias
+        self.output = VocabularyOutput(config.width, config.target_vocabulary, bias=bias, padding=padding)
+        if config.sharing != "none":
             self.output.weight = target_table.weight
 
     def _embedding(self, table: nn.Embedding) -> PositionedEmbedding:
         config = self.config
-        kind = SinusoidalPositions if config.positions == "sinusoidal" else LearnedPositions
+        kind = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions, "none": NoPositions}[config.positions]
         return PositionedEmbedding(table, kind(config.width, config.maximum_positions), dropout=config.dropout)
 
     def _attention(self, queries: Side, keys: Side) -> MultiHeadAttention:
@@ -292,7 +319,7 @@ class Transformer(nn.Module):
             config.width,
             config.heads,
             bias=config.attention_bias,
-            dropout=config.attention_dropout,
+            attention=ScoredAttention(ScaledDot(config.scale_power), dropout=config.attention_dropout),
             between=(queries, keys),
         )
         return _drawn(layer)
@@ -300,7 +327,10 @@ class Transformer(nn.Module):
     def _feedforward(self) -> FeedForward:
         config = self.config
         layer = FeedForward(
-            config.width, config.feedforward_width, activation=F.relu, dropout=config.feedforward_dropout
+            config.width,
+            config.feedforward_width,
+            activation=ACTIVATIONS[config.activation],
+            dropout=config.feedforward_dropout,
         )
         return _drawn(layer)
 
@@ -346,19 +376,20 @@ class Transformer(nn.Module):
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
         check_length(state.length + 1, self.config.maximum_positions, "target")
         x, past, queries = self.decoder.step(tokens, state)
-        return self.output(x), state.advanced(past=past, query=queries[self.config.alignment_layer])
+        query = queries[self.config.alignment_layer].transpose(1, 2).flatten(0, 1)
+        return self.output(x), state.advanced(past=past, query=query)
 
     def alignment(self, state: TransformerState) -> Tensor:
         """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
         if state.query is None:
-            return state.memory[0].key.new_zeros(state.source_valid.shape, dtype=torch.float32)
+            return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
         layer = self.decoder.layers[self.config.alignment_layer]
         inputs = AttentionInputs(
-            query=state.query,
+            query=state.by_source(state.query).transpose(1, 2),
             key=state.memory[self.config.alignment_layer].key,
             mask=Padding(state.source_valid),
         )
-        return layer.cross_attention.attention.weights(inputs).mean(dim=1)[:, 0]  # type: ignore[union-attr, operator]
+        return layer.cross_attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)  # type: ignore[union-attr, operator]
 
 
 def _drawn(layer: M) -> M:

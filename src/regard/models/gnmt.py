@@ -1,0 +1,283 @@
+"""Google's neural machine translation system (Wu et al. 2016), GNMT: deep LSTM stacks with residual connections and attention.
+
+The names in the comments are the paper's (section 3): x_t^i what layer i hands up, m_t^i and c_t^i its state, a_t the attention
+context, y_{t-1} the output of the bottom decoder layer at the step before. Its length and coverage terms of beam search
+(section 7) are `GnmtLength` and `CoveragePenalty` in `regard.generation`, for every model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import (
+    Additive,
+    AttentionInputs,
+    AttentionLayer,
+    KeysValues,
+    Mask,
+    Padding,
+    ScoredAttention,
+)
+from regard.layers import (
+    LAST_STEP,
+    SOURCE,
+    TARGET,
+    DecoderState,
+    Dropout,
+    LongShortTermMemoryCell,
+    LSTMStack,
+    LSTMState,
+    LSTMStates,
+    Tokens,
+)
+from regard.models.config import check, check_special_tokens, check_types
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GNMTConfig:
+    """The sizes of a GNMT model; the defaults are the paper's, as recalled.
+
+    Arguments:
+        source_vocabulary, target_vocabulary: numbers of tokens.
+        embedding_width: m, size of a token's vector.
+        hidden_width: n, size of each layer's m and c.
+        attention_width: n', size of the alignment network's hidden layer.
+        layers: of the encoder, its bidirectional layer counted once, and of the decoder; at least 2.
+        residual: add to each layer's output its input, from the third layer from the bottom on; false to compare.
+        dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
+            what the output reads.
+        initialization: `paper` draws every parameter U(-0.04, 0.04); `standard` draws LSTM and linear layers as PyTorch does,
+            with forget biases of 1, and embeddings N(0, 0.1^2).
+        padding_id, start_id, end_id: special tokens of the target.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "gnmt"
+
+    source_vocabulary: int
+    target_vocabulary: int
+    embedding_width: int = 1024
+    hidden_width: int = 1024
+    attention_width: int = 1024
+    layers: int = 8
+    residual: bool = True
+    dropout: float = 0.2
+    initialization: Literal["standard", "paper"] = "standard"
+    padding_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "attention_width"):
+            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        check(self.layers >= 2, "layers", self.layers, "at least 2", "residual connections start at the third")
+        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.2 or 0.3 is the paper's")
+        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GNMTState(DecoderState):
+    """What the decoder carries: the states of its layers, and the source it attends to.
+
+    Arguments:
+        bottom: m and c of the bottom layer, (N, n) each; the next step's query is its m.
+        upper: m and c of the layers above.
+        memory: keys (R, 1, S, n') and values (R, 1, S, n) of the encoder's top layer, computed once per sentence.
+        query: (N, 1, n'), the last step's projected query; None before the first.
+    """
+
+    bottom: LSTMState = field(metadata=TARGET)
+    upper: LSTMStates = field(metadata=TARGET)
+    memory: KeysValues = field(metadata=SOURCE)
+    query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+
+def upper_layers(config: GNMTConfig, input_width: int, context_width: int = 0) -> LSTMStack:
+    """All layers but the bottom one; residual from the third of the whole, which is layer 1 of these."""
+    return LSTMStack(
+        input_width,
+        config.hidden_width,
+        config.layers - 1,
+        dropout=config.dropout,
+        residual_from=1 if config.residual else None,
+        context_width=context_width,
+    )
+
+
+class GNMTEncoder(nn.Module):
+    """Words to the top layer's outputs: the bottom layer reads from both ends, the others from the first word on."""
+
+    def __init__(self, config: GNMTConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.source_vocabulary, config.embedding_width)
+        self.forwards = LSTMStack(config.embedding_width, config.hidden_width, 1)
+        self.backwards = LSTMStack(config.embedding_width, config.hidden_width, 1)
+        self.upper = upper_layers(config, 2 * config.hidden_width)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, source: Tokens) -> tuple[Tensor, LSTMStates]:
+        """Source (B, S) to outputs (B, S, n) and a state of every layer, of the bottom one that of its backward half."""
+        embedded = self.dropout(self.embedding(source.ids))
+        ahead, _ = self.forwards.read(embedded, source.valid)
+        behind, bottom = self.backwards.read(embedded, source.valid, backwards=True)
+        outputs, upper = self.upper.read(self.dropout(torch.cat((ahead, behind), dim=-1)), source.valid)
+        return outputs, (*bottom, *upper)
+
+
+class GNMTDecoder(nn.Module):
+    """Words so far and the encoder's outputs to the next word.
+
+    Each layer starts from the encoder's state at the same height, the bottom one from that of the backward half, which has read
+    down to the first word. The paper, as recalled, does not say how the decoder starts; its implementation in tensorflow/nmt
+    starts so.
+    """
+
+    def __init__(self, config: GNMTConfig) -> None:
+        super().__init__()
+        width = config.hidden_width
+        self.embedding = nn.Embedding(config.target_vocabulary, config.embedding_width)
+        self.attention = AttentionLayer(
+            query=nn.Linear(width, config.attention_width, bias=False),
+            key=nn.Linear(width, config.attention_width, bias=False),
+            value=nn.Identity(),
+            output=nn.Identity(),
+            attention=ScoredAttention(Additive(config.attention_width)),
+            between=("target", "source"),
+        )
+        self.bottom = LongShortTermMemoryCell(config.embedding_width, width, context_width=width)
+        self.upper = upper_layers(config, width, context_width=width)
+        self.dropout = Dropout(config.dropout)
+        self.output = nn.Linear(width, config.target_vocabulary)
+
+    def begin(self, outputs: Tensor, states: LSTMStates, valid: Tensor) -> GNMTState:
+        """From the encoder's outputs (B, S, n) and its states; the keys do not depend on the decoder, so they come here."""
+        return GNMTState(
+            source_valid=valid, bottom=states[0], upper=states[1:], memory=self.attention.keys_values(outputs)
+        )
+
+    def advance(
+        self,
+        projected: Tensor,
+        bottom: LSTMState,
+        memory: KeysValues,
+        mask: Mask,
+        real: Tensor | None = None,
+    ) -> tuple[LSTMState, Tensor, AttentionInputs]:
+        """One step of the bottom layer: to its next state, a_t (N, n) and what was seen. The query is its output BEFORE.
+
+        Arguments:
+            projected: (N, 4n), the previous word as the cell's `input` projects it.
+            bottom: m and c, (N, n) each; those about one sentence, next to one another, are so many queries over its outputs.
+            real: (N, 1), 1 = a real token, 0 = padding; None = all real.
+        """
+        inputs = self.attention.inputs(bottom[0].unflatten(0, (len(memory.key), -1)), memory.key, mask=mask)
+        context = self.attention.attend(inputs, memory.value).flatten(0, 1)
+        return self.bottom.advance(self.bottom.with_context(projected, context), bottom, real), context, inputs
+
+    def forward(self, state: GNMTState, target: Tokens) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V).
+
+        Only the bottom layer and the attention wait for each other, word by word; then all contexts are known, and the layers
+        above are read one after another, each over the whole sequence.
+        """
+        embedded = self.dropout(self.embedding(target.ids))
+        batch, length = state.source_valid.shape
+        mask = Padding(state.source_valid).evaluated(batch=batch, queries=1, keys=length, device=embedded.device)
+        bottom, outputs, contexts = state.bottom, [], []
+        steps = self.bottom.input(embedded).unbind(dim=1)
+        reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)
+        for projected, real in zip(steps, reals, strict=True):
+            bottom, context, _ = self.advance(projected, bottom, state.memory, mask, real)
+            outputs.append(bottom[0])
+            contexts.append(context)
+        below, context = self.dropout(torch.stack(outputs, dim=1)), torch.stack(contexts, dim=1)
+        top, _ = self.upper.read(below, target.valid, state.upper, context=context)
+        return self.output(self.dropout(top))
+
+
+class GNMT(nn.Module):
+    """GNMT: a deep LSTM encoder and decoder with residual connections, joined by additive attention.
+
+        x_t^1 = [forward_t ; backward_t] in the encoder                      the bottom layer reads from both ends
+        c_t^i, m_t^i = LSTM_i(c_{t-1}^i, m_{t-1}^i, x_t^{i-1})               in the decoder [x_t^{i-1} ; a_t]
+        x_t^i = m_t^i + x_t^{i-1} from the third layer on, m_t^i below       the state itself is not residual
+        a_t = sum_s softmax_s(va^T tanh(Wa y_{t-1} + Ua x_s)) x_s            y_{t-1}: bottom decoder layer, the step BEFORE
+        p(y_t) = softmax(W x_t^top + b)
+
+    Each decoder layer starts from the encoder's state at its own height, see `GNMTDecoder`.
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = GNMT(GNMTConfig(source_vocabulary=9, target_vocabulary=7, embedding_width=4, hidden_width=5, attention_width=6,
+    ...                         layers=3))
+    >>> model(Tokens.pad([[3, 4, 5], [6, 7]]), Tokens.pad([[1, 3], [1, 4]])).shape
+    torch.Size([2, 2, 7])
+    """
+
+    def __init__(self, config: GNMTConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = GNMTEncoder(config)
+        self.decoder = GNMTDecoder(config)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as `config.initialization` says."""
+        if self.config.initialization == "paper":
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -0.04, 0.04)
+            return
+        for module in (self.encoder.embedding, self.decoder.embedding):
+            nn.init.normal_(module.weight, std=0.1)
+        # A va of zero, as the score itself starts with, passes no gradient to Wa and Ua in the first step.
+        for module in self.modules():
+            if isinstance(module, Additive):
+                nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
+
+    @property
+    def maximum_target_length(self) -> int | None:
+        """None: a recurrent net has no positions to run out of."""
+        return None
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        """Logits of every next target token, given the true ones before it.
+
+        Arguments:
+            source: (B, S) tokens.
+            target: (B, L) tokens, shifted right: the start token first.
+
+        Returns:
+            (B, L, V); row l predicts target token l + 1.
+        """
+        return self.decoder(self.start(source), target)
+
+    def start(self, source: Tokens) -> GNMTState:
+        """Read the source (B, S)."""
+        outputs, states = self.encoder(source)
+        return self.decoder.begin(outputs, states, source.valid)
+
+    def step(self, tokens: Tensor, state: GNMTState) -> tuple[Tensor, GNMTState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
+        decoder = self.decoder
+        projected = decoder.bottom.input(decoder.dropout(decoder.embedding(tokens)))
+        bottom, context, inputs = decoder.advance(projected, state.bottom, state.memory, Padding(state.source_valid))
+        top, upper = decoder.upper.step(decoder.dropout(bottom[0]), state.upper, context)
+        query = inputs.query.transpose(1, 2).flatten(0, 1)
+        return decoder.output(decoder.dropout(top)), state.advanced(bottom=bottom, upper=upper, query=query)
+
+    def alignment(self, state: GNMTState) -> Tensor:
+        """The weights behind the last step's context, (N, S) float32; zeros before the first."""
+        if state.query is None:
+            return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+        inputs = AttentionInputs(
+            query=state.by_source(state.query).transpose(1, 2), key=state.memory.key, mask=Padding(state.source_valid)
+        )
+        return self.decoder.attention.attention.weights(inputs).squeeze(1).flatten(0, 1)
