@@ -68,6 +68,35 @@ def test_it_is_the_formula(rows, vocabulary, smoothing, seed):
     torch.testing.assert_close(total(logits, labels, smoothing=smoothing), wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("never", [0, 3, 6])
+def test_what_is_never_right_gets_no_smoothing_mass(never, generator):
+    """t = (1 - eps) onehot(y) + eps / (V - 1) over the others, in value and gradient."""
+    logits, _ = drawn(5, 7, generator)
+    labels = torch.tensor([1, 2, 4, 5, 1])
+    target = 0.9 * F.one_hot(labels, 7).double() + 0.1 / 6
+    target[:, never] = 0
+    wanted = -(target * logits.log_softmax(dim=1)).sum()
+    (slope,) = torch.autograd.grad(wanted, logits)
+    loss = total(logits, labels, smoothing=0.1, never=never)
+    torch.testing.assert_close(loss, wanted, rtol=1e-10, atol=1e-12)
+    loss.backward()
+    torch.testing.assert_close(logits.grad, slope, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+def test_a_logit_that_rules_a_token_out_counts_nothing(dtype, generator):
+    """Its gradient is exactly zero, and the others' are as if it did not exist, however low it is."""
+    logits, labels = drawn(6, 7, generator, dtype)
+    without = logits.detach().clone().requires_grad_()
+    with_it = torch.cat((logits.detach(), logits.new_full((6, 1), -1e4)), dim=1).requires_grad_()
+    wanted, found = total(without, labels, smoothing=0.1), total(with_it, labels, smoothing=0.1, never=7)
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
+    wanted.backward()
+    found.backward()
+    assert (with_it.grad[:, 7] == 0).all()
+    torch.testing.assert_close(with_it.grad[:, :7], without.grad, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_gradient_is_the_slope(smoothing, generator):
     """Central differences in float64, entry by entry. (`gradcheck` would ask twice for a gradient that is given once.)"""

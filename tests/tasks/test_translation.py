@@ -122,10 +122,12 @@ def test_a_batch_is_shifted_padded_and_ended(translator):
     tokenizer = task.target_tokenizer
     batch = task.batch([[7, 8, 9], [5]], [[6], [5, 6, 7, 8]])
     end, start = tokenizer.end_id, tokenizer.start_id
-    assert batch.source.ids.tolist() == [[7, 8, 9, end], [5, end, 0, 0]]
+    pad, source_pad = tokenizer.padding_id, task.source_tokenizer.padding_id
+    assert start == pad != source_pad
+    assert batch.source.ids.tolist() == [[7, 8, 9, end], [5, end, source_pad, source_pad]]
     assert batch.source.valid.tolist() == [[True] * 4, [True, True, False, False]]
-    assert batch.target.ids.tolist() == [[start, 6, 0, 0, 0], [start, 5, 6, 7, 8]]
-    assert batch.labels.tolist() == [[6, end, 0, 0, 0], [5, 6, 7, 8, end]]
+    assert batch.target.ids.tolist() == [[start, 6, pad, pad, pad], [start, 5, 6, 7, 8]]
+    assert batch.labels.tolist() == [[6, end, pad, pad, pad], [5, 6, 7, 8, end]]
     assert batch.target.valid.tolist() == [[True, True, False, False, False], [True] * 5]
 
 
@@ -140,7 +142,10 @@ def test_the_loss_is_a_sum_over_real_tokens(family, smoothing, translator):
     for pair in pairs:
         single = model.teacher_forced([pair])
         logits = model.model(single.source, single.target)[0]
-        total += F.cross_entropy(logits, single.labels[0], reduction="sum", label_smoothing=smoothing).item()
+        target = (1 - smoothing) * F.one_hot(single.labels[0], logits.shape[1])
+        others = torch.arange(logits.shape[1]) != model.task.target_tokenizer.padding_id
+        target = target + smoothing * others / others.sum()  # padding is never right
+        total -= (target * logits.log_softmax(dim=-1)).sum().item()
         correct += int((logits.argmax(-1) == single.labels[0]).sum())
         tokens += single.labels.shape[1]
     assert found.tokens == tokens == 3 + 2 + 7

@@ -1,233 +1,107 @@
-"""From pairs to token stores: what is held out, what is left out, what is counted, and in how much memory."""
+"""The `data` section of a recipe: one kind of data at a time, languages that can be told apart, builtin pairs for judges."""
 
 from __future__ import annotations
 
-import mmap
-from pathlib import Path
-
-import numpy as np
 import pytest
 
-from regard.data.token_store import TokenStore
+from regard.data.sequences import Sequences
 from regard.errors import InputError
-from regard.generation import GenerationSettings
-from regard.tasks import translation_data
-from regard.tasks.translation_data import DatesData, Prepared, TokenizerSettings, TranslationData, prepare
+from regard.structure import from_mapping
+from regard.tasks.builtin_data import DatesData, SequencesData
+from regard.tasks.translation_data import TranslationData, builtin_pairs
 
-CHARACTERS = TokenizerSettings(kind="character", size=60)
-
-
-def numbered(count: int) -> list[tuple[str, str]]:
-    return [(f"s{number}", f"t{number}") for number in range(count)]
+FILES = {"train": "a.tsv"}
 
 
-@pytest.fixture
-def prepared(tmp_path):
-    def run(
-        data: TranslationData | None = None, *, name: str = "data", tokenizer=CHARACTERS, seed=1, **texts
-    ) -> Prepared:
-        return prepare(
-            data or TranslationData(validation_size=5),
-            tokenizer,
-            GenerationSettings(),
-            tmp_path / name,
-            seed=seed,
-            **texts,
-        )
-
-    return run
+def section(**values) -> TranslationData:
+    return from_mapping(TranslationData, values, "recipe.yaml.data")
 
 
-def texts(result: Prepared, split: str) -> list[tuple[str, str]]:
-    store = getattr(result, split)
-    return [
+def test_a_section_from_yaml():
+    data = section(sequences={"kind": "sorting", "symbols": 9, "longest": 14})
+    assert data.builtin == SequencesData(kind="sorting", symbols=9, longest=14)
+    assert data.languages == ()
+    assert section(dates={}).builtin == DatesData()
+    assert section(train=["a.en", "a.de"]).builtin is None
+
+
+def test_languages_in_the_order_of_the_recipe():
+    data = section(targets={"fr": {"train": ["a.en", "a.fr"]}, "de": {"train": "a.tsv", "target": 2}})
+    assert data.languages == ("fr", "de")
+    assert data.targets is not None
+    assert data.targets["fr"].train == ("a.en", "a.fr")
+    assert data.targets["de"].target == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"sequences": {}, "train": "a.tsv"}, r"data\.train is 'a\.tsv' but must be left out beside data\.sequences"),
         (
-            result.task.source_tokenizer.decode(store.sequence("source", row).tolist()),
-            result.task.target_tokenizer.decode(store.sequence("target", row).tolist()),
-        )
-        for row in range(len(store))
+            {"dates": {}, "train": "a.tsv"},
+            r"data\.train .* left out beside data\.dates; choose builtin dates or your own",
+        ),
+        ({"dates": {}, "validation": "a.tsv"}, r"data\.validation .* left out beside data\.dates"),
+        ({"dates": {}, "sequences": {}}, r"data\.dates and data\.sequences are both given"),
+        ({"sequences": {"kind": "mirror"}}, r"data\.sequences\.kind is 'mirror'; choose 'copy' or 'reversal'"),
+        ({"sequences": {"lenght": 3}}, r"data\.sequences: unknown key 'lenght'"),
+        ({"sequences": {"shortest": 13}}, "lengths from 13 to 12 cannot be drawn"),
+        ({"sequences": {"size": 0}}, r"data\.sequences\.size is 0 but must be above 0"),
+        ({"targets": {"de": FILES}}, r"data\.targets is \['de'\] but must be two languages or more"),
+        ({"targets": {}}, "two languages or more"),
+        ({"targets": {"de": FILES, "f r": FILES}}, "'f r' but must be letters, digits"),
+        ({"targets": {"de": FILES, "<fr>": FILES}}, "'<fr>' but must be letters, digits"),
+        ({"targets": {"de": FILES, False: FILES}}, r"data\.targets: the key False is not text; put it in quotes"),
+        (
+            {"targets": {"de": FILES, "fr": {"trian": "a"}}},
+            r"data\.targets\.fr: unknown key 'trian'; did you mean 'train'",
+        ),
+        ({"targets": {"de": FILES, "fr": "a.tsv"}}, r"data\.targets\.fr is 'a\.tsv'; it must be a mapping"),
+        ({"targets": "de"}, r"data\.targets is 'de'"),
+        (
+            {"targets": {"de": FILES, "fr": {"targets": {"a": FILES, "b": FILES}}}},
+            r"data\.targets\.fr\.targets is given, and a language has no others",
+        ),
+        (
+            {"targets": {"de": FILES, "fr": FILES}, "on_error": "stop"},
+            r"data\.on_error is given beside data\.targets; say it for each language, such as data\.targets\.de\.on_error",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(values, message):
+    with pytest.raises(InputError, match=message):
+        section(**values)
+
+
+def test_pairs_of_builtin_data_for_a_judge():
+    trained = {"sequences": {"kind": "recall", "symbols": 9, "shortest": 5, "longest": 5, "size": 100}}
+    longer = {"sequences": trained["sequences"] | {"shortest": 30, "longest": 30}}
+    pairs = builtin_pairs(longer, "test", 25, seed=3)
+    assert {len(source.split()) for source, _ in pairs} == {31}
+    assert pairs == [
+        tuple(e) for e in Sequences("test", kind="recall", symbols=9, shortest=30, longest=30, size=25, seed=3)
     ]
+    assert builtin_pairs(section(**longer), "test", 25, seed=3) == pairs
+    assert builtin_pairs(longer, "test", 25) != pairs
 
 
-def test_some_pairs_are_held_out_and_none_is_in_both(prepared):
-    pairs = numbered(60)
-    result = prepared(pairs=pairs)
-    train, held_out = texts(result, "train"), texts(result, "validation")
-    assert (len(train), len(held_out)) == (55, 5)
-    assert sorted(train + held_out) == sorted(pairs)
-    assert train == [pair for pair in pairs if pair not in held_out]
-    assert held_out != pairs[:5], "the choice is drawn"
+def test_a_judge_may_ask_for_less_than_training_would():
+    """Only the pairs asked for have to exist, not the 20,000 of the default size."""
+    few = {"sequences": {"kind": "copy", "symbols": 4, "shortest": 3, "longest": 3}}
+    assert len(builtin_pairs(few, "test", 6)) == 6
+    with pytest.raises(InputError, match="only about 6 different sources"):
+        builtin_pairs(few, "test", 7)
 
 
-def test_the_seed_decides_which(prepared):
-    one, same, other = (
-        texts(prepared(pairs=numbered(60), name=name, seed=seed), "validation")
-        for name, seed in (("a", 1), ("b", 1), ("c", 2))
-    )
-    assert one == same != other
-
-
-def test_at_most_a_tenth_is_held_out(prepared):
-    assert len(prepared(TranslationData(validation_size=500), pairs=numbered(40)).validation) == 4
-
-
-def test_validation_pairs_of_ones_own(prepared):
-    result = prepared(pairs=numbered(8), validation_pairs=[("s3", "t5")])
-    assert texts(result, "train") == numbered(8)
-    assert texts(result, "validation") == [("s3", "t5")]
-
-
-@pytest.mark.parametrize("count", [1, 9])
-def test_too_few_pairs(count, prepared):
-    with pytest.raises(InputError, match=rf"^{count} pairs are too few"):
-        prepared(pairs=numbered(count))
-
-
-@pytest.mark.parametrize("side", ["pairs", "validation_pairs"])
-def test_an_empty_list(side, prepared):
-    with pytest.raises(InputError, match="empty list"):
-        prepared(**({"pairs": numbered(20)} | {side: []}))
-
-
-def test_malformed_rows_are_counted_once_and_reported(prepared, tmp_path):
-    rows = [f"{source}\t{target}" for source, target in numbered(40)]
-    rows[3], rows[17] = "only one column", "\tempty source"
-    path = tmp_path / "pairs.tsv"
-    path.write_text("\n".join(rows) + "\n")
-    for shared in (True, False):
-        tokenizer = TokenizerSettings(kind="character", size=60, shared=shared)
-        data = TranslationData(train=str(path), validation_size=4)
-        result = prepared(data, tokenizer=tokenizer, name=f"data-{shared}")
-        # The file was read three times or four: for the tokenizers, for training and for validation.
-        (note,) = result.notes
-        assert note.startswith("2 malformed rows were left out")
-        assert "pairs.tsv, line 4" in note
-        assert "\n" not in note
-        assert len(result.train) + len(result.validation) == 38
-
-
-def test_malformed_rows_of_both_files_are_added_up(prepared, tmp_path):
-    for name, bad in (("train", 2), ("valid", 1)):
-        rows = [f"{source}\t{target}" for source, target in numbered(20)] + ["one column"] * bad
-        (tmp_path / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-    data = TranslationData(train=str(tmp_path / "train.tsv"), validation=str(tmp_path / "valid.tsv"))
-    assert prepared(data).notes[0].startswith("3 malformed rows")
-
-
-def test_a_malformed_row_stops_where_asked(prepared, tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_text("a\tb\nc\n" * 20)
-    with pytest.raises(InputError, match=r"pairs\.tsv.*line 2|line 2.*pairs\.tsv"):
-        prepared(TranslationData(train=str(path), on_error="stop"))
-
-
-def test_long_pairs_are_left_out_of_training_and_counted(prepared):
-    pairs = [*numbered(50), ("x" * 9, "y"), ("x", "y" * 9), ("x" * 8, "y" * 8)]
-    result = prepared(TranslationData(maximum_tokens=8), pairs=pairs, validation_pairs=[("z" * 20, "z")])
-    assert texts(result, "train") == [*numbered(50), ("x" * 8, "y" * 8)]
-    assert len(result.validation) == 1
-    assert result.notes == ("2 of 53 pairs are longer than data.maximum_tokens = 8 and were left out.",)
-
-
-def test_nothing_short_enough_is_left(prepared):
-    with pytest.raises(InputError, match=r"all 20 are longer than data\.maximum_tokens"):
-        prepared(TranslationData(maximum_tokens=1), pairs=numbered(20), validation_pairs=numbered(2))
-
-
-def test_builtin_dates(prepared):
-    pytest.importorskip("babel")
-    data = TranslationData(dates=DatesData(size=50, validation_size=7, languages=("en", "cs")))
-    result = prepared(data, tokenizer=TokenizerSettings(kind="character", size=200, shared=False))
-    assert (len(result.train), len(result.validation)) == (50, 7)
-    days = [{target for _, target in texts(result, split)} for split in ("train", "validation")]
-    assert days[0].isdisjoint(days[1])
-
-
-def test_builtin_dates_or_files_not_both():
-    with pytest.raises(InputError, match=r"data\.train"):
-        TranslationData(dates=DatesData(), train="x.tsv")
-
-
-def test_a_tokenizer_of_ones_own(prepared, tmp_path):
-    first = prepared(pairs=numbered(30), name="first")
-    first.task.source_tokenizer.save(tmp_path / "mine")
-    result = prepared(pairs=numbered(40), name="second", tokenizer=TokenizerSettings(path=str(tmp_path / "mine")))
-    assert result.task.source_tokenizer == first.task.source_tokenizer
-    assert len(result.train) + len(result.validation) == 40
-
-
-def test_what_is_prepared_is_taken_as_it_is(prepared, monkeypatch):
-    first = prepared(pairs=numbered(30))
-
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("prepared twice")
-
-    monkeypatch.setattr(translation_data, "_Preparation", never)
-    again = prepared(pairs=numbered(30))
-    assert again.task == first.task
-    assert texts(again, "train") == texts(first, "train")
-    assert again.notes == first.notes
-
-
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("moment", [1, 2])
-def test_a_preparation_that_was_killed_begins_anew(moment, shared, prepared, tmp_path, monkeypatch):
-    """Killed while the training or the validation tokens are written, by another recipe even."""
-    real, calls = TokenStore.write, []
-
-    def write(folder, columns, rows):
-        calls.append(folder)
-        if len(calls) == moment:
-            (Path(folder).parent / f".{Path(folder).name}.1.abcd.partial").mkdir()
-            raise KeyboardInterrupt
-        return real(folder, columns, rows)
-
-    monkeypatch.setattr(TokenStore, "write", write)
-    settings = [TokenizerSettings(kind="character", size=60, shared=value) for value in (not shared, shared)]
-    with pytest.raises(KeyboardInterrupt):
-        prepared(pairs=numbered(30), tokenizer=settings[0])
-    monkeypatch.undo()
-    found = prepared(pairs=numbered(40), tokenizer=settings[1])
-    clean = prepared(pairs=numbered(40), tokenizer=settings[1], name="clean")
-
-    def files(folder: Path) -> dict[str, bytes]:
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-    assert found.task == clean.task
-    assert files(tmp_path / "data") == files(tmp_path / "clean")
-    assert not list((tmp_path / "data").glob(".*"))
-
-
-# --- more than fits into memory -------------------------------------------------------------------------------
-
-
-def test_tokens_stay_on_disk(prepared):
-    result = prepared(pairs=numbered(100))
-    tokens = result.train.sequence("source", 3)
-    while isinstance(tokens.base, np.ndarray):
-        tokens = tokens.base
-    assert isinstance(tokens.base, mmap.mmap)
-
-
-class Counted:
-    """A pair that counts how many of its kind are alive."""
-
-    alive = most = 0
-
-    def __init__(self, source: str, target: str) -> None:
-        self.source, self.target = source, target
-        Counted.alive += 1
-        Counted.most = max(Counted.most, Counted.alive)
-
-    def __del__(self) -> None:
-        Counted.alive -= 1
-
-
-def test_pairs_pass_through_in_a_stream(prepared, monkeypatch):
-    monkeypatch.setattr(Counted, "most", 0)
-    monkeypatch.setattr(
-        translation_data, "read_pairs", lambda *_, **__: (Counted(source, target) for source, target in numbered(6000))
-    )
-    result = prepared(TranslationData(train="pairs.tsv", validation_size=100))
-    assert len(result.train) + len(result.validation) == 6000
-    assert Counted.most < 10
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"train": "a.tsv"}, "names no builtin data"),
+        ({}, "names no builtin data"),
+        ({"sequences": {"kind": "mirror"}}, r"data\.sequences\.kind"),
+        ({"sequence": {}}, "did you mean 'sequences'"),
+    ],
+)
+def test_a_judge_is_told_what_is_wrong(data, message):
+    with pytest.raises(InputError, match=message):
+        builtin_pairs(data, "test", 5)

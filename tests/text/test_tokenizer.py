@@ -128,10 +128,10 @@ def test_what_was_never_seen_is_unknown_and_leaves_the_rest() -> None:
 
 
 def test_a_vocabulary_of_limited_size_keeps_the_most_frequent() -> None:
-    characters = Tokenizer.train(["aaabbc"], kind="character", size=6)
-    assert characters.tokens(range(characters.size)) == ["<pad>", "<s>", "</s>", "<unk>", "a", "b"]
-    words = Tokenizer.train(["a a a b b c"], kind="word", size=6)
-    assert words.tokens(range(4, words.size)) == ["▁a", "▁b"]
+    characters = Tokenizer.train(["aaabbc"], kind="character", size=5)
+    assert characters.tokens(range(characters.size)) == ["</s>", "<unk>", "a", "b", "<pad>"]
+    words = Tokenizer.train(["a a a b b c"], kind="word", size=5)
+    assert words.tokens(range(words.size)) == ["</s>", "<unk>", "▁a", "▁b", "<pad>"]
 
 
 def test_a_very_long_word_is_no_burden() -> None:
@@ -218,14 +218,71 @@ def test_a_loaded_vocabulary_that_finds_special_tokens_in_text_is_overruled() ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_special_tokens_have_the_first_ids_and_are_not_decoded(trained: dict[str, Tokenizer], kind: str) -> None:
+def test_padding_is_last_and_starts_and_special_tokens_are_not_decoded(
+    trained: dict[str, Tokenizer], kind: str
+) -> None:
     tokenizer = trained[kind]
-    assert tokenizer.tokens([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
+    last = tokenizer.size - 1
+    assert tokenizer.tokens([0, 1, last]) == ["</s>", "<unk>", "<pad>"]
     roles = (tokenizer.padding_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id)
-    assert roles == (0, 1, 2, 3)
-    ids = [1, *tokenizer.encode("the dog."), 2, 0, 0]
+    assert roles == (last, last, 0, 1)
+    assert tokenizer.special_ids == {0, 1, last}
+    assert tokenizer.extra_tokens == ()
+    ids = [last, *tokenizer.encode("the dog."), 0, last, last]
     assert tokenizer.decode(ids) == "the dog."
     assert tokenizer.kind == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stored", [False, True])
+def test_extra_tokens_have_one_id_each_and_no_text_spells_them(tmp_path: Path, kind: str, stored: bool) -> None:
+    extra = ["<2de>", "<2fr>"]
+    tokenizer = Tokenizer.train([*CORPUS, "<2de> <2de>a<2fr>"] * 3, kind=kind, size=200, extra_tokens=extra)
+    assert tokenizer.size <= 200
+    if stored:
+        tokenizer.save(tmp_path)
+        tokenizer = Tokenizer.load(tmp_path)
+    ids = [tokenizer.id_of(token) for token in extra]
+    assert ids == [tokenizer.size - 3, tokenizer.size - 2]
+    assert tokenizer.extra_tokens == ("<2de>", "<2fr>")
+    for text in ("<2de>", "a <2fr> b", "<2de><2fr>"):
+        read = tokenizer.encode(text)
+        assert set(ids).isdisjoint(read), text
+        assert tokenizer.decode([ids[0], *read, ids[1]]) == tokenizer.decode(read)
+    assert tokenizer.decode([ids[1], *tokenizer.encode("the dog.")]) == "the dog."
+    assert tokenizer.tokens(ids) == extra
+
+
+def test_extra_tokens_change_nothing_about_the_rest() -> None:
+    plain = Tokenizer.train(CORPUS, kind="word", size=40)
+    more = Tokenizer.train(CORPUS, kind="word", size=42, extra_tokens=["<a>", "<b>"])
+    assert more.tokens(range(39)) == plain.tokens(range(39))
+    assert (more.id_of("<a>"), more.id_of("<b>"), more.id_of("<pad>")) == (39, 40, 41)
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        (["dog"], "'dog' is not of the form <name>"),
+        (["<two words>"], "not of the form"),
+        (["<>"], "not of the form"),
+        (["<2de>", "<2de>"], "there already"),
+        (["</s>"], "there already"),
+        ("<2de>", "the one string"),
+        ([3], "not of the form"),
+    ],
+)
+def test_extra_tokens_that_text_could_spell_are_refused(extra, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Tokenizer.train(["a dog"], kind="word", size=20, extra_tokens=extra)
+
+
+def test_a_special_token_that_is_not_there_is_named(trained: dict[str, Tokenizer]) -> None:
+    for missing in ("<2de>", "▁the"):
+        with pytest.raises(
+            InputError, match=f"'{missing}' is no special token of this tokenizer; it has </s>, <unk>, "
+        ):
+            trained["word"].id_of(missing)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +433,7 @@ def _changed(text: str, change) -> str:
 
 
 def _only_special(layout: dict) -> None:
-    layout["model"].update(vocab={"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3}, merges=[])
+    layout["model"].update(vocab={"</s>": 0, "<unk>": 1}, merges=[])
 
 
 def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
@@ -416,8 +473,10 @@ def test_no_text_is_an_error(kind: str, nothing: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_size_for_special_tokens_only_is_an_error(kind: str) -> None:
-    with pytest.raises(InputError, match="size 4 is too small: give at least 5"):
-        Tokenizer.train(["dog"], kind=kind, size=4)
+    with pytest.raises(InputError, match="size 3 is too small: give at least 4"):
+        Tokenizer.train(["dog"], kind=kind, size=3)
+    with pytest.raises(InputError, match="size 5 is too small: give at least 6"):
+        Tokenizer.train(["dog"], kind=kind, size=5, extra_tokens=["<a>", "<b>"])
 
 
 @pytest.mark.parametrize("kind", SUBWORD)

@@ -1,7 +1,17 @@
 """Folders in and out: safetensors, JSON, reversible name tables, writes that are whole or absent."""
 
 from regard.checkpoints.atomic import clear_partial, new_folder, replace_file
-from regard.checkpoints.folder import Card, fill, parameters_of, read_card, read_model, write_model
+from regard.checkpoints.folder import (
+    Card,
+    fill,
+    is_foreign,
+    layout_of,
+    parameters_of,
+    read_card,
+    read_model,
+    read_parameters,
+    write_model,
+)
 from regard.checkpoints.names import IDENTITY, NameTable, Rule, torch_transformer
 from regard.checkpoints.tensors import read_tensors, write_tensors
 
@@ -12,10 +22,13 @@ __all__ = [
     "Rule",
     "clear_partial",
     "fill",
+    "is_foreign",
+    "layout_of",
     "new_folder",
     "parameters_of",
     "read_card",
     "read_model",
+    "read_parameters",
     "read_tensors",
     "replace_file",
     "torch_transformer",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints import marian
 from regard.checkpoints.names import IDENTITY, NameTable
-from regard.checkpoints.tensors import read_tensors, write_tensors
+from regard.checkpoints.tensors import check_same, read_tensors, write_tensors
 from regard.errors import InputError, nearest
 from regard.models import MODELS
 from regard.models.config import config_from_json, config_to_json
@@ -22,8 +23,22 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "regard.json"
 
-NAME_TABLES: Mapping[str, NameTable] = {"bahdanau": IDENTITY, "transformer": IDENTITY}
-"""How each family's parameters are named on disk."""
+NAME_TABLES: Mapping[str, NameTable] = {
+    "bahdanau": IDENTITY,
+    "cho": IDENTITY,
+    "gnmt": IDENTITY,
+    "luong": IDENTITY,
+    "sutskever": IDENTITY,
+    "transformer": IDENTITY,
+}
+"""How each family's parameters are named on disk in Regard's own layout."""
+
+
+OWN = "regard"
+"""The name of our own layout."""
+
+OLDER: Mapping[str, Mapping[str, Any]] = {"transformer": {"output_bias": "none"}}
+"""What a config.json of our own layout meant by leaving a key out, before there was such a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +50,9 @@ class Card:
         recipe: the resolved recipe it was trained with; empty where unknown.
         metrics: the last evaluation.
         digests: the SHA-256 of every tensor in model.safetensors.
-        versions: of the libraries that wrote it.
+        versions: of the libraries that wrote it; empty where another program did.
+        layout: `name`, whose config and names the folder has: Hugging Face's `marian` or `pegasus`, with what their config cannot
+            say under `unsaid`; or `regard`, with `why` it could not be told in one of those.
     """
 
     task: Mapping[str, Any]
@@ -43,6 +60,7 @@ class Card:
     metrics: Mapping[str, float]
     digests: Mapping[str, str]
     versions: Mapping[str, str]
+    layout: Mapping[str, Any] = field(default_factory=dict)
 
 
 def versions() -> dict[str, str]:
@@ -73,16 +91,25 @@ def write_model(
     task: Mapping[str, Any],
     recipe: Mapping[str, Any],
     metrics: Mapping[str, float],
+    obstacle: str = "",
 ) -> None:
-    """Write config, weights and card into an existing folder.
+    """Write config, weights and card into an existing folder: in Hugging Face's layout where it can be told there.
 
     Arguments:
         tensors: as `parameters_of` gives them.
+        obstacle: what beside the config keeps the model from being told there, as half a sentence; empty where nothing does.
     """
-    (folder / CONFIG).write_text(_json(config_to_json(config)))
-    digests = write_tensors(folder / WEIGHTS, NAME_TABLES[config.model_type].to_theirs(tensors))
+    layout = layout_of(config, obstacle)
+    if layout["name"] == OWN:
+        values, stored = config_to_json(config), NAME_TABLES[config.model_type].to_theirs(tensors)
+    else:
+        values = marian.config_to_theirs(config, next(iter(tensors.values())).dtype)
+        stored = marian.tensors_to_theirs(config, tensors)
+    (folder / CONFIG).write_text(_json(values))
+    digests = write_tensors(folder / WEIGHTS, stored)
     card = {
         "format_version": 1,
+        "layout": layout,
         "task": dict(task),
         "metrics": dict(metrics),
         "versions": versions(),
@@ -92,19 +119,43 @@ def write_model(
     (folder / CARD).write_text(_json(card))
 
 
+def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:
+    """The layout that a model is written in, as regard.json has it; see `Card`.
+
+    Arguments:
+        obstacle: as for `write_model`.
+    """
+    why = marian.obstacle(config) or obstacle
+    if why:
+        return {"name": OWN, "why": why}
+    return {"name": marian.family_of(config), "unsaid": marian.unsaid(config)}
+
+
+def is_foreign(folder: str | os.PathLike[str]) -> bool:
+    """Whether another program wrote the folder: its config is one of Hugging Face's that we read, and there is no card."""
+    folder = Path(folder)
+    if (folder / CARD).is_file() or not (folder / CONFIG).is_file():
+        return False
+    return _read_json(folder / CONFIG).get("model_type") in marian.NORMS
+
+
 def read_card(folder: str | os.PathLike[str]) -> Card:
-    """What a folder says of itself.
+    """What a folder says of itself; next to nothing where another program wrote it.
 
     Raises:
         InputError: where it is no model folder, or its card is damaged or of a later format.
     """
     path = Path(folder) / CARD
+    if is_foreign(folder):
+        return Card(task={}, recipe={}, metrics={}, digests={}, versions={})
+    if not path.is_file() and (Path(folder) / CONFIG).is_file():
+        _family(Path(folder) / CONFIG)
     values = _read_json(path)
     if values.get("format_version") != 1:
         raise InputError(f"{path}: format_version {values.get('format_version')!r} is not known; update regard")
     parts: dict[str, Any] = {}
     for part in fields(Card):
-        parts[part.name] = values.get(part.name)
+        parts[part.name] = values.get(part.name, None if part.default_factory is MISSING else {})
         if not isinstance(parts[part.name], dict):
             raise InputError(f"{path}: {part.name} is missing or no object; the file is damaged, copy it again")
     return Card(**parts)
@@ -116,22 +167,33 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
     Raises:
         InputError: naming file and key for whatever is missing, cut short, tampered with, unknown or of another shape.
     """
+    config, tensors = read_parameters(folder)
+    model = MODELS[config.model_type].model(config)
+    fill(model, tensors, str(Path(folder) / WEIGHTS))
+    return model.eval()
+
+
+def read_parameters(folder: str | os.PathLike[str]) -> tuple[Any, dict[str, Tensor]]:
+    """The config in a folder and its tensors under our names, whatever layout it has.
+
+    Raises:
+        InputError: as `read_model`, except that a folder in our own layout is not yet compared with its config.
+    """
     folder = Path(folder)
-    path = folder / CONFIG
-    values = _read_json(path)
-    name = str(values.get("model_type"))
-    if name not in MODELS:
-        raise InputError(f"{path}: model_type is {name!r}; {nearest(name, list(MODELS))}")
+    path, file = folder / CONFIG, folder / WEIGHTS
+    values, name = _family(path)
+    if name in marian.NORMS:
+        card = read_card(folder)
+        tensors = read_tensors(file, card.digests)
+        said = None if is_foreign(folder) else card.layout.get("unsaid", {})
+        config = marian.config_to_ours(values, said, tensors.get(marian.BIAS), str(path))
+        return config, marian.tensors_to_ours(config, tensors, str(file))
     version = values.get("format_version", 1)
     if version != 1:
         raise InputError(f"{path}: format_version {version!r} is not known; update regard")
-    config = config_from_json(MODELS[name].config, values, str(path))
-    model = MODELS[name].model(config)
+    config = config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **values}, str(path))
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
-    file = folder / WEIGHTS
-    tensors = NAME_TABLES[name].to_ours(read_tensors(file, digests))
-    fill(model, tensors, str(file))
-    return model.eval()
+    return config, NAME_TABLES[name].to_ours(read_tensors(file, digests))
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
@@ -141,25 +203,19 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
         InputError: listing all keys that are missing, not known, or of another shape, before anything is copied.
     """
     own = parameters_of(model)
-    missing = sorted(own.keys() - tensors.keys())
-    extra = sorted(tensors.keys() - own.keys())
-    shapes = [
-        f"{name} is {tuple(tensors[name].shape)} where {tuple(own[name].shape)} is wanted"
-        for name in sorted(own.keys() & tensors.keys())
-        if own[name].shape != tensors[name].shape
-    ]
-    faults = []
-    if missing:
-        faults.append("missing " + ", ".join(missing))
-    if extra:
-        faults.append("not known " + ", ".join(extra))
-    if shapes:
-        faults.append("; ".join(shapes))
-    if faults:
-        raise InputError(f"{where}: {'; '.join(faults)}; weights and config.json must come from the same model")
+    check_same({name: tuple(tensor.shape) for name, tensor in own.items()}, tensors, where)
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
+
+
+def _family(path: Path) -> tuple[dict[str, Any], str]:
+    """The content of a config.json and the family it names."""
+    values = _read_json(path)
+    name = str(values.get("model_type"))
+    if name not in MODELS and name not in marian.NORMS:
+        raise InputError(f"{path}: model_type is {name!r}; {nearest(name, [*MODELS, *marian.NORMS])}")
+    return values, name
 
 
 def _json(values: Mapping[str, Any]) -> str:

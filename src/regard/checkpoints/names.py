@@ -26,10 +26,13 @@ class Rule:
     Arguments:
         ours: our names; several are stacked along the first axis to make theirs.
         theirs: their name.
+        channels: axes along which the model's channels run in another order there. Ours are in pairs, the sine and cosine of
+            each frequency side by side; theirs are the first of every pair, then the second of every pair.
     """
 
     ours: tuple[str, ...]
     theirs: str
+    channels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,10 @@ class NameTable:
                 parts = [_fill(pattern, found) for pattern in rule.ours]
                 if all(part in left for part in parts):
                     stacked = [left.pop(part) for part in parts]
-                    renamed[_fill(rule.theirs, found)] = stacked[0] if len(stacked) == 1 else torch.cat(stacked)
+                    tensor = stacked[0] if len(stacked) == 1 else torch.cat(stacked)
+                    for axis in rule.channels:
+                        tensor = halved(tensor, axis)
+                    renamed[_fill(rule.theirs, found)] = tensor
                     break
         _refuse(left, "has no name in the other layout")
         return renamed
@@ -89,6 +95,8 @@ class NameTable:
                 found = _match(rule.theirs, name)
                 if found is None:
                     continue
+                for axis in rule.channels:
+                    tensor = paired(tensor, axis)
                 parts = tensor.chunk(len(rule.ours)) if len(rule.ours) > 1 else (tensor,)
                 renamed.update({_fill(pattern, found): part for pattern, part in zip(rule.ours, parts, strict=True)})
                 break
@@ -100,6 +108,24 @@ class NameTable:
 
 IDENTITY = NameTable((Rule(("{*}",), "{*}"),))
 """Our own names, as they are."""
+
+
+def halved(tensor: Tensor, axis: int) -> Tensor:
+    """Pairs along `axis` taken apart: the first of every pair, then the second of every pair.
+
+    >>> halved(torch.tensor([0, 1, 2, 3, 4, 5]), 0).tolist()
+    [0, 2, 4, 1, 3, 5]
+    """
+    return tensor.unflatten(axis, (-1, 2)).transpose(axis, axis + 1).flatten(axis, axis + 1)
+
+
+def paired(tensor: Tensor, axis: int) -> Tensor:
+    """What `halved` took apart put together.
+
+    >>> paired(torch.tensor([0, 2, 4, 1, 3, 5]), 0).tolist()
+    [0, 1, 2, 3, 4, 5]
+    """
+    return tensor.unflatten(axis, (2, -1)).transpose(axis, axis + 1).flatten(axis, axis + 1)
 
 
 def _match(pattern: str, name: str) -> dict[str, str] | None:

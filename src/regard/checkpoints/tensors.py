@@ -63,3 +63,21 @@ def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None
                 f"{path}: {name} is not what was saved (its checksum differs); copy the file again from its source"
             )
     return tensors
+
+
+def check_same(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, Tensor], where: str) -> None:
+    """Refuse a file whose tensors are not those wanted, all faults at once.
+
+    Raises:
+        InputError: listing all keys that are missing, not known, or of another shape.
+    """
+    missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    faults = ["missing " + ", ".join(missing)] if missing else []
+    faults += ["not known " + ", ".join(extra)] if extra else []
+    faults += [
+        f"{name} is {tuple(found[name].shape)} where {wanted[name]} is wanted"
+        for name in sorted(wanted.keys() & found.keys())
+        if tuple(found[name].shape) != wanted[name]
+    ]
+    if faults:
+        raise InputError(f"{where}: {'; '.join(faults)}; weights and config.json must come from the same model")

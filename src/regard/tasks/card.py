@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.models.config import ModelConfig, config_to_json
 
 
 def model_card(
-    config: ModelConfig, task: Mapping[str, Any], recipe: Mapping[str, Any], metrics: Mapping[str, float]
+    config: ModelConfig,
+    task: Mapping[str, Any],
+    recipe: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    layout: Mapping[str, Any],
 ) -> str:
-    """What a stranger who finds the folder needs to know, in Markdown."""
+    """What a stranger who finds the folder needs to know, in Markdown.
+
+    Arguments:
+        layout: as regard.json has it.
+    """
+    languages = task.get("languages") or []
+    asked = f', to="{languages[0]}"' if languages else ""
     lines = [
         "---",
         "library_name: regard",
@@ -27,10 +37,11 @@ def model_card(
         "import regard",
         "",
         'model = regard.load(".")  # this folder',
-        'print(model.translate("...").text)',
+        f'print(model.translate("..."{asked}).text)' + (f"  # or {', '.join(languages[1:])}" if languages else ""),
         "```",
         "",
     ]
+    lines += _elsewhere(layout, languages)
     if metrics:
         lines += ["| metric | value |", "|---|---|"]
         lines += [f"| {name} | {value:.4g} |" for name, value in metrics.items()]
@@ -46,3 +57,30 @@ def model_card(
             "",
         ]
     return "\n".join(lines)
+
+
+def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str]) -> list[str]:
+    """How other programs open the folder, or why they cannot."""
+    if "why" in layout:
+        return [f"The folder has Regard's own layout, which no other program opens: {layout['why']}.", ""]
+    tagged = (
+        [
+            f"# the language wanted goes first: tokenizer.convert_tokens_to_ids({tag!r}), likewise the others"
+            for tag in [f"<2{languages[0]}>"]
+        ]
+        if languages
+        else []
+    )
+    return [
+        f"The folder is also one of Hugging Face's ({layout['name'].capitalize()}), which CTranslate2 converts:",
+        "",
+        "```python",
+        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
+        "",
+        'tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")',
+        *tagged,
+        'answer = model.generate(**tokenizer("...", return_tensors="pt"))',
+        "print(tokenizer.decode(answer[0], skip_special_tokens=True))",
+        "```",
+        "",
+    ]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
-from regard.checkpoints import read_card, read_model
+from regard.checkpoints import is_foreign, read_card, read_model
 from regard.errors import InputError, nearest
+from regard.tasks.open_folder import foreign_parts
 from regard.tasks.translation import TranslationTask, Translator
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -25,6 +26,8 @@ def load(
 ) -> Translator:
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
+    A Marian or Pegasus folder of Hugging Face's loads too, if it has a tokenizer.json.
+
     Arguments:
         folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken.
         task: the task the caller needs; another one in the folder is an error.
@@ -36,7 +39,8 @@ def load(
     """
     place = model_folder(folder)
     card = read_card(place)
-    name = str(card.task.get("name"))
+    foreign = is_foreign(place)
+    name = TranslationTask.name if foreign else str(card.task.get("name"))
     if task is not None and name != task:
         raise InputError(f"{folder}: a model for {name}, and {task} is wanted; use the command for {name}")
     if name != TranslationTask.name:
@@ -44,6 +48,9 @@ def load(
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; {nearest(dtype, list(DTYPES))}")
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
+    if foreign:
+        tokenizer, settings = foreign_parts(place, model.config)
+        return Translator(model, TranslationTask(tokenizer, tokenizer, settings))
     return Translator(model, TranslationTask.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
 
 

@@ -1,55 +1,19 @@
-"""From pairs of texts to token stores that a translator is trained on."""
+"""What a translator learns from, as data: the `data` and `tokenizer` sections of a recipe."""
 
 from __future__ import annotations
 
-import itertools
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import numpy as np
-
-from regard.checkpoints import replace_file
-from regard.data.malformed import MalformedRows
-from regard.data.pairs import read_pairs
-from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.generation import GenerationSettings
 from regard.models.config import check
-from regard.tasks.translation import TranslationTask
-from regard.text import Tokenizer
+from regard.structure import from_mapping
+from regard.tasks.builtin_data import BuiltinData, DatesData, SequencesData
 
 Place = str | tuple[str, ...]
-TextPairs = Sequence[tuple[str, str]]
-READY = "ready"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DatesData:
-    """Builtin data: human-written dates in dozens of languages to ISO dates.
-
-    Arguments:
-        size, validation_size: how many dates to draw for training and validation; no calendar day is in both.
-        typo_rate: share of the dates that have one typo in their letters, in training and validation alike.
-        languages: CLDR codes; all where null.
-    """
-
-    size: int = 100_000
-    validation_size: int = 2_000
-    typo_rate: float = 0.0
-    languages: tuple[str, ...] | None = None
-
-    def pairs(self, split: str, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """The texts of one split."""
-        from regard.data.dates import LANGUAGES, Dates
-
-        languages = LANGUAGES if self.languages is None else self.languages
-        dates = Dates(split, size=size, seed=seed, languages=languages, typo_rate=self.typo_rate)
-        for index in range(size):
-            example = dates[index]
-            yield example.source, example.target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,16 +25,23 @@ class TranslationData:
         validation: likewise; held out from the training data where null.
         validation_size: how many pairs to hold out, at most a tenth of all.
         dates: builtin dates instead of files.
+        sequences: builtin sequence problems instead of files.
+        targets: for one model that translates into several languages: each language's name with a section like this one.
         source, target: column index, column name or JSON key of the two texts.
         format: `tsv`, `csv`, `jsonl`, or `auto`.
         on_error: what to do about a malformed row: `skip` counts and reports it, `stop` ends with an error.
         maximum_tokens: pairs with a longer side are left out of training and counted; null keeps all.
+
+    Raises:
+        InputError: for several kinds of data at once, or languages that cannot be told apart.
     """
 
-    train: str | tuple[str, ...] | None = None
-    validation: str | tuple[str, ...] | None = None
+    train: Place | None = None
+    validation: Place | None = None
     validation_size: int = 1_000
     dates: DatesData | None = None
+    sequences: SequencesData | None = None
+    targets: dict[str, TranslationData] | None = None
     source: int | str | None = None
     target: int | str | None = None
     format: Literal["auto", "tsv", "csv", "jsonl"] = "auto"
@@ -78,14 +49,54 @@ class TranslationData:
     maximum_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        check(
-            self.dates is None or self.train is None,
-            "data.train",
-            self.train,
-            "left out beside data.dates",
-            "choose builtin dates or your own files",
-        )
+        if self.targets is not None:
+            self._check_targets(self.targets)
+        if self.dates is not None and self.sequences is not None:
+            raise InputError("data.dates and data.sequences are both given; choose one, such as by data.dates=null")
+        name = "dates" if self.dates is not None else "sequences"
+        for place in ("train", "validation"):
+            value = getattr(self, place)
+            check(
+                self.builtin is None or value is None,
+                f"data.{place}",
+                value,
+                f"left out beside data.{name}",
+                f"choose builtin {name} or your own files",
+            )
         check(self.validation_size > 0, "data.validation_size", self.validation_size, "above 0", "raise it")
+
+    def _check_targets(self, targets: dict[str, TranslationData]) -> None:
+        check(
+            len(targets) > 1, "data.targets", list(targets), "two languages or more", "for one, give data.train alone"
+        )
+        for language, data in targets.items():
+            check(
+                re.fullmatch(r"[^\W_][\w-]*", language) is not None,
+                "a language in data.targets",
+                language,
+                "letters, digits, - and _",
+                "it becomes a tag such as <2de>",
+            )
+            if data.targets is not None:
+                raise InputError(
+                    f"data.targets.{language}.targets is given, and a language has no others; leave it out"
+                )
+        for part in dataclasses.fields(self):
+            if part.name != "targets" and getattr(self, part.name) != part.default:
+                raise InputError(
+                    f"data.{part.name} is given beside data.targets; say it for each language, such as "
+                    f"data.targets.{next(iter(targets))}.{part.name}"
+                )
+
+    @property
+    def builtin(self) -> BuiltinData | None:
+        """The builtin data named here; None where there are files."""
+        return self.dates if self.dates is not None else self.sequences
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that a model of this data translates into, by name; empty for one without a name."""
+        return tuple(self.targets or ())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,207 +118,25 @@ class TokenizerSettings:
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """What training starts from.
+def builtin_pairs(
+    data: TranslationData | Mapping[str, Any], split: str, size: int, seed: int = 0
+) -> list[tuple[str, str]]:
+    """`size` pairs of builtin data, to judge a model on, perhaps of other lengths than it was trained on.
 
     Arguments:
-        task: tokenizers and decoding settings.
-        train, validation: token stores with columns `source` and `target`.
-        notes: sentences for the user: malformed rows, pairs left out.
-    """
-
-    task: TranslationTask
-    train: TokenStore
-    validation: TokenStore
-    notes: tuple[str, ...] = field(default=())
-
-
-def prepare(
-    data: TranslationData,
-    tokenizer: TokenizerSettings,
-    generation: GenerationSettings,
-    folder: Path,
-    *,
-    seed: int,
-    pairs: TextPairs | None = None,
-    validation_pairs: TextPairs | None = None,
-) -> Prepared:
-    """Read the data once for the tokenizers and once for the tokens, and leave both in `folder`.
-
-    Arguments:
-        folder: where to put tokenizers and token stores; taken as they are if they are there already (a resumed run).
-        seed: of builtin data and of the choice of held-out pairs.
-        pairs, validation_pairs: texts in memory instead of what `data` names.
+        data: the `data` section of a recipe, or a mapping with the entries to differ from the defaults.
+        split: `train`, `validation` or `test`; a source is in one of them only, whatever seed, size and lengths.
+        size: how many.
+        seed: another seed draws others.
 
     Raises:
-        InputError: for data that cannot be read, or too little of it.
+        InputError: for data that is not builtin, or has fewer different sources than asked for.
+
+    >>> builtin_pairs({"sequences": {"kind": "reversal", "shortest": 3, "longest": 3}}, "test", size=1)
+    [('s15 s17 s20', 's20 s17 s15')]
     """
-    finished = folder / READY
-    if not is_prepared(folder):
-        notes = _Preparation(data, tokenizer, folder, seed, pairs, validation_pairs).run()
-        replace_file(finished, "\n".join(notes))
-    lines = tuple(line for line in finished.read_text(encoding="utf-8").splitlines() if line)
-    shared = (folder / "tokenizer.json").is_file()
-    task = TranslationTask.load(folder, {"shared": shared})
-    task = TranslationTask(task.source_tokenizer, task.target_tokenizer, generation)
-    return Prepared(task, TokenStore.open(folder / "train"), TokenStore.open(folder / "validation"), lines)
-
-
-def is_prepared(folder: Path) -> bool:
-    """Whether `prepare` has come to its end in `folder`."""
-    return (folder / READY).is_file()
-
-
-class _Preparation:
-    """One preparation: which pairs are held out is decided once the number of all is known."""
-
-    def __init__(
-        self,
-        data: TranslationData,
-        tokenizer: TokenizerSettings,
-        folder: Path,
-        seed: int,
-        pairs: TextPairs | None,
-        validation_pairs: TextPairs | None,
-    ) -> None:
-        self.data = data
-        self.tokenizer = tokenizer
-        self.folder = folder
-        self.seed = seed
-        self.train_pairs = self._reader(data.train, "train", pairs)
-        has_own = validation_pairs is not None or data.validation is not None or data.dates is not None
-        self.validation_pairs = self._reader(data.validation, "validation", validation_pairs) if has_own else None
-        self.malformed = MalformedRows()
-
-    def _reader(
-        self, place: Place | None, split: str, pairs: TextPairs | None
-    ) -> Callable[[MalformedRows], Iterable[tuple[str, str]]]:
-        data, seed = self.data, self.seed
-        if pairs is not None:
-            if not pairs:
-                raise InputError(f"the {split} pairs are an empty list; give some")
-            return lambda _: pairs
-        if data.dates is not None:
-            dates = data.dates
-            size = dates.size if split == "train" else dates.validation_size
-            return lambda _: dates.pairs(split, size, seed)
-        if place is None:
-            raise InputError(
-                "data.train is missing; name a file of pairs, two parallel files, or data.dates={} for builtin dates"
-            )
-        path = place if isinstance(place, str) else list(place)
-
-        def read(malformed: MalformedRows) -> Iterator[tuple[str, str]]:
-            rows = read_pairs(
-                path,
-                format=data.format,
-                source=data.source,
-                target=data.target,
-                on_error=data.on_error,
-                malformed=malformed,
-            )
-            return ((pair.source, pair.target) for pair in rows)
-
-        return read
-
-    def run(self) -> list[str]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name in ("train", "validation", "source", "target", ".*.partial"):  # of a preparation that was killed
-            for path in self.folder.glob(name):
-                shutil.rmtree(path, ignore_errors=True)
-        (self.folder / "tokenizer.json").unlink(missing_ok=True)
-        source, target, count = self._tokenizers()
-        columns = {"source": source.size, "target": target.size}
-        held_out = self._held_out(count)
-        dropped = [0]
-        train = TokenStore.write(
-            self.folder / "train",
-            columns,
-            self._encoded(self.train_pairs, source, target, lambda i: i not in held_out, dropped),
-        )
-        if self.validation_pairs is None:
-            rows = self._encoded(self.train_pairs, source, target, lambda i: i in held_out, None)
-        else:
-            rows = self._encoded(self.validation_pairs, source, target, lambda _: True, None)
-        TokenStore.write(self.folder / "validation", columns, rows)
-        if len(train) == 0:
-            raise InputError(
-                f"no pair is left to train on: all {dropped[0]} are longer than data.maximum_tokens; raise it"
-            )
-        notes = []
-        if self.malformed.total:
-            notes.append(" ".join(self.malformed.summary().split()))
-        if dropped[0]:
-            notes.append(
-                f"{dropped[0]} of {count} pairs are longer than data.maximum_tokens = {self.data.maximum_tokens} and were "
-                "left out."
-            )
-        return notes
-
-    def _tokenizers(self) -> tuple[Tokenizer, Tokenizer, int]:
-        settings, count = self.tokenizer, 0
-
-        def texts(sides: tuple[int, ...], malformed: MalformedRows) -> Iterator[str]:
-            nonlocal count
-            count = 0
-            for pair in self.train_pairs(malformed):
-                count += 1
-                for side in sides:
-                    yield pair[side]
-
-        def trained(*sides: int, malformed: MalformedRows) -> Tokenizer:
-            return Tokenizer.train(
-                texts(sides, malformed),
-                kind=settings.kind,
-                size=settings.size,
-                lowercase=settings.lowercase,
-            )
-
-        if settings.path is not None:
-            source = target = Tokenizer.load(settings.path)
-            count = sum(1 for _ in self.train_pairs(self.malformed))
-        elif settings.shared:
-            source = target = trained(0, 1, malformed=self.malformed)
-        else:
-            source = trained(0, malformed=self.malformed)
-            target = trained(1, malformed=MalformedRows())
-        if source is target:
-            source.save(self.folder)
-        else:
-            source.save(self.folder / "source")
-            target.save(self.folder / "target")
-        return source, target, count
-
-    def _held_out(self, count: int) -> frozenset[int]:
-        if self.validation_pairs is not None:
-            return frozenset()
-        size = min(self.data.validation_size, count // 10)
-        if size == 0:
-            raise InputError(
-                f"{count} pairs are too few to hold some out for validation; give at least 10, or data.validation"
-            )
-        generator = np.random.Generator(np.random.Philox(key=[self.seed, 0x56A1]))
-        return frozenset(generator.choice(count, size=size, replace=False).tolist())
-
-    def _encoded(
-        self,
-        pairs: Callable[[MalformedRows], Iterable[tuple[str, str]]],
-        source: Tokenizer,
-        target: Tokenizer,
-        wanted: Callable[[int], bool],
-        dropped: list[int] | None,
-    ) -> Iterator[tuple[list[int], list[int]]]:
-        """Token ids of the wanted pairs; `dropped` counts those that are too long, None keeps them."""
-        # What is malformed in training data was counted when the tokenizers read it.
-        malformed = self.malformed if pairs is self.validation_pairs else MalformedRows()
-        limit = self.data.maximum_tokens
-        chosen = (pair for i, pair in enumerate(pairs(malformed)) if wanted(i))
-        while chunk := list(itertools.islice(chosen, 1024)):
-            sources = source.encode_batch([pair[0] for pair in chunk])
-            targets = target.encode_batch([pair[1] for pair in chunk])
-            for row in zip(sources, targets, strict=True):
-                if dropped is not None and limit is not None and max(map(len, row)) > limit:
-                    dropped[0] += 1
-                else:
-                    yield row
+    if isinstance(data, Mapping):
+        data = from_mapping(TranslationData, data, "data")
+    if data.builtin is None:
+        raise InputError("data names no builtin data; give data.dates or data.sequences")
+    return list(data.builtin.pairs(split, size, seed))

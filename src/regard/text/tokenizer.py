@@ -77,10 +77,19 @@ class Tokenizer:
         self._prepends = "Prepend" in _types(layout.get("normalizer"))
 
     @classmethod
-    def train(cls, texts: Iterable[str], *, kind: Kind | str, size: int, lowercase: bool = False) -> Tokenizer:
+    def train(
+        cls,
+        texts: Iterable[str],
+        *,
+        kind: Kind | str,
+        size: int,
+        lowercase: bool = False,
+        extra_tokens: Sequence[str] = (),
+    ) -> Tokenizer:
         """A tokenizer learnt from `texts`: the same texts in the same order give the same tokenizer.
 
-        The special tokens `<pad>`, `<s>`, `</s>`, `<unk>` have the ids 0 to 3. The text is brought to
+        The special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
+        target too. The text is brought to
         Unicode's composed form (NFC), and to lower case where asked; apart from that, decoding what was
         encoded gives the text back exactly, spaces included, as long as every part is in the vocabulary. One
         thing more is lost, in all kinds but `character`: U+2581, which marks a space inside a token, reads as
@@ -96,14 +105,19 @@ class Tokenizer:
                 vocabulary is smaller; `word` and `character` keep the most frequent and read the others as
                 `<unk>`.
             lowercase: whether case is dropped.
+            extra_tokens: further special tokens of the form `<name>`, such as `<2de>`. Each has one id (`id_of`),
+                before that of `<pad>`; none is ever read in a text, and none is decoded.
 
         Raises:
-            InputError: no text, unknown kind, or a `size` that cannot hold the alphabet.
+            InputError: no text, unknown kind, a `size` that cannot hold the alphabet, or an extra token of another
+                form.
 
         >>> Tokenizer.train(["aab", "ab"], kind="character", size=10).encode("ab?")
-        [4, 5, 3]
+        [2, 3, 1]
+        >>> Tokenizer.train(["aab"], kind="character", size=10, extra_tokens=["<2de>"]).id_of("<2de>")
+        4
         """
-        return cls(train_backend(texts, kind=kind, size=size, lowercase=lowercase))
+        return cls(train_backend(texts, kind=kind, size=size, lowercase=lowercase, extra_tokens=extra_tokens))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
@@ -233,6 +247,18 @@ class Tokenizer:
         """
         return [self._token(int(index)) for index in ids]
 
+    def id_of(self, token: str) -> int:
+        """The id of a special token, such as `<2de>`: the only way to one, since encoding a text gives none.
+
+        Raises:
+            InputError: the vocabulary has no such special token.
+        """
+        index = self._backend.token_to_id(token)
+        if index is None or index not in self._special:
+            known = ", ".join(self.tokens(sorted(self._special)))
+            raise InputError(f"{token!r} is no special token of this tokenizer; it has {known}")
+        return index
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out, the unknown one too.
 
@@ -273,6 +299,18 @@ class Tokenizer:
     def special_ids(self) -> frozenset[int]:
         """The ids that stand for no text."""
         return self._special
+
+    @property
+    def extra_tokens(self) -> tuple[str, ...]:
+        """The special tokens beside padding, start, end and unknown, in the order of their ids."""
+        roles = {self._padding_id, self._start_id, self._end_id, self._unknown_id}
+        return tuple(self.tokens(sorted(self._special - roles)))
+
+    @property
+    def adds_end(self) -> bool:
+        """Whether the end token follows each text where another program opens the tokenizer.json."""
+        with_it, without = (self._backend.encode("", add_special_tokens=adding).ids for adding in (True, False))
+        return with_it == [*without, self._end_id]
 
     @property
     def kind(self) -> str | None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.errors import InputError, nearest
 
 KINDS = ("bpe", "wordpiece", "unigram", "word", "character")
-SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
+FIRST_TOKENS = ("</s>", "<unk>")
 UNKNOWN = "<unk>"
+LAST_TOKEN = "<pad>"
+SPECIAL_TOKENS = (*FIRST_TOKENS, LAST_TOKEN)
+"""Marian's layout: the end and the unknown token come first, padding, which also starts a target, has the last id."""
 SPACE = "▁"  # U+2581 stands for a space inside a token
 CHARACTER_PATTERN = r"[\s\S]"
 
@@ -24,18 +28,22 @@ CHARACTER_PATTERN = r"[\s\S]"
 _LONGEST_PIECE = 100
 
 
-def train_backend(texts: Iterable[str], *, kind: str, size: int, lowercase: bool) -> tokenizers.Tokenizer:
+def train_backend(
+    texts: Iterable[str], *, kind: str, size: int, lowercase: bool, extra_tokens: Sequence[str] = ()
+) -> tokenizers.Tokenizer:
     """A trained `tokenizers.Tokenizer` with at most `size` tokens; see `Tokenizer.train` for the kinds.
 
     Raises:
-        InputError: unknown kind, no text, a `size` that cannot hold the alphabet.
+        InputError: unknown kind, no text, a `size` that cannot hold the alphabet, an extra token that text could spell.
 
     >>> train_backend(["to be or not to be"], kind="word", size=20, lowercase=False).get_vocab_size()
-    8
+    7
     """
     if kind not in KINDS:
         raise InputError(f"tokenizer kind {kind!r} is not known; {nearest(kind, KINDS)}")
-    smallest = len(SPECIAL_TOKENS) + 1
+    _check_extra(extra_tokens)
+    added = (*extra_tokens, LAST_TOKEN)
+    smallest = len(FIRST_TOKENS) + len(added) + 1
     if size < smallest:
         raise InputError(f"tokenizer size {size} is too small: give at least {smallest}, special tokens included")
     checked = _checked(texts)
@@ -46,11 +54,42 @@ def train_backend(texts: Iterable[str], *, kind: str, size: int, lowercase: bool
         "word": _train_word,
         "character": _train_character,
     }[kind]
-    trained = train(checked, size, lowercase)
-    needed = trained.get_vocab_size()
+    try:
+        trained = train(checked, size - len(added), lowercase)
+        needed = trained.get_vocab_size() + len(added)
+    except _TooSmall as error:
+        needed = error.needed + len(added)
+        raise _too_small(kind, size, needed) from None
     if needed > size:
         raise _too_small(kind, size, needed)
+    # Kept out of the model's own vocabulary, so no text spells them; they take the ids after it, in this order.
+    trained.add_special_tokens(list(added))
+    trained.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", trained.token_to_id("</s>"))]
+    )
     return trained
+
+
+def _check_extra(extra_tokens: Sequence[str]) -> None:
+    if isinstance(extra_tokens, str):
+        raise InputError(f"extra_tokens is the one string {extra_tokens!r}; give a list of tokens")
+    seen: set[str] = set(SPECIAL_TOKENS)
+    for token in extra_tokens:
+        if not isinstance(token, str) or not re.fullmatch(r"<[^<>\s]+>", token):
+            raise InputError(f"the extra token {token!r} is not of the form <name>; write it like '<2de>'")
+        if token in seen:
+            raise InputError(
+                f"the extra token {token!r} is there already; name each once, and none of {SPECIAL_TOKENS}"
+            )
+        seen.add(token)
+
+
+class _TooSmall(Exception):
+    """The text alone needs this many tokens."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__()
+        self.needed = needed
 
 
 def _too_small(kind: str, size: int, needed: int) -> InputError:
@@ -90,7 +129,7 @@ def _proper(text: str) -> str:
 def _train_bpe(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
     tokenizer = _marked(models.BPE(unk_token=UNKNOWN), lowercase=lowercase, split_han=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=size, min_frequency=2, special_tokens=list(SPECIAL_TOKENS), show_progress=False
+        vocab_size=size, min_frequency=2, special_tokens=list(FIRST_TOKENS), show_progress=False
     )
     _run(tokenizer, texts, trainer)
     return tokenizer
@@ -98,7 +137,7 @@ def _train_bpe(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.T
 
 def _train_word(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
     tokenizer = _marked(_word_level({}), lowercase=lowercase, split_han=True)
-    trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
+    trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=list(FIRST_TOKENS), show_progress=False)
     _run(tokenizer, texts, trainer)
     return tokenizer
 
@@ -119,21 +158,21 @@ def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool) -> tokeni
         trainer = trainers.WordPieceTrainer(
             vocab_size=size,
             min_frequency=2,
-            special_tokens=[*SPECIAL_TOKENS, *("##" + character for character in inner)],
+            special_tokens=[*FIRST_TOKENS, *("##" + character for character in inner)],
             show_progress=False,
         )
         _run(draft, _unspool(spool), trainer)
     vocabulary = json.loads(draft.to_str())["model"]["vocab"]
     model = models.WordPiece(vocab=vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=2 * _LONGEST_PIECE)
     tokenizer = _marked(model, lowercase=lowercase, split_han=True, continuation="##")
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    tokenizer.add_special_tokens(list(FIRST_TOKENS))
     return tokenizer
 
 
 def _train_unigram(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
     draft = _marked(models.Unigram(), lowercase=lowercase, split_han=False)
     trainer = trainers.UnigramTrainer(
-        vocab_size=size, special_tokens=list(SPECIAL_TOKENS), unk_token=UNKNOWN, show_progress=False
+        vocab_size=size, special_tokens=list(FIRST_TOKENS), unk_token=UNKNOWN, show_progress=False
     )
     normalise = draft.normalizer.normalize_str
     characters: set[str] = set()
@@ -151,15 +190,17 @@ def _train_unigram(texts: Iterator[str], size: int, lowercase: bool) -> tokenize
             raise
         failure = error
     # Every character and one piece more: with less the library fails, or loses sight of the size.
-    needed = len(characters) + 1 + len(SPECIAL_TOKENS)
+    needed = len(characters) + 1 + len(FIRST_TOKENS)
     if needed > size:
-        raise _too_small("unigram", size, needed)
+        raise _TooSmall(needed)
     if failure is not None:
         raise InputError(f"training the tokenizer failed ({failure}); try another kind or size")
     scores = dict(json.loads(draft.to_str())["model"]["vocab"])
-    vocabulary = [(token, 0.0) for token in SPECIAL_TOKENS] + _settled(scores)
-    tokenizer = _marked(models.Unigram(vocabulary, 3, False), lowercase=lowercase, split_han=False)
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    vocabulary = [(token, 0.0) for token in FIRST_TOKENS] + _settled(scores)
+    tokenizer = _marked(
+        models.Unigram(vocabulary, FIRST_TOKENS.index(UNKNOWN), False), lowercase=lowercase, split_han=False
+    )
+    tokenizer.add_special_tokens(list(FIRST_TOKENS))
     return tokenizer
 
 
@@ -170,7 +211,7 @@ def _settled(scores: dict[str, float]) -> list[tuple[str, float]]:
     one 0.0001 more and so on, in the order of a randomly seeded hash table. Here they share the lowest.
     Rounding removes what the order of summation leaves in the last digits.
     """
-    pieces = {piece: score for piece, score in scores.items() if piece not in SPECIAL_TOKENS}
+    pieces = {piece: score for piece, score in scores.items() if piece not in FIRST_TOKENS}
     characters = [piece for piece in pieces if len(piece) == 1]
     lowest = min(pieces.values())
     ceiling = lowest + 0.0001 * len(characters)
@@ -184,13 +225,13 @@ def _train_character(texts: Iterator[str], size: int, lowercase: bool) -> tokeni
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normaliser.normalize_str(text))
-    kept = sorted(counts, key=lambda character: (-counts[character], character))[: size - len(SPECIAL_TOKENS)]
-    vocabulary = {token: index for index, token in enumerate([*SPECIAL_TOKENS, *kept])}
+    kept = sorted(counts, key=lambda character: (-counts[character], character))[: size - len(FIRST_TOKENS)]
+    vocabulary = {token: index for index, token in enumerate([*FIRST_TOKENS, *kept])}
     tokenizer = tokenizers.Tokenizer(_word_level(vocabulary))
     tokenizer.normalizer = normaliser
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
     tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    tokenizer.add_special_tokens(list(FIRST_TOKENS))
     return tokenizer
 
 
