@@ -1,0 +1,241 @@
+"""Builtin sequence problems: small tasks whose answer is known, for claims and for teaching.
+
+Texts are symbols with spaces between, so that a tokenizer of kind `word` reads one token for each. Nothing is
+downloaded and nothing is stored: example i is computed when it is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from random import Random
+from typing import Literal, NamedTuple, get_args, overload
+
+from regard.errors import InputError, nearest
+
+__all__ = ["KINDS", "SPLITS", "Kind", "SequenceExample", "Sequences", "dictionary"]
+
+Kind = Literal["copy", "reversal", "sorting", "dictionary", "reversed_dictionary", "recall", "association"]
+KINDS: tuple[str, ...] = get_args(Kind)
+SPLITS: tuple[str, ...] = ("train", "validation", "test")
+
+_TENTHS = {"train": 8, "validation": 1, "test": 1}
+_ATTEMPTS = 2_000  # a tenth of all sources are in the smallest splits: that none is met by then has chance 1e-91
+
+
+class SequenceExample(NamedTuple):
+    """A problem and its answer, both as text."""
+
+    source: str
+    target: str
+
+
+class Sequences(Sequence[SequenceExample]):
+    """`size` random problems of one split; example i is a pure function of the problem, seed, split and i.
+
+    | kind | source | target |
+    |---|---|---|
+    | `copy` | `s3 s1 s2` | `s3 s1 s2` |
+    | `reversal` | `s3 s1 s2` | `s2 s1 s3` |
+    | `sorting` | `s3 s1 s2` | `s1 s2 s3`, by number |
+    | `dictionary` | `s3 s1 s2` | each symbol's word in another language, `t...`, in order |
+    | `reversed_dictionary` | `s3 s1 s2` | the same words, the last first |
+    | `recall` | `s3 s1 s2` | `s3`: the first symbol, whatever follows it |
+    | `association` | `k2 v5 k7 v1 k2` | `v5`: the value that stands beside the key asked for |
+
+    A source belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its text: whatever
+    the seeds, sizes and lengths, no source of one split is ever in another. Within a split sources are drawn one by one,
+    so a few may come twice.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        kind: the problem; see the table.
+        symbols: how many different symbols there are; for `association` so many keys, and as many values.
+        shortest, longest: the number of symbols of a source, drawn uniformly from this range, both ends included. For
+            `recall` the symbols after the first; for `association` the pairs, whose keys are all different.
+        size: number of examples; they are made when read, so any number costs nothing.
+        seed: another seed gives other examples.
+
+    Raises:
+        InputError: for an unknown split or kind, numbers out of range, or fewer different sources in the split than `size`.
+
+    >>> problems = Sequences("train", kind="reversal", symbols=9, shortest=3, longest=5, size=1000)
+    >>> source, target = problems[4]
+    >>> target.split() == source.split()[::-1], problems[4] == Sequences(
+    ...     "train", kind="reversal", symbols=9, shortest=3, longest=5, size=5)[4]
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        kind: str = "reversal",
+        symbols: int = 40,
+        shortest: int = 12,
+        longest: int = 12,
+        size: int = 20_000,
+        seed: int = 0,
+    ) -> None:
+        if split not in SPLITS:
+            raise InputError(f"sequences: no split {split!r}; {nearest(split, SPLITS)}")
+        if kind not in KINDS:
+            raise InputError(f"sequences: no kind {kind!r}; {nearest(kind, KINDS)}")
+        if size < 0:
+            raise InputError(f"sequences: size must not be negative, got {size}")
+        if symbols < 2:
+            raise InputError(f"sequences: symbols is {symbols}; give at least 2")
+        if not 1 <= shortest <= longest:
+            raise InputError(
+                f"sequences: lengths from {shortest} to {longest} cannot be drawn; give 1 <= shortest <= longest"
+            )
+        if kind == "association" and longest > symbols:
+            raise InputError(
+                f"sequences: {longest} pairs need as many different keys, and symbols is {symbols}; "
+                "raise symbols or lower longest"
+            )
+        self.split = split
+        self.kind = kind
+        self.symbols = symbols
+        self.shortest = shortest
+        self.longest = longest
+        self.size = size
+        self.seed = seed
+        # By tenths the share is known without making every source; it is off by a few where there are few.
+        wanted = max(1, size)
+        there = _sources(kind, symbols, shortest, longest, enough=10 * wanted) * _TENTHS[split] // 10
+        if there < wanted:
+            raise InputError(
+                f"sequences: there are only about {there} different sources of kind {kind!r} in the split {split!r}, and "
+                f"{size} are wanted; raise symbols or longest, or lower the size"
+            )
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> SequenceExample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[SequenceExample]: ...
+    def __getitem__(self, index: int | slice) -> SequenceExample | list[SequenceExample]:
+        """Example `index`, or the list of a slice of them."""
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(self.size))]
+        position = index + self.size if index < 0 else index
+        if not 0 <= position < self.size:
+            raise IndexError(f"sequences: no example {index} among {self.size}")
+        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
+        for _ in range(_ATTEMPTS):
+            source, target = self._draw(rng)
+            text = " ".join(source)
+            if _split_of(text) == self.split:
+                return SequenceExample(text, " ".join(target))
+        raise InputError(
+            f"sequences: no source of kind {self.kind!r} was found in the split {self.split!r}; "
+            "there are too few, so raise symbols or longest"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Sequences({self.split!r}, kind={self.kind!r}, symbols={self.symbols}, shortest={self.shortest}, "
+            f"longest={self.longest}, size={self.size}, seed={self.seed})"
+        )
+
+    def alphabet(self) -> SequenceExample:
+        """Every symbol that a source may hold, and every one that a target may, each once.
+
+        >>> Sequences(kind="dictionary", symbols=3, longest=12).alphabet()
+        SequenceExample(source='s1 s2 s3', target='t1 t2 t3')
+        """
+        numbers = range(1, self.symbols + 1)
+        if self.kind == "association":
+            values = " ".join(f"v{n}" for n in numbers)
+            return SequenceExample(" ".join(f"k{n}" for n in numbers) + " " + values, values)
+        own = " ".join(f"s{n}" for n in numbers)
+        return SequenceExample(own, own.replace("s", "t") if "dictionary" in self.kind else own)
+
+    def _draw(self, rng: Random) -> tuple[list[str], list[str]]:
+        length = self.shortest + int(rng.random() * (self.longest - self.shortest + 1))
+        if self.kind == "association":
+            return self._association(rng, length)
+        drawn = _numbers(rng, self.symbols, length + (self.kind == "recall"))
+        source = [f"s{n}" for n in drawn]
+        match self.kind:
+            case "reversal":
+                return source, source[::-1]
+            case "sorting":
+                return source, [f"s{n}" for n in sorted(drawn)]
+            case "dictionary":
+                return source, _looked_up(drawn, self.symbols)
+            case "reversed_dictionary":
+                return source, _looked_up(drawn, self.symbols)[::-1]
+            case "recall":
+                return source, source[:1]
+            case _:
+                return source, source
+
+    def _association(self, rng: Random, length: int) -> tuple[list[str], list[str]]:
+        keys = _shuffled(range(1, self.symbols + 1), rng, length)
+        values = _numbers(rng, self.symbols, length)
+        asked = int(rng.random() * length)
+        pairs = itertools.chain.from_iterable((f"k{key}", f"v{value}") for key, value in zip(keys, values, strict=True))
+        return [*pairs, f"k{keys[asked]}"], [f"v{values[asked]}"]
+
+
+@lru_cache(maxsize=16)
+def dictionary(symbols: int) -> tuple[int, ...]:
+    """The dictionary between two languages of `symbols` words: entry n - 1 is the number of the word for symbol n.
+
+    One and the same for every seed and split.
+
+    >>> sorted(dictionary(5)) == [1, 2, 3, 4, 5], dictionary(5) == dictionary(5)
+    (True, True)
+    """
+    return tuple(_shuffled(range(1, symbols + 1), Random(_hash(f"regard dictionary {symbols}")), symbols))
+
+
+def _looked_up(drawn: Sequence[int], symbols: int) -> list[str]:
+    words = dictionary(symbols)
+    return [f"t{words[n - 1]}" for n in drawn]
+
+
+def _numbers(rng: Random, symbols: int, length: int) -> list[int]:
+    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
+    return [1 + int(rng.random() * symbols) for _ in range(length)]
+
+
+def _shuffled(numbers: Sequence[int], rng: Random, count: int) -> list[int]:
+    """`count` of the numbers in random order, none twice."""
+    left = list(numbers)
+    for place in range(count):
+        other = place + int(rng.random() * (len(left) - place))
+        left[place], left[other] = left[other], left[place]
+    return left[:count]
+
+
+def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) -> int:
+    """How many different sources there are; where there are more than `enough`, that number."""
+    total = 0
+    for length in range(shortest, longest + 1):
+        if kind == "association":
+            choices = itertools.chain([length], ((symbols - place) * symbols for place in range(length)))
+        else:
+            choices = itertools.repeat(symbols, length + (kind == "recall"))
+        product = 1
+        for number in choices:
+            product *= number
+            if total + product >= enough:
+                return enough
+        total += product
+    return total
+
+
+def _split_of(source: str) -> str:
+    tenth = _hash(f"regard sequences {source}") % 10
+    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
