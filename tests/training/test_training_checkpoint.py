@@ -163,7 +163,7 @@ DAMAGES = {
     "no model": (lambda p: (p / "model.safetensors").unlink(), "model.safetensors: no such file"),
     "no progress": (lambda p: (p / "progress.json").unlink(), "progress.json: damaged or missing"),
     "no moments": (lambda p: (p / "optimizer.safetensors").unlink(), "optimizer.safetensors: no such file"),
-    "no card": (lambda p: (p / "regard.json").unlink(), "regard.json: no such file"),
+    "card is no JSON": (lambda p: (p / "regard.json").write_text("{"), "regard.json: not valid JSON"),
     "half the moments": (
         lambda p: (p / "optimizer.safetensors").write_bytes((p / "optimizer.safetensors").read_bytes()[:9000]),
         "optimizer.safetensors: not a readable safetensors file",
@@ -179,8 +179,8 @@ DAMAGES = {
         "nothing belongs to no parameter",
     ),
     "lost parameter": (
-        lambda p: damage_tensors(p / "model.safetensors", lambda t: t.pop("decoder.layers.0.feedforward.inner.bias")),
-        "decoder.layers.0.feedforward.inner.bias",
+        lambda p: damage_tensors(p / "model.safetensors", lambda t: t.pop("model.decoder.layers.0.fc1.bias")),
+        "missing model.decoder.layers.0.fc1.bias",
     ),
     "progress is no JSON": (lambda p: (p / "progress.json").write_text("{"), "progress.json: damaged"),
     "progress is a list": (lambda p: (p / "progress.json").write_text("[]"), "progress.json: damaged"),

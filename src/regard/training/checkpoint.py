@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import clear_partial, new_folder, read_tensors, replace_file, write_tensors
-from regard.checkpoints.folder import WEIGHTS, read_card
+from regard.checkpoints import clear_partial, new_folder, read_parameters, read_tensors, replace_file, write_tensors
+from regard.checkpoints.folder import WEIGHTS
 from regard.errors import InputError
 from regard.tasks.loading import POINTER
 from regard.training.progress import Progress
@@ -103,7 +103,7 @@ class Checkpoints:
             return None
         place = self.place(name)
         state = _read_state(place / PROGRESS)
-        _fill(_own(model), read_tensors(place / WEIGHTS, read_card(place).digests), place / WEIGHTS)
+        _fill(_own(model), read_parameters(place)[1], place / WEIGHTS)
         moments = read_tensors(place / OPTIMIZER, state["digests"])
         lost = sorted(state["digests"].keys() - moments.keys())
         if lost:
@@ -127,7 +127,7 @@ class Checkpoints:
 
 
 def _own(model: nn.Module) -> dict[str, Tensor]:
-    """Each parameter once, tied ones under their first name; what `model.safetensors` holds."""
+    """Each parameter once, tied ones under their first name; what a model's folder holds."""
     return {name: parameter.data for name, parameter in model.named_parameters()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,10 +60,11 @@ class Loop:
         batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed)
         targets = lengths[:, 1]
         total = self._total_steps(batches)
+        expected = self._expected_steps(batches, targets, total)
         if progress.finished:  # by limits that may have been widened since
             windows = self._windows(batches.epoch(progress.epoch))
             progress.finished = self._reason_to_stop(len(windows)) or self._out_of_patience()
-        self._tell("started", self.model, progress, total)
+        self._tell("started", self.model, progress, expected)
         try:
             while not progress.finished:
                 windows = self._windows(batches.epoch(progress.epoch))
@@ -91,16 +93,16 @@ class Loop:
         were cut into batches or dealt out.
         """
         progress, settings, workers = self.progress, self.settings, self.workers
+        total_tokens = int(sum(targets[batch].sum() for batch in window))
         rate = learning_rate(
             settings.schedule,
             progress.step + 1,
             peak=settings.learning_rate,
             warmup=settings.warmup,
-            steps=total_steps,
+            steps=self._planned_steps(total_steps, progress.tokens + total_tokens),
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        total_tokens = int(sum(targets[batch].sum() for batch in window))
         rounds = math.ceil(len(window) / workers.count)
         for number in range(rounds):
             place = number * workers.count + workers.rank
@@ -205,13 +207,47 @@ class Loop:
         done = progress.epoch + progress.window / windows
         if settings.epochs is not None and done >= settings.epochs:
             return f"{settings.epochs:g} epochs done"
+        if settings.tokens is not None and progress.tokens >= settings.tokens:
+            return f"{settings.tokens:,.0f} tokens done"
+        if settings.seconds is not None and self._seconds() >= settings.seconds:
+            return f"{settings.seconds:g} seconds done"
         return ""
+
+    def _seconds(self) -> float:
+        """Seconds of training by the first worker's clock: all have to stop at the same update."""
+        if self.workers.count == 1:
+            return self.progress.seconds
+        return self.workers.summed(self.progress.seconds if self.workers.first else 0.0)[0]
 
     def _total_steps(self, batches: Batches) -> int | None:
         limits = [] if self.settings.steps is None else [self.settings.steps]
         if self.settings.epochs is not None:
             limits.append(math.ceil(self.settings.epochs * len(self._windows(batches.epoch(0)))))
         return min(limits) if limits else None
+
+    def _planned_steps(self, total_steps: int | None, tokens: int) -> float | None:
+        """How many updates the run will have, for the learning rate.
+
+        Limits in tokens and seconds are turned into updates by the share of them that is used up: all of it at the last update.
+
+        Arguments:
+            tokens: learnt from when the next update is done.
+        """
+        settings, step = self.settings, self.progress.step + 1
+        planned: list[float] = [] if total_steps is None else [total_steps]
+        if settings.tokens is not None:
+            planned.append(step * max(1.0, settings.tokens / tokens))
+        if settings.seconds is not None:
+            used = self._seconds() / settings.seconds
+            planned.append(step * max(1.0, 1 / used) if used > 0 else math.inf)
+        return min(planned) if planned else None
+
+    def _expected_steps(self, batches: Batches, targets: np.ndarray, total_steps: int | None) -> int | None:
+        """The number of updates to show; a limit in tokens is as many updates as it takes on average."""
+        if self.settings.tokens is None:
+            return total_steps
+        each = targets.sum() / len(self._windows(batches.epoch(0)))
+        return min(math.ceil(self.settings.tokens / each), total_steps or sys.maxsize)
 
     def _write(self, event: Mapping[str, Any]) -> None:
         if self.log is not None:

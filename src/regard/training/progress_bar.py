@@ -111,10 +111,11 @@ def validation_line(event: Mapping[str, Any]) -> str:
     """
     parts = []
     for name, value in event.items():
-        words = name.replace("_", " ").replace("bleu", "BLEU")
-        if name in ("exact_match", "token_accuracy"):
+        metric = name.partition(".")[0]  # such as bleu.de, of one language among several
+        words = name.replace("_", " ").replace(".", " ").replace("bleu", "BLEU")
+        if metric in ("exact_match", "token_accuracy"):
             parts.append(f"{words} {100 * value:.1f} %")
-        elif name == "bleu":
+        elif metric == "bleu":
             parts.append(f"{words} {value:.1f}")
         elif isinstance(value, float):
             parts.append(f"{words} {value:.4g}")

@@ -91,18 +91,51 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
         values = dict(recipe)
     else:
         where = str(recipe)
-        values = _read_yaml(Path(recipe))
+        values = read_yaml(Path(recipe))
     values = _copied(values)
     for override in overrides:
-        key, separator, text = override.partition("=")
-        if not separator or not key:
-            raise InputError(f"{override!r} is no override; write key=value, such as training.steps=500")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InputError(f"{override!r}: the value is no YAML ({_first_line(error)}); quote it") from error
-        _put(values, key.split("."), value, key)
+        put(values, *read_override(override))
     return from_mapping(Recipe, values, where)
+
+
+def read_override(override: str) -> tuple[str, Any]:
+    """Key and value of a `key=value` override, the value read as YAML.
+
+    Raises:
+        InputError: where there is no `=`, or the value is no YAML.
+
+    >>> read_override("data.train=[a.en, a.de]")
+    ('data.train', ['a.en', 'a.de'])
+    """
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise InputError(f"{override!r} is no override; write key=value, such as training.steps=500")
+    try:
+        return key, yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{override!r}: the value is no YAML ({_first_line(error)}); quote it") from error
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key in nested mappings, in place; sections that are missing are made.
+
+    Raises:
+        InputError: where the key goes through something that is no section.
+
+    >>> values = {"training": {"steps": 5}}
+    >>> put(values, "training.warmup", 2)
+    >>> values
+    {'training': {'steps': 5, 'warmup': 2}}
+    """
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = values.get(section)
+        if inner is None:
+            inner = values[section] = {}
+        if not isinstance(inner, dict):
+            raise InputError(f"{key}: {section} holds no settings of its own; leave out what follows it")
+        values = inner
+    values[last] = value
 
 
 def write_recipe(recipe: Recipe) -> str:
@@ -127,7 +160,12 @@ def _differing(one: Any, other: Any, path: str) -> list[str]:
     return [] if one == other else [path]
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        InputError: for a file that is missing, or holds something else.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -141,17 +179,6 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds no mapping of settings; see recipes/ for examples")
     return values
-
-
-def _put(values: dict[str, Any], keys: Sequence[str], value: Any, whole: str) -> None:
-    for key in keys[:-1]:
-        inner = values.get(key)
-        if inner is None:
-            inner = values[key] = {}
-        if not isinstance(inner, dict):
-            raise InputError(f"{whole}: {key} holds no settings of its own; leave out what follows it")
-        values = inner
-    values[keys[-1]] = value
 
 
 def _plain(value: Any) -> Any:

@@ -19,8 +19,8 @@ from regard.errors import InputError
 from regard.models import MODELS
 from regard.tasks.evaluation import evaluate
 from regard.tasks.loading import POINTER, load
+from regard.tasks.preparation import READY, Prepared, TextPairs, is_prepared, prepare
 from regard.tasks.translation import TranslationTask, Translator, save_translation
-from regard.tasks.translation_data import READY, Prepared, TextPairs, is_prepared, prepare
 from regard.training.callbacks import Callback, TensorBoard
 from regard.training.checkpoint import Checkpoints
 from regard.training.compiling import compiled
@@ -30,10 +30,12 @@ from regard.training.optimizers import build_optimizer
 from regard.training.precision import resolve
 from regard.training.progress import Progress
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
+from regard.training.settings import LIMITS
+from regard.training.validation import decoded_by_language, decoded_names, losses_by_language, texts_of
 from regard.training.workers import Workers, joined
 
 RECIPE = "recipe.yaml"
-MAY_CHANGE = ("training.steps", "training.epochs", "training.patience", "training.log_every", "generation")
+MAY_CHANGE = (*(f"training.{name}" for name in LIMITS), "training.patience", "training.log_every", "generation")
 """What a resumed run may say anew: how far to go on, and what does not touch the training itself."""
 
 
@@ -188,12 +190,14 @@ class _Run:
 
     def _evaluate(self) -> dict[str, float]:
         metrics = evaluation_loss(self.loop, self.prepared.validation)
+        metrics |= losses_by_language(self.loop, self.task, self.prepared.validation)
         count = min(self.recipe.training.evaluate_generated, len(self.prepared.validation))
         if count:
-            found = [0.0, 0.0]
+            names = decoded_names(self.task)
+            found = [0.0] * len(names)
             if self.workers.first:
                 found = self._decoded(count)
-            metrics["exact_match"], metrics["bleu"] = self.workers.summed(*found)
+            metrics |= dict(zip(names, self.workers.summed(*found), strict=True))
         self.metrics = metrics
         return metrics
 
@@ -201,6 +205,8 @@ class _Run:
         translator = Translator(self.model, self.task)
         device, dtype = self.workers.device.type, self.loop.dtype
         with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
+            if self.task.languages:
+                return decoded_by_language(translator, self.prepared.validation, count)
             result = evaluate(translator, held_out_texts(self.task, self.prepared.validation, count))
         return [result.metrics["exact_match"], result.metrics.get("bleu", 0.0)]
 
@@ -233,13 +239,7 @@ class _Run:
 
 def held_out_texts(task: TranslationTask, store: TokenStore, count: int) -> list[tuple[str, str]]:
     """The first `count` pairs of a token store as texts again."""
-    return [
-        (
-            task.source_tokenizer.decode(store.sequence("source", i).tolist()),
-            task.target_tokenizer.decode(store.sequence("target", i).tolist()),
-        )
-        for i in range(count)
-    ]
+    return texts_of(task, store, range(count))
 
 
 def _prepared(

@@ -8,7 +8,7 @@ from typing import Literal
 Schedule = Literal["inverse_square_root", "linear", "cosine", "constant"]
 
 
-def learning_rate(schedule: Schedule, step: int, *, peak: float, warmup: int, steps: int | None = None) -> float:
+def learning_rate(schedule: Schedule, step: int, *, peak: float, warmup: int, steps: float | None = None) -> float:
     """The learning rate of update number `step`, counted from 1.
 
     All rise linearly to `peak` over `warmup` updates. Then:
@@ -22,7 +22,7 @@ def learning_rate(schedule: Schedule, step: int, *, peak: float, warmup: int, st
     peak = (D * warmup)^-0.5: 6.99e-4 for D = 512 and 4,000 updates.
 
     Arguments:
-        steps: the length of the run in updates; linear and cosine need it.
+        steps: the length of the run in updates, perhaps an estimate; linear and cosine need it.
 
     >>> round(learning_rate("inverse_square_root", 4000, peak=(512 * 4000) ** -0.5, warmup=4000), 7)
     0.0006988

@@ -8,20 +8,24 @@ from typing import Literal
 from regard.models.config import check
 from regard.training.schedules import Schedule
 
+LIMITS = ("steps", "epochs", "tokens", "seconds")
+"""What a run can be ended by, the first that is reached."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingSettings:
     """The `training` section of a recipe.
 
     Arguments:
-        steps, epochs: when to stop: after so many updates, or passes over the data; whichever comes first.
+        steps, epochs, tokens, seconds: when to stop: after so many updates, passes over the data, target tokens, or seconds of
+            training (evaluations included); whichever comes first. Where seconds decide, a run cannot be repeated bit for bit.
         batch_tokens: source plus target tokens of one batch, padding included.
         accumulate: batches per update on each worker.
         optimizer: `adamw` (decoupled weight decay) or `adam`.
         learning_rate: the peak.
         betas, epsilon, weight_decay: of the optimiser. Biases, norms and vectors are not decayed.
-        schedule, warmup: of the learning rate, in updates.
-        label_smoothing: epsilon, spread over the whole vocabulary.
+        schedule, warmup: of the learning rate, in updates. `linear` and `cosine` follow the share of the limit that is used up.
+        label_smoothing: epsilon, spread over the whole vocabulary but padding.
         clip_norm: largest norm of the whole gradient; null for no clipping.
         precision: `auto` is bfloat16 where the processor computes in it natively, else float32.
         compile: run the model through `torch.compile`, with dynamic shapes from the first step.
@@ -41,6 +45,8 @@ class TrainingSettings:
 
     steps: int | None = None
     epochs: float | None = None
+    tokens: float | None = None
+    seconds: float | None = None
     batch_tokens: int = 4096
     accumulate: int = 1
     optimizer: Literal["adamw", "adam"] = "adamw"
@@ -66,16 +72,16 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         check(
-            self.steps is not None or self.epochs is not None,
+            any(getattr(self, name) is not None for name in LIMITS),
             "training.steps",
             self.steps,
-            "given, or training.epochs",
+            "given, or one of training.epochs, training.tokens and training.seconds",
             "say how long to train, such as training.epochs=10",
         )
         for name in ("batch_tokens", "accumulate", "evaluate_every", "save_every", "log_every"):
             value = getattr(self, name)
             check(value >= 1, f"training.{name}", value, "at least 1", "raise it")
-        for name in ("steps", "epochs", "patience"):
+        for name in (*LIMITS, "patience"):
             value = getattr(self, name)
             check(value is None or value > 0, f"training.{name}", value, "above 0", "raise it or leave it out")
         check(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0", "1e-3 is usual")

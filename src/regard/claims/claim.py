@@ -1,0 +1,141 @@
+"""A paper's claim: a comparison, what it was predicted to find, and the expression that judges it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from regard.claims.comparison import SECTIONS, Comparison, read_comparison
+from regard.claims.expression import Expression, references
+from regard.claims.own_data import OwnData
+from regard.errors import InputError, nearest
+from regard.structure import from_mapping
+from regard.training.recipe import read_yaml
+
+CATALOGUE = resources.files("regard.claims") / "catalogue"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim; the catalogue's are files of these fields.
+
+    Arguments:
+        name: in commands, and of its files.
+        row: its number among the claims of the project.
+        source: the paper and place.
+        statement: what it says, in a sentence.
+        predicted: what would confirm it, with the thresholds; written before the first run and not changed after.
+        comparison: the sections of a comparison.
+        judge: the expression that confirms it.
+        refutes: the expression that refutes it; where null, all that does not confirm it does.
+        own_data: what it means on the user's pairs, or a sentence why it means nothing there.
+        minutes: about how long it takes on two cores.
+
+    The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) beside the other fields.
+
+    Raises:
+        InputError: for expressions that ask for arms or measures the comparison does not have.
+    """
+
+    name: str
+    row: str
+    source: str
+    statement: str
+    predicted: str
+    comparison: dict[str, Any]
+    judge: str
+    own_data: OwnData | str
+    minutes: float
+    refutes: str | None = None
+
+    def __post_init__(self) -> None:
+        comparison = self.resolved
+        for asked in references(*self.expressions):
+            measures = {measure.name: measure for measure in comparison.measures}
+            where = f"claim {self.name!r}"
+            comparison.arm(asked.arm)
+            if asked.measure not in measures:
+                raise InputError(
+                    f"{where}: there is no measure {asked.measure!r}; {nearest(asked.measure, [*measures])}"
+                )
+            if asked.length is not None and not measures[asked.measure].bins:
+                raise InputError(
+                    f"{where}: measure {asked.measure!r} has no bins for length {asked.length}; give it some"
+                )
+
+    @cached_property
+    def expressions(self) -> tuple[Expression, Expression | None]:
+        """`judge`, and `refutes` where there is one."""
+        where = f"claim {self.name!r}"
+        return (
+            Expression(self.judge, f"{where}: judge"),
+            None if self.refutes is None else Expression(self.refutes, f"{where}: refutes"),
+        )
+
+    @cached_property
+    def resolved(self) -> Comparison:
+        """The comparison as the catalogue has it."""
+        try:
+            return read_comparison(self.comparison)
+        except InputError as error:
+            raise InputError(f"claim {self.name!r}: {error}") from error
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether there is no builtin data for it."""
+        return isinstance(self.own_data, OwnData) and self.own_data.needed
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds it is judged by."""
+        return self.resolved.seeds
+
+    @property
+    def command(self) -> str:
+        """How to run it."""
+        return f"regard claims run {self.name}" + (" data.path=FOLDER" if self.needs_data else "")
+
+
+def claims() -> list[Claim]:
+    """Every claim of the catalogue, in the order of their rows."""
+    files = [file for file in CATALOGUE.iterdir() if file.name.endswith(".yaml")]
+    found = [claim_of(yaml.safe_load(file.read_text(encoding="utf-8")), file.name) for file in files]
+    return sorted(found, key=lambda claim: _order(claim.row))
+
+
+def claim(name: str) -> Claim:
+    """A claim of the catalogue by name or row, or of a file of the user's own.
+
+    Raises:
+        InputError: where there is none, with the nearest.
+    """
+    if name.endswith((".yaml", ".yml")):
+        return claim_of(read_yaml(Path(name)), name)
+    known = claims()
+    for each in known:
+        if name in (each.name, each.row):
+            return each
+    raise InputError(f"there is no claim {name!r}; {nearest(name, [each.name for each in known])}")
+
+
+def claim_of(values: Mapping[str, Any], where: str) -> Claim:
+    """A claim from YAML values: its own fields, and beside them the sections of the comparison.
+
+    Raises:
+        InputError: for what is missing, unknown or of another type, naming the place.
+    """
+    own = {key: value for key, value in values.items() if key not in SECTIONS}
+    sections = {key: value for key, value in values.items() if key in SECTIONS}
+    return from_mapping(Claim, own | {"comparison": sections}, where)
+
+
+def _order(row: str) -> list[tuple[int, str]]:
+    """1.3b after 1.3a, and 1.10 after 1.9."""
+    return [(int(number or 0), letters) for number, letters in re.findall(r"(\d*)([a-z]*)", row) if number or letters]

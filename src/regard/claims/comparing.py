@@ -1,0 +1,243 @@
+"""`regard.compare`: every arm with every seed, each run once, whatever stops in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.checkpoints import clear_partial, new_folder, replace_file
+from regard.claims.arms import Arm
+from regard.claims.compared import Compared, Run
+from regard.claims.comparison import Comparison, read_comparison
+from regard.claims.measuring import FINISHED, RunMeasures
+from regard.errors import InputError
+from regard.tasks.preparation import is_prepared
+from regard.training.callbacks import Callback
+from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
+from regard.training.run import RECIPE, train
+
+SAVED = "comparison.yaml"
+Place = str | os.PathLike[str]
+
+
+def compare(
+    recipe: Comparison | Recipe | Mapping[str, Any] | Place,
+    overrides: Sequence[str] = (),
+    *,
+    output: Place,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    arms: Mapping[str, Any] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    budget: str | Mapping[str, float] | None = None,
+    measures: Sequence[Any] | None = None,
+    reuse: Sequence[Place] = (),
+    callbacks: Sequence[Callback] = (),
+    say: Callable[[str], None] | None = None,
+) -> Compared:
+    """Train variants of a recipe with several seeds on an equal budget, and measure them.
+
+    Each run is a run of `regard.train` in `output`/arm/seed. Called again with the same arguments, what is finished is taken as
+    it is and a run that was killed goes on where it was, to the same numbers. Measures are computed anew only where what they
+    say has changed. Seeds, measures and further arms may be added; another comparison in the same folder is refused.
+
+    Arguments:
+        recipe: a recipe (file, mapping, `Recipe`), or a file or mapping that holds a whole comparison.
+        overrides: `key=value` for all arms.
+        output: the comparison's folder: new, or one that holds this comparison.
+        grid: keys with values to compare, `{"model.score": ["dot", "general"]}`; every combination is an arm.
+        arms: or named arms: `{"small": ["model.width=32"], "large": {"model.width": 128}}`.
+        seeds: a number N for seeds 1 to N (3 unless given), or the seeds.
+        budget: where every run ends: `steps=500`, `tokens=2e6`, `seconds=60`; else by the recipe's own limits.
+        measures: names such as `loss`, `bleu`, `steps_to:token_accuracy=0.9`, or mappings; the validation metrics unless given.
+        reuse: folders of other comparisons; a finished run of the very same recipe found there is not trained again.
+        callbacks: told of every step of every run.
+        say: receives sentences for the user; none are printed where None.
+
+    Returns:
+        The numbers with their spread: `.table()`, `.to_json()`, `.save_plot(path)`.
+
+    Raises:
+        InputError: for a comparison that cannot be, or a folder that holds another one.
+    """
+    comparison = read_comparison(recipe, overrides, grid=grid, arms=arms, seeds=seeds, budget=budget, measures=measures)
+    if "RANK" in os.environ:
+        raise InputError("a comparison runs in one process; start it without torchrun")
+    folder = Path(output)
+    _claim(folder, comparison)
+    runs = _Runs(comparison, folder, [Path(place) for place in reuse], callbacks, _Once(say)).finish()
+    compared = Compared(comparison=comparison, folder=folder, runs=tuple(runs))
+    replace_file(folder / "comparison.json", json.dumps(compared.to_json(), indent=2, ensure_ascii=False) + "\n")
+    return compared
+
+
+class _Once:
+    """Passes each sentence on once: what is true of every run need not be said for each."""
+
+    def __init__(self, say: Callable[[str], None] | None) -> None:
+        self._say, self._said = say, set[str]()
+
+    def __call__(self, sentence: str) -> None:
+        if self._say is not None and sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """All runs of a comparison."""
+
+    comparison: Comparison
+    folder: Path
+    reuse: Sequence[Path]
+    callbacks: Sequence[Callback]
+    say: _Once
+
+    def finish(self) -> list[Run]:
+        """Train what is not yet trained, seed by seed, so that a first row of all arms is there early; then measure."""
+        comparison = self.comparison
+        trained = [arm for arm in comparison.arms if arm.trains is None]
+        places: dict[tuple[str, int], Path] = {}
+        count, number = len(trained) * len(comparison.seeds), 0
+        for seed in comparison.seeds:
+            for arm in trained:
+                number += 1
+                places[arm.name, seed] = self._trained(arm, seed, f"{number} of {count}")
+        return [self._measured(arm, seed, places) for arm in comparison.arms for seed in comparison.seeds]
+
+    def _trained(self, arm: Arm, seed: int, number: str) -> Path:
+        """The folder of a finished run."""
+        recipe = self.comparison.recipe_of(arm, seed)
+        place = self.folder / arm.name / str(seed)
+        if (place / FINISHED).is_file():
+            changed = differences(read_recipe(place / RECIPE), recipe)
+            if changed:  # an arm of that name was there before, and gone in between
+                raise InputError(
+                    f"{place}: holds a finished run that differs in {', '.join(changed)}; "
+                    "call the arm otherwise, or choose another folder"
+                )
+            return place
+        found = self._elsewhere(recipe)
+        if found is not None:
+            self.say(f"{arm.name}, seed {seed} ({number}): taken from {found}.")
+            return found
+        self.say(f"{arm.name}, seed {seed} ({number}) ...")
+        self._share_data(recipe, place)
+        result = train(recipe, output=place, resume=True, callbacks=self.callbacks, say=self._note)
+        parameters = sum(parameter.numel() for parameter in result.load().model.parameters())
+        finished = {
+            "steps": result.steps,
+            "best_step": result.best_step,
+            "seconds": round(result.seconds, 3),
+            "reason": result.reason,
+            "parameters": parameters,
+            "metrics": result.metrics,
+        }
+        replace_file(place / FINISHED, json.dumps(finished, indent=2) + "\n")
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items())
+        self.say(
+            f"{arm.name}, seed {seed}: {parameters:,} parameters, {result.reason}, {result.seconds:.1f} s; {metrics}"
+        )
+        return place
+
+    def _note(self, sentence: str) -> None:
+        """Of what training says: the precision, once, and what became of the data; sizes are told at a run's end."""
+        if " parameters; " not in sentence:
+            self.say(sentence)
+
+    def _elsewhere(self, recipe: Recipe) -> Path | None:
+        """A finished run of the very same recipe in the folders to reuse."""
+        for other in self.reuse:
+            for path in sorted(other.glob(f"*/*/{FINISHED}")):
+                if not differences(read_recipe(path.parent / RECIPE), recipe):
+                    return path.parent
+        return None
+
+    def _share_data(self, recipe: Recipe, place: Path) -> None:
+        """Copy tokenizers and token stores from a run that prepared the same data the same way with the same seed."""
+        if is_prepared(place / "data"):
+            return
+        for path in sorted(self.folder.glob(f"*/*/{RECIPE}")):
+            other = path.parent / "data"
+            if path.parent == place or not is_prepared(other):
+                continue
+            changed = differences(read_recipe(path), recipe)
+            if any(key.split(".")[0] in ("data", "tokenizer", "seed", "task") for key in changed):
+                continue
+            replace_file(place / RECIPE, write_recipe(recipe))
+            with new_folder(place / "data") as partial:
+                shutil.copytree(other, partial, dirs_exist_ok=True)
+            return
+
+    def _measured(self, arm: Arm, seed: int, places: Mapping[tuple[str, int], Path]) -> Run:
+        trained = places[arm.trains or arm.name, seed]
+        own = self.folder / arm.name / str(seed)
+        recipe = self.comparison.recipe_of(arm, seed)
+        device = "cuda" if recipe.training.device != "cpu" and torch.cuda.is_available() else "cpu"
+        measuring = RunMeasures(trained, own, recipe, device)
+        values = {measure.name: measuring.value(measure) for measure in self.comparison.measures}
+        metrics = sorted({measure.metric for measure in self.comparison.measures if measure.metric} | {"loss"})
+        return Run(
+            arm=arm.name,
+            seed=seed,
+            folder=trained,
+            parameters=measuring.finished["parameters"],
+            steps=measuring.finished["steps"],
+            reason=measuring.finished["reason"],
+            training_seconds=0.0 if arm.trains is not None else measuring.finished["seconds"],
+            measuring_seconds=measuring.seconds,
+            values=values,
+            curves={metric: tuple(curve) for metric in metrics if (curve := measuring.curve(metric))},
+        )
+
+
+def _claim(folder: Path, comparison: Comparison) -> None:
+    """Make the folder this comparison's own, or make sure it is. Measures, seeds and further arms may come and go.
+
+    Raises:
+        InputError: where it holds another comparison, naming what differs, or something else.
+    """
+    path = folder / SAVED
+    if path.is_file():
+        changed = _changes(read_comparison(path), comparison)
+        if changed:
+            raise InputError(
+                f"{folder}: holds another comparison, which differs in {', '.join(changed)}; "
+                "say the same again, or choose another folder"
+            )
+    elif folder.is_dir() and any(not each.name.startswith(".partial-") for each in folder.iterdir()):
+        raise InputError(f"{folder}: is not empty and holds no comparison; choose another folder")
+    replace_file(path, comparison.to_yaml())
+    clear_partial(folder)
+
+
+def _changes(old: Comparison, new: Comparison) -> list[str]:
+    """What would make finished runs into others."""
+    known = {arm.name: arm for arm in old.arms}
+    found: list[str] = []
+    for arm in new.arms:
+        before = known.get(arm.name)
+        if before is None:
+            continue
+        if before.trains != arm.trains:
+            found.append(f"arms.{arm.name}.trains")
+        seed = new.seeds[0]
+        found += [
+            f"{key} of arm {arm.name!r}"
+            for key in differences(old.recipe_of(before, seed), new.recipe_of(arm, seed))
+            if arm.trains is None or not key.startswith("generation")
+        ]
+    return _grouped(found, len(new.arms))
+
+
+def _grouped(found: Sequence[str], arms: int) -> list[str]:
+    """A key that differs in every arm is named once."""
+    keys = [key.partition(" of arm ")[0] for key in found]
+    every = [key for key in dict.fromkeys(keys) if keys.count(key) == arms > 1]
+    return [*every, *(text for text, key in zip(found, keys, strict=True) if key not in every)]

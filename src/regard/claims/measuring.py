@@ -1,0 +1,222 @@
+"""Measuring a finished run: from its folder's log and model to numbers, each judged once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoints import read_card, replace_file
+from regard.claims.judging import judged
+from regard.claims.measure import Measure, wanted
+from regard.data.pairs import read_pairs
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.generation import GenerationSettings
+from regard.structure import from_mapping
+from regard.tasks.loading import load
+from regard.tasks.translation import Translator
+from regard.tasks.translation_data import TranslationData, builtin_pairs
+from regard.training.recipe import Recipe
+from regard.training.validation import rows_by_language, texts_of
+
+CACHE = "measures.json"
+FINISHED = "finished.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bin:
+    """What was measured on pairs of some lengths.
+
+    Arguments:
+        shortest, longest: words of their sources; longest is None for no end.
+        count: how many pairs.
+        value: None where there are none.
+    """
+
+    shortest: int
+    longest: int | None
+    count: int
+    value: float | None
+
+    @property
+    def label(self) -> str:
+        """As in tables and plots."""
+        if self.longest is None:
+            return f"{self.shortest}+"
+        return f"{self.shortest}-{self.longest}" if self.longest > self.shortest else str(self.shortest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Value:
+    """One measure of one run.
+
+    Arguments:
+        number: None where there is none: a threshold not reached is infinity, a metric that cannot be computed here is None.
+        bins: the same for ranges of lengths; empty for a measure without.
+    """
+
+    number: float | None
+    bins: tuple[Bin, ...] = ()
+
+
+class RunMeasures:
+    """The measures of one run.
+
+    Arguments:
+        trained: the folder of the trained run.
+        cache: the folder where what was judged is remembered; the arm's own, also where it takes another's runs.
+        recipe: of this arm and seed, with the generation settings to decode by.
+        device: where to compute.
+    """
+
+    def __init__(self, trained: Path, cache: Path, recipe: Recipe, device: str = "cpu") -> None:
+        self.trained, self.recipe, self.device = trained, recipe, device
+        self.finished: dict[str, Any] = json.loads((trained / FINISHED).read_text(encoding="utf-8"))
+        self.seconds = 0.0
+        self._cache = cache / CACHE
+        self._log = [json.loads(line) for line in (trained / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        self._translator: Translator | None = None
+
+    def value(self, measure: Measure) -> Value:
+        """The measure of this run; what takes a model is read from the cache where it was judged before.
+
+        Raises:
+            InputError: for pairs that cannot be read, or a metric that needs a library that is missing.
+        """
+        kind, metric = measure.kind, measure.metric or ""
+        if kind in ("teacher_forced", "decoded"):
+            return self._judged(measure)
+        if kind == "validation":
+            return Value(number=self.finished["metrics"].get(metric))
+        if kind == "steps_to":
+            return Value(number=self._steps_to(measure))
+        if kind == "training_loss":
+            losses = [event["loss"] for event in self._log if event["event"] == "train"][-measure.last :]
+            return Value(number=statistics.fmean(losses) if losses else None)
+        if kind == "tokens_per_second":
+            return Value(number=self._tokens_per_second())
+        if kind == "seconds_per_epoch":
+            speed = self._tokens_per_second()
+            return Value(number=None if speed is None else self._tokens_per_epoch() / speed)
+        return Value(number=float(self.finished[kind]))
+
+    def curve(self, metric: str) -> list[tuple[int, float]]:
+        """(step, value) of every evaluation during training."""
+        return [(e["step"], e[metric]) for e in self._log if e["event"] == "validation" and metric in e]
+
+    def _steps_to(self, measure: Measure) -> float:
+        threshold = measure.threshold if measure.threshold is not None else math.nan
+        for step, value in self.curve(measure.metric or ""):
+            if value <= threshold if measure.metric in ("loss", "perplexity") else value >= threshold:
+                return float(step)
+        return math.inf
+
+    def _tokens_per_second(self) -> float | None:
+        """The median over stretches of the log in which nothing but training happened."""
+        speeds = []
+        for before, after in zip(self._log, self._log[1:], strict=False):
+            seconds = after["seconds"] - before["seconds"] if before["event"] == after["event"] == "train" else 0
+            if seconds > 0:
+                speeds.append((after["tokens"] - before["tokens"]) / seconds)
+        if not speeds:  # too short a run: all there is, first evaluation included
+            last = [event for event in self._log if event["event"] == "train"][-1:]
+            speeds = [event["tokens"] / event["seconds"] for event in last if event["seconds"] > 0]
+        return statistics.median(speeds) if speeds else None
+
+    def _tokens_per_epoch(self) -> int:
+        store = TokenStore.open(self.trained / "data" / "train")
+        return int((store.lengths("target") + 1).sum())
+
+    def _judged(self, measure: Measure) -> Value:
+        entry = self._entry(measure)
+        self.seconds += entry["seconds"]
+        metric = measure.metric or ""
+        if metric not in entry["metrics"]:
+            raise InputError(
+                f"measure {measure.name!r}: {metric} cannot be computed; {entry['note'] or 'choose another'}"
+            )
+        bins = tuple(
+            Bin(
+                shortest=part["shortest"],
+                longest=part["longest"],
+                count=part["count"],
+                value=part["metrics"].get(metric),
+            )
+            for part in entry["bins"]
+        )
+        return Value(number=entry["metrics"][metric], bins=bins)
+
+    def _entry(self, measure: Measure) -> dict[str, Any]:
+        """What judging found, from the cache if it was of this model, this way."""
+        generation = asdict(self._generation(measure)) if measure.kind == "decoded" else None
+        asked = measure.judged | {
+            "data": measure.data if measure.data is not None else self.recipe.to_mapping()["data"],
+            "seed": self.recipe.seed if measure.seed is None else measure.seed,
+            "generation": generation,
+            "weights": dict(read_card(self.trained).digests),
+        }
+        asked = json.loads(json.dumps(asked))  # as it will be read back
+        entries = self._cached()
+        for entry in entries:
+            if entry["asked"] == asked:
+                return entry
+        began = time.monotonic()
+        found = self._judge(measure)
+        found |= {"asked": asked, "seconds": round(time.monotonic() - began, 3)}
+        replace_file(self._cache, json.dumps({"format_version": 1, "entries": [*entries, found]}))
+        return found
+
+    def _cached(self) -> list[dict[str, Any]]:
+        try:
+            values = json.loads(self._cache.read_text(encoding="utf-8"))
+            return list(values["entries"]) if values["format_version"] == 1 else []
+        except (OSError, ValueError, KeyError, TypeError):  # none yet, or damaged: it can be made again
+            return []
+
+    def _judge(self, measure: Measure) -> dict[str, Any]:
+        pairs = self.pairs(measure)
+        return judged(self._model(), pairs, measure, self._generation(measure))
+
+    def _generation(self, measure: Measure) -> GenerationSettings:
+        values = {**asdict(self.recipe.generation), **measure.generation}
+        return from_mapping(GenerationSettings, values, f"measure {measure.name!r}: generation")
+
+    def _model(self) -> Translator:
+        if self._translator is None:
+            self._translator = load(self.trained, device=self.device)
+        return self._translator
+
+    def pairs(self, measure: Measure) -> list[tuple[str, str]]:
+        """The pairs to judge on.
+
+        Raises:
+            InputError: where there are none of that split.
+        """
+        where = f"measure {measure.name!r}"
+        own = measure.data is None
+        data = self.recipe.data if own else from_mapping(TranslationData, measure.data or {}, f"{where}: data")
+        if own and measure.to is not None and data.targets is not None:
+            data = data.targets[measure.to]
+        seed = self.recipe.seed if measure.seed is None else measure.seed
+        if data.builtin is not None:
+            return builtin_pairs(data, measure.split, wanted(measure, data), seed)
+        if measure.split == "test":
+            raise InputError(
+                f"{where}: files have no test split; name the test file, such as data: {{validation: test.tsv}}, "
+                "and leave split out"
+            )
+        if data.validation is not None:
+            path = data.validation if isinstance(data.validation, str) else list(data.validation)
+            found = read_pairs(path, format=data.format, source=data.source, target=data.target)
+            return [(pair.source, pair.target) for pair in itertools.islice(found, measure.size)]
+        if own:
+            store, task = TokenStore.open(self.trained / "data" / "validation"), self._model().task
+            rows = rows_by_language(task, store)[measure.to] if measure.to is not None else range(len(store))
+            return texts_of(task, store, rows[: measure.size])
+        raise InputError(f"{where}: data names no pairs to judge on; give data.validation, or builtin data")

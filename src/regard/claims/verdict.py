@@ -1,0 +1,215 @@
+"""Running a claim: train, measure, judge, and say what came out, whatever it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.checkpoints import replace_file
+from regard.claims.claim import Claim
+from regard.claims.compared import Compared, spread_json
+from regard.claims.comparing import Place, compare
+from regard.claims.expression import NoNumber, references
+from regard.claims.own_data import OwnData, files_of, on_own_data
+from regard.errors import InputError
+from regard.training.callbacks import Callback
+from regard.training.recipe import read_override
+
+RESULT = "claim.json"
+Outcome = Literal["confirmed", "refuted", "undecided"]
+_READING = ("data.source", "data.target", "data.format")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What became of a claim.
+
+    Arguments:
+        claim: which.
+        outcome: None until it is run.
+        measured: by arm and measure, the median with every seed's value.
+        reason: what could not be decided and why; empty where it was.
+        changes: what was said other than the catalogue has it: such a run tests the claim under these changes.
+        seconds: of training and measuring, over all sittings.
+        seeds: of the runs.
+        command: how to run it again.
+        compared: the comparison; None where the verdict was read from a file.
+    """
+
+    claim: Claim
+    outcome: Outcome | None = None
+    measured: dict[str, Any] | None = None
+    reason: str = ""
+    changes: tuple[str, ...] = ()
+    seconds: float | None = None
+    seeds: tuple[int, ...] = ()
+    command: str = ""
+    compared: Compared | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `regard claims run --json` prints it."""
+        claim = self.claim
+        return {
+            "claim": claim.name,
+            "row": claim.row,
+            "source": claim.source,
+            "predicted": claim.predicted,
+            "measured": self.measured,
+            "verdict": self.outcome,
+            "seconds": self.seconds,
+            "seeds": list(self.seeds or claim.seeds),
+            "command": self.command or claim.command,
+        }
+
+
+def run_claim(
+    claim: Claim,
+    overrides: Sequence[str] = (),
+    *,
+    output: Place,
+    seeds: int | Sequence[int] | None = None,
+    reuse: Sequence[Place] = (),
+    callbacks: Sequence[Callback] = (),
+    say: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Run a claim's comparison, or go on with it, and judge.
+
+    Arguments:
+        overrides: `key=value` on top of the recipe of all arms; `data.path=` runs the claim on the user's own pairs.
+        output: folder of all claims; this one's is `output`/name, with changes `output`/name-digest.
+        seeds: other ones than the claim's.
+        reuse, callbacks, say: as for `regard.compare`.
+
+    Raises:
+        InputError: for data that is needed and not given, or cannot stand in for the claim's own.
+    """
+    own, others = _split(overrides)
+    changes = [*overrides]
+    wanted = claim.seeds if seeds is None else tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
+    if wanted != claim.seeds:
+        changes.append(f"seeds {', '.join(map(str, wanted))}")
+    # A claim that has no data of its own is the claim itself on the data it names.
+    plain = claim.needs_data and [key for key, _ in own.items()] == ["data.path"] and not others
+    place = Path(output) / (claim.name if plain or not overrides else f"{claim.name}-{_digest(overrides)}")
+    sections = _sections(claim, own, place)
+    if say is not None:
+        say(f"{claim.row} {claim.name}: {claim.statement}")
+    compared = compare(
+        sections,
+        others,
+        output=place / "runs",
+        seeds=wanted,
+        reuse=[Path(each) / "runs" if (Path(each) / "runs").is_dir() else each for each in reuse],
+        callbacks=callbacks,
+        say=say,
+    )
+    outcome, reason = judged(claim, compared)
+    command = ["regard", "claims", "run", claim.name, *overrides]
+    if wanted != claim.seeds:
+        command += ["--seeds", str(len(wanted))]
+    verdict = Verdict(
+        claim=claim,
+        outcome=outcome,
+        measured=measured(claim, compared),
+        reason=reason,
+        changes=tuple(change for change in changes if not (plain and change.startswith("data.path="))),
+        seconds=round(compared.seconds, 1),
+        seeds=wanted,
+        command=shlex.join(command),
+        compared=compared,
+    )
+    saved = verdict.to_json() | {"reason": reason, "changes": list(verdict.changes)}
+    replace_file(place / RESULT, json.dumps(saved, indent=2, ensure_ascii=False) + "\n")
+    return verdict
+
+
+def judged(claim: Claim, compared: Compared) -> tuple[Outcome, str]:
+    """The verdict, and where there is none what was missing."""
+    judge, refutes = claim.expressions
+    try:
+        if judge.holds(compared):
+            return "confirmed", ""
+        if refutes is None or refutes.holds(compared):
+            return "refuted", ""
+    except NoNumber as error:
+        return "undecided", str(error)
+    return "undecided", "neither what would confirm it nor what would refute it came out"
+
+
+def measured(claim: Claim, compared: Compared) -> dict[str, Any]:
+    """Every number that the expressions ask for: `{arm: {measure: {"median", "smallest", "largest", "seeds"}}}`.
+
+    A measure asked for at a length stands as `measure at length`. A threshold that was never reached is null.
+    """
+    found: dict[str, Any] = {}
+    for asked in references(*claim.expressions):
+        values = compared.values(asked.arm, asked.measure, asked.length)
+        name = asked.measure if asked.length is None else f"{asked.measure} at {asked.length}"
+        entry = spread_json(values)
+        if any(value is not None and math.isinf(value) for value in values.values()):
+            entry["note"] = "null: not reached"
+        found.setdefault(asked.arm, {})[name] = entry
+    return found
+
+
+def last_verdict(claim: Claim, output: Place) -> Verdict:
+    """The verdict that a run of the claim as the catalogue has it left under `output`; without outcome where there is none."""
+    try:
+        values = json.loads((Path(output) / claim.name / RESULT).read_text(encoding="utf-8"))
+        if values["claim"] != claim.name or values["predicted"] != claim.predicted:
+            return Verdict(claim=claim)
+        return Verdict(
+            claim=claim,
+            outcome=values["verdict"],
+            measured=values["measured"],
+            reason=values["reason"],
+            changes=tuple(values["changes"]),
+            seconds=values["seconds"],
+            seeds=tuple(values["seeds"]),
+            command=values["command"],
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return Verdict(claim=claim)
+
+
+def _split(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """What says how the user's own files are read, and the overrides of the recipe."""
+    own: dict[str, Any] = {}
+    others: list[str] = []
+    pairs = [(override, *read_override(override)) for override in overrides]
+    has_path = any(key == "data.path" for _, key, _ in pairs)
+    for override, key, value in pairs:
+        if key == "data.path" or (has_path and key in _READING):
+            own[key] = value
+        else:
+            others.append(override)
+    return own, others
+
+
+def _sections(claim: Claim, own: dict[str, Any], place: Path) -> dict[str, Any]:
+    data = claim.own_data
+    if "data.path" not in own:
+        if isinstance(data, OwnData) and data.needed:
+            languages = (
+                f" (a folder with train.{data.languages[0]}, train.{data.languages[1]}, ...)" if data.languages else ""
+            )
+            raise InputError(
+                f"claim {claim.name!r} needs pairs, and nothing is downloaded: {data.says} Give data.path={languages}, "
+                "a TSV, CSV or JSONL file of pairs, or two parallel files as data.path=[a.en,a.de]"
+            )
+        return claim.comparison
+    if isinstance(data, str):
+        raise InputError(f"claim {claim.name!r} cannot be run on other data: {data}")
+    reading = {key.removeprefix("data."): value for key, value in own.items() if key in _READING}
+    files = files_of(own["data.path"], data, place / "data", reading)
+    return on_own_data(claim.comparison, data, files, reading)
+
+
+def _digest(overrides: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(overrides)).encode()).hexdigest()[:8]
