@@ -1,0 +1,14 @@
+"""Other libraries that do the same work: a file for each, run in whatever interpreter has the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+RUNNER = HERE / "runner.py"
+
+PEERS: dict[str, Path] = {name: HERE / f"{name}.py" for name in ("joeynmt", "huggingface", "ctranslate2")}
+"""The driver of each peer, by the name that reports and `--peer` use."""
+
+__all__ = ["PEERS", "RUNNER"]

@@ -1,0 +1,60 @@
+"""CTranslate2 on the exported folder.
+
+Needs ctranslate2, and transformers for its own converter; nothing of Regard.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+
+class Translation:
+    """Beam search by CTranslate2; everything but the beam and the longest answer is the library's default."""
+
+    def available(self) -> bool:
+        """Whether CTranslate2 and what its converter needs are installed."""
+        return all(util.find_spec(name) is not None for name in ("ctranslate2", "transformers", "torch"))
+
+    def versions(self) -> dict[str, str]:
+        """Of CTranslate2 and of what converts for it."""
+        return {name: metadata.version(name) for name in ("ctranslate2", "transformers")}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Convert the folder and load it in the precision asked for, where this build computes in it on this processor."""
+        import ctranslate2  # pyright: ignore[reportMissingImports]
+        from ctranslate2.converters import TransformersConverter  # pyright: ignore[reportMissingImports]
+
+        offered = sorted(ctranslate2.get_supported_compute_types("cpu"))
+        if job["precision"] not in offered:
+            return {"left_out": f"this build offers {', '.join(offered)} here, not {job['precision']}"}
+        with tempfile.TemporaryDirectory() as place:
+            converted = str(Path(place) / "converted")
+            TransformersConverter(job["folder"]).convert(converted)
+            self._translator = ctranslate2.Translator(
+                converted, device="cpu", compute_type=job["precision"], inter_threads=1, intra_threads=job["threads"]
+            )
+        self._job = job
+        end = job["pieces"][job["end_id"]]
+        self._batches = [[[job["pieces"][index] for index in row] + [end] for row in rows] for rows in job["batches"]]
+        self._ids = {piece: index for index, piece in enumerate(job["pieces"])}
+        return {"note": f"computes in {self._translator.compute_type}"}
+
+    def run(self) -> dict[str, Any]:
+        """Every batch once; the amount is tokens of the best answers, which hold no end token."""
+        job, found = self._job, []
+        began = time.perf_counter()
+        for batch, length in zip(self._batches, job["lengths"]):  # noqa: B905  # any interpreter's Python
+            longest = length or max(map(len, batch)) + job["extra"]
+            found += self._translator.translate_batch(
+                batch, beam_size=job["beam"], min_decoding_length=length or 1, max_decoding_length=longest
+            )
+        seconds = time.perf_counter() - began
+        answers = [[self._ids.get(piece, -1) for piece in answer.hypotheses[0]] for answer in found]
+        return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
+
+
+KINDS = {"translation": Translation}

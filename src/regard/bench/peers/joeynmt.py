@@ -1,0 +1,138 @@
+"""JoeyNMT: training a Transformer of the same sizes on the same batches.
+
+Needs joeynmt 2.3 and nothing of Regard. The steps of an update are those of its `TrainManager`, made of the same public parts:
+`Batch`, sorting by source length, the loss under autocast, its gradient clipper and its optimiser.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib import metadata, util
+from types import SimpleNamespace
+from typing import Any
+
+
+class Training:
+    """Forward, backward and update; the batches are padded beforehand, which favours JoeyNMT."""
+
+    def available(self) -> bool:
+        """Whether JoeyNMT is installed."""
+        return util.find_spec("joeynmt") is not None
+
+    def versions(self) -> dict[str, str]:
+        """Of JoeyNMT and of its PyTorch."""
+        return {name: metadata.version(name) for name in ("joeynmt", "torch")}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the batches."""
+        import torch
+        from joeynmt.builders import build_gradient_clipper, build_optimizer  # pyright: ignore[reportMissingImports]
+        from joeynmt.model import build_model  # pyright: ignore[reportMissingImports]
+        from joeynmt.vocabulary import Vocabulary  # pyright: ignore[reportMissingImports]
+
+        size = job["shape"]["vocabulary"]
+        special = SimpleNamespace(
+            unk_token="<unk>",
+            pad_token="<pad>",
+            bos_token="<s>",
+            eos_token="</s>",
+            sep_token=None,
+            unk_id=0,
+            pad_id=1,
+            bos_id=2,
+            eos_id=3,
+            sep_id=None,
+            lang_tags=[],
+        )
+        vocabulary = Vocabulary([f"piece{number}" for number in range(size - 4)], special)  # type: ignore[arg-type]
+        self._model = build_model(_config(job["shape"]), vocabulary, vocabulary)
+        self._model.loss_function = ("crossentropy", job["label_smoothing"])
+        self._optimizer = build_optimizer(
+            {"optimizer": "adam", "learning_rate": job["learning_rate"], "adam_betas": tuple(job["betas"])},
+            self._model.parameters(),  # type: ignore[arg-type]
+        )
+        self._clip = build_gradient_clipper({"clip_grad_val": None, "clip_grad_norm": job["clip_norm"]})
+        # Its settings switch half precision off on a processor; its training takes any autocast.
+        low = job["precision"] == "bfloat16"
+        self._autocast = {"device_type": "cpu", "dtype": torch.bfloat16 if low else None, "enabled": low}
+        self._batches = [_padded(pair, size) for pair in job["batches"]]
+        self._updates, self._next = job["updates"], 0
+        count = sum(parameter.numel() for parameter in self._model.parameters())
+        return {"note": f"{count:,} parameters"}
+
+    def run(self) -> dict[str, Any]:
+        """`updates` updates; the amount is target tokens, the end tokens among them."""
+        tokens, began = 0, time.perf_counter()
+        for _ in range(self._updates):
+            tokens += self._update(self._batches[self._next % len(self._batches)])
+            self._next += 1
+        return {"amount": tokens, "seconds": time.perf_counter() - began}
+
+    def _update(self, padded: dict[str, Any]) -> int:
+        import torch
+        from joeynmt.batch import Batch  # pyright: ignore[reportMissingImports]
+
+        self._model.train()
+        batch = Batch(
+            **padded, src_prompt_mask=None, trg_prompt_mask=None, device=torch.device("cpu"), pad_index=1, eos_index=3
+        )
+        batch.sort_by_src_length()
+        with torch.autocast(**self._autocast):
+            total, _, _, correct = self._model(return_type="loss", **vars(batch))
+        loss = batch.normalize(total, normalization="tokens")
+        loss.backward()
+        _ = loss.item(), correct.item()
+        if self._clip is not None:
+            self._clip(parameters=self._model.parameters())
+        self._optimizer.step()
+        self._model.zero_grad()
+        return int(batch.ntokens)  # type: ignore[arg-type]
+
+
+def _config(shape: dict[str, Any]) -> dict[str, Any]:
+    """A JoeyNMT model section: pre- or post-norm, scaled embeddings, everything tied."""
+
+    def side(layers: int) -> dict[str, Any]:
+        return {
+            "type": "transformer",
+            "num_layers": layers,
+            "num_heads": shape["heads"],
+            "embeddings": {"embedding_dim": shape["width"], "scale": True, "dropout": shape["dropout"]},
+            "hidden_size": shape["width"],
+            "ff_size": shape["feedforward_width"],
+            "dropout": shape["dropout"],
+            "layer_norm": shape["norm"],
+        }
+
+    return {
+        "tied_embeddings": True,
+        "tied_softmax": True,
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "encoder": side(shape["encoder_layers"]),
+        "decoder": side(shape["decoder_layers"]),
+    }
+
+
+def _padded(pair: list[list[list[int]]], size: int) -> dict[str, Any]:
+    """A batch as JoeyNMT's data loader makes it. It has four special tokens of its own, so the pieces move up behind them."""
+    import torch
+
+    def moved(ids: list[int]) -> list[int]:
+        return [4 + index % (size - 4) for index in ids]
+
+    def stacked(rows: list[list[int]]) -> torch.Tensor:
+        longest = max(map(len, rows))
+        return torch.tensor([row + [1] * (longest - len(row)) for row in rows])
+
+    sources = [[*moved(ids), 3] for ids in pair[0]]
+    targets = [[2, *moved(ids), 3] for ids in pair[1]]
+    return {
+        "src": stacked(sources),
+        "src_length": torch.tensor([len(row) for row in sources]),
+        "trg": stacked(targets),
+        "indices": torch.arange(len(sources)),
+    }
+
+
+KINDS = {"training": Training}

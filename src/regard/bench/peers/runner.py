@@ -1,0 +1,66 @@
+"""The process that one contestant runs in: `python runner.py DRIVER.py`, told what to do in lines of JSON.
+
+A driver is a file with `KINDS`, classes by kind of job, each with
+
+    available()     whether its library is installed here, without importing it
+    versions()      of the library and of what decides its speed
+    prepare(job)    everything that is not timed; returns `note`, a sentence for the reader, or `left_out`, why this machine
+                    or this release offers no such setting
+    run()           the timed work; returns `amount`, `seconds`, perhaps `answers`
+
+This file and the drivers of peers import nothing of Regard, so that they run in any interpreter. One line of JSON comes back for
+each that is sent: `{"do": "hello", "kind": ...}`, `{"do": "prepare", "job": {...}}`, `{"do": "run"}`. The end of the input ends
+the process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    # A script's folder comes before the libraries: `import ctranslate2` would find the driver of that name.
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.curdir) != here]
+    # What libraries print goes to standard error; the answers alone go where they are read.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    kinds = _kinds(sys.argv[1])
+    contestant = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["do"] == "hello":
+                contestant = kinds[request["kind"]]()
+                there = contestant.available()
+                found = {"available": there, "versions": contestant.versions() if there else {}}
+            elif contestant is None:
+                raise RuntimeError("a hello comes first")
+            else:
+                found = contestant.prepare(request["job"]) if request["do"] == "prepare" else contestant.run()
+        except Exception as error:
+            traceback.print_exc()  # all of it, on standard error
+            message = " ".join(str(error).split())[:500]
+            found = {"failed": f"{type(error).__name__}: {message}" if message else type(error).__name__}
+        answers.write(json.dumps(found) + "\n")
+        answers.flush()
+
+
+def _kinds(path: str) -> dict[str, Any]:
+    spec = importlib.util.spec_from_file_location("contestant", path)
+    if spec is None or spec.loader is None:
+        raise RuntimeError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["contestant"] = module
+    spec.loader.exec_module(module)
+    return module.KINDS
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The suites by name, and the one call that measures."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from regard.bench import ours, translation
+from regard.bench.cases import OURS, Contest, Contestant
+from regard.bench.driver import Driver
+from regard.bench.machine import machine, versions
+from regard.bench.options import Options
+from regard.bench.peers import PEERS
+from regard.bench.rounds import REST, Process, compete, details_of, rows_of
+from regard.bench.schema import Report
+from regard.errors import InputError, nearest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    """Cases that belong together.
+
+    Arguments:
+        about: what is measured, in a few words.
+        cases: what may be chosen, by name.
+        contests: makes the contests of the cases chosen, with what they need in a folder.
+    """
+
+    about: str
+    cases: tuple[str, ...]
+    contests: Callable[[Options, Path], list[Contest]]
+
+
+SUITES: Mapping[str, Suite] = {
+    "translation": Suite(
+        about="training and translating with a small Transformer",
+        cases=("training", "translation"),
+        contests=translation.contests,
+    )
+}
+"""A new suite joins by an entry here."""
+
+
+def suite_of(name: str) -> Suite:
+    """The suite of that name.
+
+    Raises:
+        InputError: where there is none, with the nearest.
+    """
+    if name not in SUITES:
+        raise InputError(f"there is no suite {name!r}; {nearest(name, list(SUITES))}")
+    return SUITES[name]
+
+
+def bench(
+    name: str,
+    options: Options,
+    *,
+    say: Callable[[str], None] = lambda sentence: None,
+    start: Callable[[Contestant], Process] | None = None,
+    rest: float = REST,
+) -> Report:
+    """Measure a suite.
+
+    Arguments:
+        name: of `SUITES`.
+        options: what to measure, on what, and how often.
+        say: receives sentences for the user while it goes on.
+        start: the process of a contestant; one of its own by default.
+        rest: seconds between two turns.
+
+    Raises:
+        InputError: for an unknown suite or case, and for pairs, a model or an interpreter that cannot be used.
+    """
+    suite = suite_of(name)
+    for case in options.cases:
+        if case not in suite.cases:
+            raise InputError(f"{name} has no case {case!r}; {nearest(case, list(suite.cases))}")
+
+    def own_process(contestant: Contestant) -> Process:
+        file = ours.HERE if contestant.library == OURS else PEERS[contestant.library]
+        return Driver(file, threads=options.threads, python=options.interpreters.get(contestant.library))
+
+    rows, details, failed = [], {}, {}
+    absent: set[str] = set()
+    found_versions = versions()
+    with tempfile.TemporaryDirectory(prefix="regard-bench-") as folder:
+        for contest in suite.contests(options, Path(folder)):
+            tally = compete(contest, start or own_process, rounds=options.rounds, say=say, rest=rest)
+            rows += rows_of(contest, tally)
+            absent |= tally.absent
+            where = f"{contest.name}, {' and '.join(contestant.name for contestant in contest.ours)}"
+            details[where] = details_of(contest, tally)
+            failed |= {f"{contest.name}, {label}": sentence for label, sentence in tally.failed.items()}
+            for library, parts in tally.versions.items():
+                found_versions[library] = ", ".join(f"{part} {version}" for part, version in parts.items())
+    return Report(
+        suite=name,
+        machine=machine(),
+        versions=found_versions,
+        threads=options.threads,
+        rows=tuple(rows),
+        absent=tuple(peer for peer in options.peers if peer in absent),
+        failed=failed,
+        details={"options": _plain(options), "contests": details},
+    )
+
+
+def _plain(options: Options) -> dict[str, object]:
+    values = asdict(options)
+    values["pairs"] = "builtin" if options.pairs is None else len(options.pairs)
+    values["model"] = None if options.model is None else str(options.model)
+    return values

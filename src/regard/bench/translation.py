@@ -1,0 +1,278 @@
+"""The suite `translation`: training and translating with a small Transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.bench.builtin_pairs import builtin_pairs
+from regard.bench.cases import OURS, Contest, Contestant
+from regard.bench.options import Options
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.tasks import Translator
+
+TRAINING_PEERS = ("joeynmt",)
+TRAINING_PRECISIONS = ("float32", "bfloat16")
+TRANSLATION_PEERS = {
+    "huggingface": ("float32", "bfloat16"),
+    "ctranslate2": ("float32", "bfloat16", "int8_float32", "int8_bfloat16"),
+}
+"""In which precisions each peer translates, where its build can; CTranslate2's `int8` is one of the last two."""
+
+PRECISIONS = ("float32", "bfloat16", "int8")
+"""Ours, where this release has them."""
+
+SEED = 1
+LONGEST = 100
+"""Tokens of a side: pairs that are longer are left out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How much work a measurement is.
+
+    Arguments:
+        layers, width, heads, feedforward_width, vocabulary: of a model with random weights.
+        pairs: how many to make where none are given.
+        batch_tokens: of a training batch, source and target, padding included.
+        updates: of one turn.
+        sentences: translated in one turn, `batch_sentences` at a time.
+        beam: live hypotheses per sentence.
+        extra: tokens by which an answer may be longer than its source.
+    """
+
+    layers: int = 3
+    width: int = 256
+    heads: int = 4
+    feedforward_width: int = 1024
+    vocabulary: int = 8_000
+    pairs: int = 12_000
+    batch_tokens: int = 4_096
+    updates: int = 4
+    sentences: int = 320
+    batch_sentences: int = 32
+    beam: int = 5
+    extra: int = 50
+
+
+QUICK = Sizes(
+    layers=1,
+    width=16,
+    heads=2,
+    feedforward_width=24,
+    vocabulary=300,
+    pairs=120,
+    batch_tokens=300,
+    updates=2,
+    sentences=8,
+    batch_sentences=4,
+    beam=5,
+)
+
+
+def contests(options: Options, folder: Path) -> list[Contest]:
+    """The contests asked for; what they need is put into `folder`.
+
+    Raises:
+        InputError: for a model that is no Transformer with one vocabulary, and for pairs of which none is usable.
+    """
+    sizes = QUICK if options.quick else Sizes()
+    pairs = builtin_pairs(sizes.pairs, seed=SEED) if options.pairs is None else options.pairs
+    translator = _untrained(pairs, sizes) if options.model is None else _trained(options.model)
+    # Saved anew whatever it was: every contestant opens this folder.
+    translator.save(folder / "model")
+    _check_open(options, folder / "model")
+    encoded = _encoded(translator, pairs)
+    found = []
+    if "training" in options.cases:
+        found.append(_training(options, sizes, translator, encoded, folder))
+    if "translation" in options.cases:
+        found.append(_translation(options, sizes, translator, encoded, folder))
+    return found
+
+
+def _untrained(pairs: Sequence[tuple[str, str]], sizes: Sizes) -> Translator:
+    """A pre-norm Transformer with random weights and a vocabulary learnt from the pairs."""
+    from regard.models import Transformer, TransformerConfig
+    from regard.tasks.translation import TranslationTask, Translator
+    from regard.text import Tokenizer
+
+    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), kind="bpe", size=sizes.vocabulary)
+    task = TranslationTask(tokenizer, tokenizer)
+    settings: dict[str, Any] = dict(task.model_settings())
+    config = TransformerConfig(
+        **settings,
+        width=sizes.width,
+        heads=sizes.heads,
+        feedforward_width=sizes.feedforward_width,
+        encoder_layers=sizes.layers,
+        decoder_layers=sizes.layers,
+        norm="pre",
+        sharing="all",
+    )
+    return Translator(Transformer(config), task)
+
+
+def _trained(folder: Path) -> Translator:
+    from regard.models import TransformerConfig
+    from regard.tasks.loading import load
+
+    translator = load(folder, task="translation")
+    config = translator.model.config
+    if not isinstance(config, TransformerConfig) or config.sharing != "all":
+        raise InputError(
+            f"{folder}: is no Transformer with one shared vocabulary, which the peers need; train such a one"
+        )
+    return translator
+
+
+def _check_open(options: Options, folder: Path) -> None:
+    """Refuse a model whose folder no other library opens, where such are to open it."""
+    from regard.checkpoints import read_card
+
+    readers = [peer for peer in TRANSLATION_PEERS if peer in options.peers]
+    why = read_card(folder).layout.get("why")
+    if why and readers and "translation" in options.cases:
+        raise InputError(
+            f"{options.model}: {' and '.join(readers)} cannot open it, because {why}; "
+            "train a model that can be exported, or choose --cases training or --peers none"
+        )
+
+
+def _encoded(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+    """Token ids of the pairs, without those too long or empty.
+
+    Raises:
+        InputError: where none is left.
+    """
+    task = translator.task
+    sources = task.source_tokenizer.encode_batch([source for source, _ in pairs])
+    targets = task.target_tokenizer.encode_batch([target for _, target in pairs])
+    kept = [pair for pair in zip(sources, targets, strict=True) if all(0 < len(side) <= LONGEST for side in pair)]
+    if not kept:
+        raise InputError(f"none of the {len(pairs)} pairs has 1 to {LONGEST} tokens on each side; give other pairs")
+    return kept
+
+
+def _shape(translator: Translator) -> dict[str, Any]:
+    """The sizes that a peer builds its model from. Dropout is where JoeyNMT has it: it cannot do without."""
+    config = translator.model.config
+    names = ("width", "heads", "feedforward_width", "encoder_layers", "decoder_layers", "norm")
+    return {name: getattr(config, name) for name in names} | {"vocabulary": config.target_vocabulary, "dropout": 0.1}
+
+
+def _spoken(translator: Translator) -> str:
+    config = translator.model.config
+    return (
+        f"{config.encoder_layers}+{config.decoder_layers} layers of width {config.width}, {config.heads} heads, "
+        f"feed-forward {config.feedforward_width}, {config.norm}-norm, {config.target_vocabulary:,} pieces, tied"
+    )
+
+
+def _training(
+    options: Options,
+    sizes: Sizes,
+    translator: Translator,
+    encoded: list[tuple[list[int], list[int]]],
+    folder: Path,
+) -> Contest:
+    from regard.data.batching import Batches
+    from regard.data.token_store import TokenStore
+
+    size = translator.model.config.target_vocabulary
+    wanted = (options.rounds + 1) * sizes.updates
+
+    def batched(rows: list[tuple[list[int], list[int]]]) -> list[np.ndarray]:
+        lengths = np.array([[len(source) + 1, len(target) + 1] for source, target in rows])
+        return Batches(lengths, maximum_tokens=sizes.batch_tokens, seed=SEED).epoch(0)
+
+    batches = batched(encoded)
+    while len(batches) < wanted:  # one pass has to be enough: another would come in another order than the peer's
+        encoded = encoded * 2
+        batches = batched(encoded)
+    TokenStore.write(folder / "train", {"source": size, "target": size}, encoded)
+    job = {
+        "kind": "training",
+        "shape": _shape(translator),
+        "updates": sizes.updates,
+        "learning_rate": 5e-4,
+        "betas": [0.9, 0.98],
+        "label_smoothing": 0.1,
+        "clip_norm": 1.0,
+    }
+    own = job | {
+        "folder": str(folder / "model"),
+        "store": str(folder / "train"),
+        "batch_tokens": sizes.batch_tokens,
+        "seed": SEED,
+    }
+    theirs = job | {"batches": [[[encoded[i][side] for i in rows] for side in (0, 1)] for rows in batches[:wanted]]}
+    about = f"{_spoken(translator)}; dropout 0.1; batches of {sizes.batch_tokens // 2:,} tokens a side, Adam, label smoothing 0.1"
+    return Contest(
+        name="training",
+        about=about,
+        unit="target tokens/s",
+        ours=tuple(
+            Contestant(name=precision, library=OURS, job=own | {"precision": precision})
+            for precision in TRAINING_PRECISIONS
+        ),
+        peers=tuple(
+            Contestant(name=f"{peer} {precision}", library=peer, job=theirs | {"precision": precision})
+            for peer in TRAINING_PEERS
+            if peer in options.peers
+            for precision in TRAINING_PRECISIONS
+        ),
+        best=True,
+    )
+
+
+def _translation(
+    options: Options,
+    sizes: Sizes,
+    translator: Translator,
+    encoded: list[tuple[list[int], list[int]]],
+    folder: Path,
+) -> Contest:
+    tokenizer, config = translator.task.target_tokenizer, translator.model.config
+    chosen = sorted(encoded[: sizes.sentences], key=lambda pair: len(pair[0]))
+    batches = [chosen[start : start + sizes.batch_sentences] for start in range(0, len(chosen), sizes.batch_sentences)]
+    # Random weights know no end: each answer of a batch then has as many tokens as its references have on average.
+    forced = options.model is None
+    lengths = [round(sum(len(target) for _, target in batch) / len(batch)) if forced else 0 for batch in batches]
+    job = {
+        "kind": "translation",
+        "folder": str(folder / "model"),
+        "batches": [[source for source, _ in batch] for batch in batches],
+        "lengths": lengths,
+        "beam": sizes.beam,
+        "extra": sizes.extra,
+        "end_id": config.end_id,
+        "pieces": tokenizer.tokens(range(tokenizer.size)),
+        "threads": options.threads,
+    }
+    how = (
+        "random weights, every answer as long as the references of its batch on average"
+        if forced
+        else "trained weights"
+    )
+    return Contest(
+        name="translation",
+        about=f"{_spoken(translator)}; {how}; beam {sizes.beam}, batches of {sizes.batch_sentences}",
+        unit="target tokens/s",
+        ours=tuple(
+            Contestant(name=precision, library=OURS, job=job | {"precision": precision}) for precision in PRECISIONS
+        ),
+        peers=tuple(
+            Contestant(name=f"{peer} {precision}", library=peer, job=job | {"precision": precision})
+            for peer, precisions in TRANSLATION_PEERS.items()
+            if peer in options.peers
+            for precision in precisions
+        ),
+        best=True,
+    )
