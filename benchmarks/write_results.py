@@ -21,7 +21,9 @@ def main() -> None:
         "",
     ]
     for name, page in pages:
-        lines += section(name, page)
+        if "claim" not in page:
+            lines += section(name, page)
+    lines += claims([(name, page) for name, page in pages if "claim" in page])
     (ROOT / "docs" / "results.md").write_text("\n".join(lines), encoding="utf-8")
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
@@ -29,6 +31,48 @@ def main() -> None:
         mark = f"<!-- results:{name} -->"
         text = re.sub(re.escape(mark) + r"[^\n|]*", lambda _, m=mark, p=page: m + " " + summary(p) + " " + " ", text)
     readme.write_text(text, encoding="utf-8")
+
+
+def claims(pages: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """A table of the papers' claims, by row, then a section for each; refutations stand as they came out."""
+    if not pages:
+        return []
+    pages = sorted(pages, key=lambda found: order(found[1]["claim"]["row"]))
+    lines = [
+        "## The papers' claims",
+        "",
+        "What is predicted was written before the first run, thresholds and all; what is measured is the median over seeds, then "
+        "every seed's value.",
+        "",
+        "| row | claim | predicted | measured | verdict |",
+        "|---|---|---|---|---|",
+    ]
+    for _, page in pages:
+        claim = page["claim"]
+        link = f"[{spoken(claim['statement'])}](#{anchor(page['title'])})"
+        verdict = f"**{claim['verdict']}**" + (f" (with {spoken(claim['changes'])})" if claim["changes"] else "")
+        figures = {key: value for key, value in page["figures"].items() if key not in ("verdict", "minutes")}
+        measured = "; ".join(f"{key} {spread(value)}" for key, value in figures.items())
+        lines.append(f"| {claim['row']} | {link} | {spoken(claim['predicted'])} | {measured} | {verdict} |")
+    lines.append("")
+    for name, page in pages:
+        lines += [*section(name, page), f"![{spoken(page['claim']['statement'])}](results/{page['plot']})", ""]
+    return lines
+
+
+def order(row: str) -> list[tuple[int, str]]:
+    """1.3b after 1.3a, and 1.10 after 1.9."""
+    return [(int(number or 0), letters) for number, letters in re.findall(r"(\d*)([a-z]*)", row) if number or letters]
+
+
+def anchor(title: str) -> str:
+    """What a heading is called in links."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def spread(value: Any) -> str:
+    """The median, then every seed's value."""
+    return f"{spoken(value['median'])} ({', '.join(map(spoken, value['seeds']))})"
 
 
 def section(name: str, page: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 LINES = [
     {"cli"},
     {"serving"},
-    {"inspection", "claims"},
+    {"inspection", "claims", "bench"},
     {"training"},
     {"tasks", "embeddings"},
     {"generation", "checkpoints"},

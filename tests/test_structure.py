@@ -24,6 +24,7 @@ class Settings:
     extra: Optimizer | None = None
     sizes: tuple[int, ...] = ()
     anything: Any = None
+    others: dict[str, Optimizer] | None = None
 
 
 def test_values_become_fields_nested_ones_too():
@@ -49,6 +50,12 @@ def test_values_become_fields_nested_ones_too():
         anything={"left": ["as", "it", "is"]},
     )
     assert isinstance(settings.rate, float)
+
+
+def test_a_mapping_of_dataclasses_by_name():
+    settings = from_mapping(Settings, {"steps": 3, "others": {"slow": {"name": "sgd"}, "fast": {}}}, "recipe.yaml")
+    assert settings.others == {"slow": Optimizer(name="sgd"), "fast": Optimizer()}
+    assert from_mapping(Settings, {"steps": 3, "others": None}, "recipe.yaml").others is None
 
 
 def test_what_is_left_out_keeps_its_default():
@@ -77,6 +84,13 @@ def test_what_is_left_out_keeps_its_default():
         ({"steps": 3, "optimizer": {"betas": [0.9]}}, "recipe.yaml.optimizer.betas is [0.9]; it must be a list of 2"),
         ({"steps": 3, "sizes": [1, "two"]}, "recipe.yaml.sizes is 'two'; it must be a whole number"),
         ({"steps": 3, "sizes": 1}, "recipe.yaml.sizes is 1; it must be a list"),
+        (
+            {"steps": 3, "others": {"slow": {"nam": "adam"}}},
+            "recipe.yaml.others.slow: unknown key 'nam'; did you mean 'name'?",
+        ),
+        ({"steps": 3, "others": {"slow": 3}}, "recipe.yaml.others.slow is 3; it must be a mapping of settings"),
+        ({"steps": 3, "others": {False: {}}}, "recipe.yaml.others: the key False is not text; put it in quotes"),
+        ({"steps": 3, "others": 3}, "recipe.yaml.others is 3; it must be a mapping or null"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_place(values, message):

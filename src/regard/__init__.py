@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from regard.claims.comparing import compare
     from regard.errors import InputError
     from regard.inspection import look
     from regard.tasks.evaluation import evaluate
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["InputError", "__version__", "evaluate", "load", "look", "train"]
+__all__ = ["InputError", "__version__", "compare", "evaluate", "load", "look", "train"]
 
 _HOMES = {
     "InputError": "regard.errors",
+    "compare": "regard.claims.comparing",
     "evaluate": "regard.tasks.evaluation",
     "load": "regard.tasks.loading",
     "look": "regard.inspection",

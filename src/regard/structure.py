@@ -74,7 +74,7 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
         wanted = " or ".join(map(repr, options))
         raise InputError(f"{where} is {value!r}; choose {wanted}")
     if origin in (typing.Union, types.UnionType):
-        nested = [option for option in options if dataclasses.is_dataclass(option)]
+        nested = [option for option in options if dataclasses.is_dataclass(option) or typing.get_origin(option) is dict]
         if nested and isinstance(value, Mapping):
             return coerced(value, nested[0], where)
         for option in options:
@@ -88,6 +88,11 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
             raise InputError(f"{where} is {value!r}; it must be a list of {len(options)}")
         kinds = options[:1] * len(value) if options[1:] == (Ellipsis,) else options
         return tuple(coerced(part, kind, where) for part, kind in zip(value, kinds, strict=True))
+    if origin is dict and isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, options[0]):  # YAML reads the word no, which is also Norwegian, as false
+                raise InputError(f"{where}: the key {key!r} is not {_spoken(options[0])}; put it in quotes")
+        return {key: coerced(part, options[1], f"{where}.{key}") for key, part in value.items()}
     if hint is types.NoneType and value is None:
         return None
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):

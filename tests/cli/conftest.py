@@ -98,6 +98,27 @@ def dates_model(recipe_file: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def sequences_model(recipe_file: Path) -> Path:
+    """The folder of a recurrent model that has begun to learn to turn sequences around; not to be changed."""
+    folder = recipe_file.with_name("sequences")
+    recipe = {
+        "model": {
+            "name": "bahdanau",
+            "embedding_width": 8,
+            "hidden_width": 12,
+            "attention_width": 8,
+            "maxout_width": 6,
+        },
+        "data": {"sequences": {"symbols": 6, "shortest": 3, "longest": 5, "size": 200, "validation_size": 20}},
+        "tokenizer": {"kind": "word", "size": 20},
+        "training": {"steps": 20, "batch_tokens": 1000, "learning_rate": 1e-2, "warmup": 5, "precision": "float32"},
+        "generation": {"maximum_length": 12},
+    }
+    regard.train(recipe, output=folder)
+    return folder
+
+
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs `regard` with some words in this process."""

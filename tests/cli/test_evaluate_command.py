@@ -92,12 +92,44 @@ def test_builtin_dates_are_of_the_test_split_in_the_models_languages(command, da
     )
     plain = json.loads(command("evaluate", dates_model, "dates", "--limit", 20, "--json").out)
     assert plain["count"] == 20
-    assert set(plain["metrics"]) == {"exact_match", "bleu", "chrf", "length_ratio"}
+    assert set(plain["metrics"]) == {"exact_match", "position_accuracy", "bleu", "chrf", "length_ratio"}
     command("evaluate", dates_model, "dates:typos", "--limit", 20)
     expected = Dates("test", size=20, languages=("en", "fr"))
     assert seen[0] == [(example.source, example.target) for example in expected]
     assert seen[1] == [(e.source, e.target) for e in Dates("test", size=20, languages=("en", "fr"), typo_rate=1.0)]
     assert seen[0] != seen[1]
+
+
+def test_builtin_sequences_are_of_the_models_own_problem_or_another(command, sequences_model):
+    from regard.tasks.translation_data import builtin_pairs
+
+    own = {"kind": "reversal", "symbols": 6, "shortest": 3, "longest": 5}
+    model = regard.load(sequences_model)
+    for name, changes in (
+        ("sequences", {}),
+        ("sequences:longest=8,shortest=7", {"shortest": 7, "longest": 8}),
+        ("sequences:kind=copy", {"kind": "copy"}),
+    ):
+        found = json.loads(command("evaluate", sequences_model, name, "--limit", 15, "--json").out)
+        pairs = builtin_pairs({"sequences": own | changes}, "test", 15)
+        assert found["data"] == [name]
+        assert found["metrics"] == regard.evaluate(model, pairs).metrics
+
+
+def test_bins_in_the_table_and_in_json(command, sequences_model):
+    words = ["evaluate", sequences_model, "sequences", "--limit", 60, "--bins", "3,4,9"]
+    found = json.loads(command(*words, "--json").out)["bins"]
+    assert [(each["shortest"], each["longest"]) for each in found] == [(1, 3), (4, 4), (5, 9), (10, None)]
+    assert sum(each["count"] for each in found) == 60
+    assert found[0]["metrics"].keys() == {"exact_match", "position_accuracy", "bleu", "chrf", "length_ratio"}
+    assert found[-1]["metrics"] == {}
+    lines = command(*words).out.split("\n\n")[1].splitlines()
+    assert lines[0].split("  ")[0] == "source words"
+    assert "position accuracy" in lines[0]
+    assert [line.split()[:2] for line in lines[1:]] == [
+        [name, str(each["count"])] for name, each in zip(("1-3", "4", "5-9", "10+"), found, strict=True)
+    ]
+    assert lines[-1].split()[2:] == ["-"] * 5
 
 
 def test_a_bar_on_the_terminal(terminal, model, pairs_file):
@@ -140,6 +172,16 @@ def test_data_that_cannot_be_used(command, model, tmp_path, content, sentence):
         (["beam=2"], "0 files of data given"),
         (["dates:tpyos"], "did you mean 'dates:typos'"),
         (["dates", "--source", "1"], "have no columns"),
+        (["sequences:longst=40"], "did you mean 'longest'"),
+        (["sequences:longest"], "'longest' is no setting; write sequences:kind=reversal,longest=40"),
+        (["sequences:longest=far"], "data.sequences.longest is 'far'"),
+        (["sequences:kind=mirror"], "choose 'copy' or"),
+        (["sequences:size=5"], "how many pairs to take is for --limit to say"),
+        (["sequences:symbols=[1"], "the value of symbols is no YAML"),
+        (["sequences:symbols=2,shortest=1,longest=2"], "only about 0 different sources"),
+        (["sequences", "--target", "1"], "builtin sequences have no columns"),
+        (["dates", "--bins", "10,many"], "--bins is '10,many'; give rising numbers"),
+        (["dates", "--bins", "10,5"], "bins are [10, 5]; give rising numbers"),
         (["beem=2", "a.tsv"], "did you mean 'beam'"),
         (["dates", "beam=wide"], "generation.beam is 'wide'"),
         (["dates", "--output", "none/out.txt"], "none/out.txt: cannot be written"),

@@ -37,10 +37,12 @@ def test_a_models_folder(command, model, pairs_file):
     assert (found["task"], found["family"]) == ("translation", "transformer")
     assert found["parameters"] == sum(parameter.numel() for parameter in translator.model.parameters())
     assert found["sizes"]["width"] == 16
-    assert found["tokenizers"] == {"shared": {"kind": "character", "vocabulary": 8}}
+    assert found["tokenizers"] == {"shared": {"kind": "character", "vocabulary": 7}}
     assert found["attention"][-1] == "decoder.layers.0.cross_attention"
     assert found["recipe"]["data"]["train"] == str(pairs_file)
     assert found["metrics"] == translator.metrics
+    assert found["layout"]["name"] == "marian"
+    assert "Hugging Face's Marian" in command("info", model).out
     assert found["versions"]["torch"] == torch.__version__
     assert (found["run"]["step"], found["run"]["finished"]) == (40, "40 steps done")
     table = command("info", model).out
@@ -56,6 +58,7 @@ def test_a_models_folder(command, model, pairs_file):
 def test_builtin_data_and_two_vocabularies(command, dates_model):
     found = json.loads(command("info", dates_model, "--json").out)
     assert set(found["tokenizers"]) == {"source", "target"}
+    assert found["layout"] == {"name": "regard", "why": "no other library has the family bahdanau"}
     assert "builtin dates, 100 in en, fr" in command("info", dates_model).out
 
 

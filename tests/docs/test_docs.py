@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,8 @@ from typing import Any
 import pytest
 
 import regard
+from regard.claims.arms import read_grid
+from regard.claims.comparison import read_comparison
 from regard.training import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -146,7 +149,14 @@ def test_commands_that_are_only_shown_exist(page: Path) -> None:
                 )
             recipe = next((each for each in arguments if each.startswith("recipes/")), None)
             if recipe is not None:
-                read_recipe(ROOT / recipe, [each for each in arguments if re.match(r"[\w.]+=", each)])
+                # What follows an option is its value: --budget steps=500.
+                free = [each for before, each in pairwise(arguments) if not before.startswith("-")]
+                settings = [each for each in free if re.match(r"[\w.]+=", each)]
+                if name == "compare":
+                    overrides, grid = read_grid(settings)
+                    read_comparison(ROOT / recipe, overrides, grid=grid)
+                else:
+                    read_recipe(ROOT / recipe, settings)
 
 
 def tables() -> ModuleType:

@@ -16,6 +16,15 @@ from regard.text import Tokenizer
 
 LOOKED_AT: dict[str, dict[str, Any]] = {
     "bahdanau": {"embedding_width": 8, "hidden_width": 9, "attention_width": 7, "maxout_width": 6},
+    # Its windows are around places that stand in the record of the attention's inputs.
+    "luong": {
+        "embedding_width": 8,
+        "hidden_width": 9,
+        "layers": 2,
+        "attention": "local_p",
+        "window": 2,
+        "dropout": 0.0,
+    },
     "transformer": {
         "width": 12,
         "heads": 3,

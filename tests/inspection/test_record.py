@@ -142,7 +142,7 @@ def test_tokens_stand_beside_their_weights(family, translator):
     assert seen.view(0).title == f"ab hg → {answer.text}"
     if family == "transformer":
         inner = map_of(seen, SELF, 0)
-        assert inner.query_tokens == inner.key_tokens == ("<s>", *answer.target_tokens[:-1])
+        assert inner.query_tokens == inner.key_tokens == ("<pad>", *answer.target_tokens[:-1])
 
 
 def test_every_answer_of_an_n_best_list_has_its_own_title_and_tokens(translator):

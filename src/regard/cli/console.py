@@ -48,12 +48,16 @@ def metric_text(name: str, value: float) -> tuple[str, str]:
 
     >>> metric_text("exact_match", 0.9955), metric_text("bleu", 36.04), metric_text("loss", 0.12345)
     (('exact match', '99.55 %'), ('BLEU', '36.0'), ('loss', '0.1235'))
+    >>> metric_text("bleu.de", 36.04)  # of one language among several
+    ('BLEU de', '36.0')
     """
-    if name in ("exact_match", "token_accuracy"):
-        return name.replace("_", " "), f"{100 * value:.2f} %"
-    if name in ("bleu", "chrf"):
-        return {"bleu": "BLEU", "chrf": "chrF"}[name], f"{value:.1f}"
-    return name.replace("_", " "), f"{value:.4g}"
+    metric, _, language = name.partition(".")
+    words = {"bleu": "BLEU", "chrf": "chrF"}.get(metric, metric.replace("_", " "))
+    if metric in ("exact_match", "token_accuracy", "position_accuracy"):
+        number = f"{100 * value:.2f} %"
+    else:
+        number = f"{value:.1f}" if metric in ("bleu", "chrf") else f"{value:.4g}"
+    return f"{words} {language}".rstrip(), number
 
 
 def one_line(text: str) -> str:

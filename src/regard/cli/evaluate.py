@@ -6,27 +6,24 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli import generation_options as options
 from regard.cli.answers import line_of
 from regard.cli.console import metric_text, print_json, print_table, say
+from regard.cli.evaluation_data import builtin_test, is_builtin, read_files
 from regard.cli.new_file import NewFile
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, refuse_too_long
-from regard.errors import InputError, nearest
+from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.data.malformed import MalformedRows
-    from regard.data.pair import Pair
+    from regard.tasks.evaluation import LengthBin
 
-DATES = "dates"
-BUILTIN = {DATES: 0.0, "dates:typos": 1.0}
-"""Builtin data by name, with the share of texts that have a typo."""
 USUAL_SIZE = 2_000
 
 
@@ -36,8 +33,8 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="DATA",
-            help="A TSV, CSV or JSONL file, or two files (source, target), perhaps gzip; or dates, or dates:typos. "
-            "Settings for decoding may follow, such as beam=5.",
+            help="A TSV, CSV or JSONL file, or two files (source, target), perhaps gzip; or dates, dates:typos, or "
+            "sequences. Settings for decoding may follow, such as beam=5.",
             show_default=False,
         ),
     ],
@@ -45,6 +42,13 @@ def evaluate(
         str | None, typer.Option(metavar="COLUMN", help="Index from 0, name or key of the source.")
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="The same for the target.")] = None,
+    to: options.To = None,
+    bins: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...", help="The same by length of the source in words, such as 10,15,20.", show_default=False
+        ),
+    ] = None,
     beam: options.Beam = None,
     length_penalty: options.LengthPenalty = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Take only so many pairs, the first.")] = None,
@@ -56,19 +60,22 @@ def evaluate(
 ) -> None:
     """Measure a model on pairs it has not seen: exact match, BLEU and chrF.
 
-    BLEU and chrF are sacreBLEU's, printed with its signature. Of the builtin dates the test split is taken, 2,000 days unless
-    --limit says otherwise; dates:typos has one typo in each text.
+    BLEU and chrF are sacreBLEU's, printed with its signature. Of builtin data the test split is taken, 2,000 pairs unless
+    --limit says otherwise; dates:typos has one typo in each text, sequences are the model's own problem, and
+    sequences:longest=40 changes it.
 
     \b
     Example:
       regard evaluate runs/dates dates
-      regard evaluate runs/en-de test.en test.de beam=5 length_penalty=1.0
+      regard evaluate runs/en-de test.en test.de beam=5 length_penalty=1.0 --bins 10,15,20
+      regard evaluate runs/one-to-many test.en test.fr --to fr
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     places, settings = options.split_settings(data)
     for name, value in (("beam", beam), ("length_penalty", length_penalty)):
         if value is not None and settings.setdefault(name, value) != value:
             raise InputError(f"{name} is both {value} and {settings[name]}; give it once")
+    ends = _numbers(bins)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.data.malformed import MalformedRows
@@ -79,19 +86,25 @@ def evaluate(
         keep_freed_memory()
 
         malformed = MalformedRows()
-        found = None if _is_builtin(places, source, target) else _read(places, source, target, malformed)
+        found = None if is_builtin(places, source, target) else read_files(places, source, target, malformed)
         translator = load(model, task="translation")
+        translator.task.check_language(to)
         generation = options.with_options(translator.task.generation, settings)
         if found is None:
-            found = _dates(places[0], translator.recipe, limit or USUAL_SIZE)
+            found = builtin_test(places[0], translator.recipe, to, limit or USUAL_SIZE)
         pairs = list(itertools.islice(found, limit))
         if malformed.total:
             say(malformed.summary())
-        refuse_too_long(translator, [Text(pair.source, f"{pair.file}, line {pair.line}") for pair in pairs])
+        refuse_too_long(translator, [Text(pair.source, f"{pair.file}, line {pair.line}") for pair in pairs], to)
         started = time.monotonic()
         with text_bar(translator, len(pairs)):
             result = measure(
-                translator, [(pair.source, pair.target) for pair in pairs], generation, batch_size=batch_size
+                translator,
+                [(pair.source, pair.target) for pair in pairs],
+                generation,
+                to=to,
+                bins=ends,
+                batch_size=batch_size,
             )
         seconds = time.monotonic() - started
         if file is not None:
@@ -104,9 +117,11 @@ def evaluate(
             {
                 "model": str(model),
                 "data": places,
+                "to": to,
                 "count": result.count,
                 "malformed": malformed.total,
                 "metrics": result.metrics,
+                "bins": [dataclasses.asdict(found) for found in result.bins],
                 "signatures": result.signatures,
                 "generation": dataclasses.asdict(generation),
                 "seconds": round(seconds, 3),
@@ -118,41 +133,32 @@ def evaluate(
         words, number = metric_text(name, value)
         rows.append((words, f"{number}  {result.signatures.get(name, '')}"))
     print_table(rows)
+    if result.bins:
+        _print_bins(result.bins)
 
 
-def _is_builtin(places: Sequence[str], source: str | None, target: str | None) -> bool:
-    """Whether builtin data is meant.
+def _numbers(bins: str | None) -> list[int] | None:
+    """The upper ends of bins of lengths.
 
     Raises:
-        InputError: for a number of places that no data has, or builtin data of an unknown name.
+        InputError: where they are no whole numbers.
     """
-    if not 1 <= len(places) <= 2:
-        raise InputError(f"{len(places)} files of data given; give one file of pairs, two parallel files, or dates")
-    if len(places) == 2 or places[0].partition(":")[0] != DATES:
-        return False
-    if places[0] not in BUILTIN:
-        raise InputError(f"there is no builtin data {places[0]!r}; {nearest(places[0], list(BUILTIN))}")
-    if source is not None or target is not None:
-        raise InputError(f"builtin {places[0]} have no columns; leave out --source and --target")
-    return True
+    if bins is None:
+        return None
+    try:
+        return [int(end) for end in bins.split(",")]
+    except ValueError:
+        raise InputError(f"--bins is {bins!r}; give rising numbers of words, such as 10,15,20") from None
 
 
-def _read(places: Sequence[str], source: str | None, target: str | None, malformed: MalformedRows) -> Iterator[Pair]:
-    from regard.data.pairs import read_pairs
-
-    def column(name: str | None) -> int | str | None:
-        return int(name) if name is not None and name.isascii() and name.isdigit() else name
-
-    path = places[0] if len(places) == 1 else places
-    return read_pairs(path, source=column(source), target=column(target), malformed=malformed)
-
-
-def _dates(name: str, recipe: Mapping[str, Any], size: int) -> Iterator[Pair]:
-    """Days that no training has seen, in the languages that the model was trained on."""
-    from regard.data.dates import LANGUAGES, Dates
-    from regard.data.pair import Pair
-
-    trained = (recipe.get("data") or {}).get("dates") or {}
-    languages = trained.get("languages") or LANGUAGES
-    for number, example in enumerate(Dates("test", size=size, languages=languages, typo_rate=BUILTIN[name]), start=1):
-        yield Pair(source=example.source, target=example.target, file=name, line=number)
+def _print_bins(bins: Sequence[LengthBin]) -> None:
+    """One line for each bin; a bin without pairs has no numbers."""
+    names = list(dict.fromkeys(name for found in bins for name in found.metrics))
+    lines = [["source words", "pairs", *(metric_text(name, 0)[0] for name in names)]]
+    for found in bins:
+        numbers = [metric_text(name, found.metrics[name])[1] if found.metrics else "-" for name in names]
+        lines.append([found.name, f"{found.count:,}", *numbers])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    print()
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

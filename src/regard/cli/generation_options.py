@@ -26,6 +26,11 @@ TopP = Annotated[float | None, typer.Option(help="Draw from the most probable to
 MinP = Annotated[float | None, typer.Option(help="Draw from tokens at least this many times as probable as the best.")]
 Seed = Annotated[int | None, typer.Option(help="Of sampling.")]
 
+To = Annotated[
+    str | None,
+    typer.Option(metavar="LANGUAGE", help="The language wanted, of a model of several.", show_default=False),
+]
+
 _OF_SEARCH = ("beam", "coverage_penalty", "enough")
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 

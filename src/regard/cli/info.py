@@ -13,6 +13,7 @@ from regard.cli.console import metric_text, print_json, print_table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from regard.checkpoints import Card
     from regard.tasks import Translator
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "typer", "rich", "pyyaml")
@@ -87,20 +88,22 @@ def folder(path: Path) -> dict[str, Any]:
     from regard.tasks.loading import load, model_folder
 
     place = model_folder(path)
-    translator = load(place)
+    translator, card = load(place), read_card(place)
     sizes = config_to_json(translator.model.config)
     del sizes["format_version"]
     return {
         "folder": str(path),
         "checkpoint": place.name if place != path else None,
         "task": translator.task.name,
+        "languages": list(translator.task.languages),
         "family": sizes.pop("model_type"),
         "parameters": sum(parameter.numel() for parameter in translator.model.parameters()),
         "sizes": sizes,
         "tokenizers": _tokenizers(translator),
         "attention": list(attention_addresses(translator.model)),
         "metrics": translator.metrics,
-        "versions": dict(read_card(place).versions),
+        "versions": dict(card.versions),
+        "layout": _layout(place, card),
         "recipe": translator.recipe,
         "run": _run_state(path),
     }
@@ -112,6 +115,22 @@ def _tokenizers(translator: Translator) -> dict[str, Any]:
     if task.shared:
         sides = {"shared": task.source_tokenizer}
     return {side: {"kind": tokenizer.kind, "vocabulary": tokenizer.size} for side, tokenizer in sides.items()}
+
+
+def _layout(place: Path, card: Card) -> dict[str, Any]:
+    """Which layout the folder has, and where it is our own: why."""
+    from regard.checkpoints import is_foreign
+    from regard.checkpoints.folder import OWN
+
+    if is_foreign(place):
+        return {"name": str(json.loads((place / "config.json").read_text(encoding="utf-8"))["model_type"])}
+    return dict(card.layout) or {"name": OWN, "why": "it was written before there was another"}
+
+
+def _layout_text(layout: Mapping[str, Any]) -> str:
+    if "why" in layout:
+        return f"Regard's own, which no other program opens: {layout['why']}"
+    return f"Hugging Face's {layout['name'].capitalize()}, which transformers opens and CTranslate2 converts"
 
 
 def _run_state(path: Path) -> dict[str, Any] | None:
@@ -155,7 +174,8 @@ def _machine_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("folder", values["folder"] + (f" (checkpoint {values['checkpoint']})" if values["checkpoint"] else "")),
-        ("task", values["task"]),
+        ("task", values["task"] + (" into " + ", ".join(values["languages"]) if values["languages"] else "")),
+        ("layout", _layout_text(values["layout"])),
         ("family", f"{values['family']}, {values['parameters']:,} parameters"),
         ("sizes", ", ".join(f"{name} {value}" for name, value in values["sizes"].items())),
     ]
@@ -172,11 +192,19 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("run", f"{run['step']:,} steps, {run['seconds']:.0f} seconds; {state}; best at {run['best_step']:,}")
         )
     rows += [metric_text(name, value) for name, value in values["metrics"].items()]
-    rows.append(("written by", ", ".join(f"{name} {version}" for name, version in values["versions"].items())))
+    versions = ", ".join(f"{name} {version}" for name, version in values["versions"].items())
+    rows.append(("written by", versions or "another program"))
     return rows
 
 
 def _data_text(data: Mapping[str, Any]) -> str:
+    targets = data.get("targets")
+    if targets:
+        return "; ".join(f"{language}: {_data_text(part)}" for language, part in targets.items())
+    sequences = data.get("sequences")
+    if sequences:
+        lengths = "-".join(str(length) for length in dict.fromkeys((sequences["shortest"], sequences["longest"])))
+        return f"builtin sequences, {sequences['size']:,}: {sequences['kind']}, length {lengths}, {sequences['symbols']} symbols"
     dates = data.get("dates")
     if dates:
         languages = dates.get("languages")

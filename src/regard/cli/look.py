@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli import generation_options as options
 from regard.cli.console import say
 from regard.errors import InputError
 
@@ -23,6 +24,7 @@ def look(
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Look at the model reading this answer, not at its own.")
     ] = None,
+    to: options.To = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="A page (.html), plot (.png, .svg) or numbers (.json)."),
@@ -48,7 +50,7 @@ def look(
         raise InputError(
             f"{output}: the name's end says what to write; give one that ends in .html, .png, .svg or .json"
         )
-    view = _seen(model, text, target, layer)
+    view = _seen(model, text, target, to, layer)
     if output is not None:
         from regard.inspection.page import save_page
         from regard.inspection.plots import save_plot
@@ -61,7 +63,7 @@ def look(
         _show(view, every=bool(layer))
 
 
-def _seen(model: Path, text: str, target: str | None, layers: list[str] | None) -> AttentionView:
+def _seen(model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None) -> AttentionView:
     import torch
 
     from regard.inspection import look as recording
@@ -71,14 +73,15 @@ def _seen(model: Path, text: str, target: str | None, layers: list[str] | None) 
     keep_freed_memory()
 
     translator = load(model, task="translation")
+    translator.task.check_language(to)
     with recording(translator, layers or None) as record:
         if target is None:
-            translator.translate(text)
+            translator.translate(text, to=to)
         else:
             for name, given in (("TEXT", text), ("--target", target)):
                 if not given.strip():
                     raise InputError(f"{name} is empty; there is nothing to look at")
-            batch = translator.teacher_forced([(text, target)])
+            batch = translator.teacher_forced([(text, target)], to=to)
             with torch.no_grad():
                 translator.model(batch.source, batch.target)
     return record.view(0)

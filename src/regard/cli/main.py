@@ -14,6 +14,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from regard import __version__
+from regard.cli.bench import bench
+from regard.cli.claims import claims
+from regard.cli.compare import compare
 from regard.cli.console import on_terminal, one_line, say
 from regard.cli.evaluate import evaluate
 from regard.cli.info import info
@@ -87,8 +90,9 @@ def regard(
         print(context.get_help())
 
 
-for _command in (train, evaluate, translate, look, info):
+for _command in (train, evaluate, translate, look, compare, info, bench):
     app.command()(_command)
+app.add_typer(claims, name="claims", cls=_Commands)
 
 
 def main(arguments: Sequence[str]) -> int:

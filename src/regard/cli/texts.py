@@ -46,8 +46,11 @@ def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
     return _texts(str(file), read_lines(file))
 
 
-def refuse_too_long(translator: Translator, texts: Sequence[Text]) -> None:
+def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | None = None) -> None:
     """Refuse texts that have more tokens than the model has positions.
+
+    Arguments:
+        to: the language asked for, whose tag is a token too.
 
     Raises:
         InputError: naming the first one.
@@ -55,7 +58,7 @@ def refuse_too_long(translator: Translator, texts: Sequence[Text]) -> None:
     limit = getattr(translator.model.config, "maximum_positions", None)
     if limit is None:
         return
-    encoded = translator.task.source_tokenizer.encode_batch([text.content for text in texts])
+    encoded = translator.task.encode_sources([text.content for text in texts], to)
     for text, ids in zip(texts, encoded, strict=True):
         if len(ids) + 1 > limit:  # with its end token
             raise InputError(

@@ -38,6 +38,7 @@ def translate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
+    to: options.To = None,
     beam: options.Beam = None,
     n_best: options.NBest = None,
     length_penalty: options.LengthPenalty = None,
@@ -62,6 +63,7 @@ def translate(
     \b
     Example:
       regard translate runs/dates "Tuesday, 9 May 2017" "mardi 9 mai 2017"
+      regard translate runs/one-to-many "A dog runs." --to fr
       regard translate runs/en-de --input news.en.gz --output news.de --beam 5
       echo "9. Mai 2017" | regard translate runs/dates --json
     """  # noqa: D301  # \b keeps the lines of the example apart
@@ -74,6 +76,7 @@ def translate(
         keep_freed_memory()
 
         translator = load(model, task="translation")
+        translator.task.check_language(to)
         settings = options.with_options(
             translator.task.generation,
             {
@@ -95,7 +98,7 @@ def translate(
         shown = not by_hand and (file is not None or not on_terminal(sys.stdout))
         stack.enter_context(text_bar(translator, len(texts) if texts else None, shown=shown))
         separator = '{"translations": [\n'
-        for chunk in _chunks(translator, waiting, settings, batch_size, together):
+        for chunk in _chunks(translator, waiting, settings, to, batch_size, together):
             for text, translation in chunk:
                 if file is not None:
                     file.write(line_of(translation))
@@ -110,11 +113,17 @@ def translate(
 
 
 def _chunks(
-    translator: Translator, texts: Iterator[Text], settings: GenerationSettings, batch_size: int, together: int
+    translator: Translator,
+    texts: Iterator[Text],
+    settings: GenerationSettings,
+    to: str | None,
+    batch_size: int,
+    together: int,
 ) -> Iterator[list[tuple[Text, Translation | None]]]:
     """The texts with their translations, in order, `together` at a time; None for an empty text."""
     while chunk := list(itertools.islice(texts, together)):
         full = [text for text in chunk if text.content.strip()]
-        refuse_too_long(translator, full)
-        found = iter(translator.translate_batch([text.content for text in full], settings, batch_size=batch_size))
+        refuse_too_long(translator, full, to)
+        contents = [text.content for text in full]
+        found = iter(translator.translate_batch(contents, settings, to=to, batch_size=batch_size))
         yield [(text, next(found) if text.content.strip() else None) for text in chunk]

@@ -215,9 +215,12 @@ def _followed(seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tenso
     weights = torch.zeros(len(sources), count, steps, longest)
     for step in range(steps):
         present = [place for place, path in enumerate(paths) if step < len(path)]
-        picked = torch.tensor([paths[place][step] for place in present])
-        part = calls[step].read(picked, heads)
-        weights[present, :, step, : part.shape[3]] = part[:, :, 0].cpu()
+        # Hypotheses about one source may have been so many queries of one batch row.
+        rows_then = torch.tensor([paths[place][step] for place in present])
+        width = calls[step].shape[2]
+        part = calls[step].read(rows_then // width, heads)
+        found = part[torch.arange(len(present)), :, rows_then % width]
+        weights[present, :, step, : part.shape[3]] = found.cpu()
     return weights
 
 

@@ -187,7 +187,7 @@ def attention_addresses(module: nn.Module) -> dict[str, Attention]:
 
 def _chosen(layers: Mapping[str, Attention], addresses: Sequence[str] | None) -> dict[str, Attention]:
     if not layers:
-        raise InputError("there is no attention in this module to look at")
+        raise InputError("there is no attention in this module to look at; choose a model that has some")
     if addresses is None:
         return dict(layers)
     chosen: dict[str, Attention] = {}

@@ -1,0 +1,154 @@
+"""`regard bench`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.console import print_json, print_table, say
+from regard.cli.new_file import NewFile
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.bench import Report
+
+MEASUREMENT_FAILED = 1
+
+
+def bench(
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="What to measure: translation.", show_default=False)],
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TSV, CSV or JSONL file of pairs; twice for two parallel files, source and target. Else pairs are made.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="A trained model's folder. Else one with random weights.", show_default=False
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of every contestant; all cores where not given.", show_default=False)
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each works; the median counts.")] = 7,
+    cases: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Such as training,translation; all where not given.")
+    ] = None,
+    peers: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Such as joeynmt,ctranslate2, or none; all where not given.")
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PYTHON", help="The interpreter that has a peer.", show_default=False),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny sizes, to see that all runs; the figures say nothing.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write everything as JSON, each round and its spread too."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure speed side by side with other libraries: the same work, threads and batches, in turns, in one run.
+
+    Each contestant works in a process of its own. A peer that is not installed is named and left out; one that fails is
+    reported with its sentence, and the exit code is then 1.
+
+    \b
+    Example:
+      regard bench translation --threads 2
+      regard bench translation --pairs train.en.gz --pairs train.de.gz --model runs/en-de --json
+      regard bench translation --cases training --peer joeynmt=other-venv/bin/python --output speed.json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.bench.suites import suite_of
+
+    found = suite_of(suite)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(NewFile(output)) if output is not None else None
+        from regard.bench import PEERS, Options
+        from regard.bench import bench as measure
+
+        options = Options(
+            pairs=_read(pairs) if pairs else None,
+            model=model,
+            threads=threads or os.cpu_count() or 1,
+            rounds=rounds,
+            cases=found.cases if cases is None else _names(cases),
+            peers=tuple(PEERS) if peers is None else () if peers == "none" else _names(peers),
+            interpreters=_interpreters(peer or []),
+            quick=quick,
+        )
+        report = measure(suite, options, say=say)
+        if file is not None:
+            file.write(json.dumps(report.whole(), ensure_ascii=False, indent=2) + "\n")
+    for name in report.absent:
+        say(f"{name} is not installed{' in ' + options.interpreters[name] if name in options.interpreters else ''}")
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+    if report.failed:
+        raise typer.Exit(MEASUREMENT_FAILED)
+
+
+def _read(files: list[str]) -> list[tuple[str, str]]:
+    """All pairs of one file, or of two parallel ones."""
+    from regard.data.malformed import MalformedRows
+    from regard.data.pairs import read_pairs
+
+    if len(files) > 2:
+        raise InputError(f"--pairs is given {len(files)} times; give it once, or twice for source and target")
+    malformed = MalformedRows()
+    found = [
+        (pair.source, pair.target) for pair in read_pairs(files if len(files) == 2 else files[0], malformed=malformed)
+    ]
+    if malformed.total:
+        say(malformed.summary())
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _interpreters(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, separator, python = text.partition("=")
+        if not (name and separator and python):
+            raise InputError(
+                f"--peer {text!r} names no interpreter; write NAME=PYTHON, such as joeynmt=other/bin/python"
+            )
+        found[name] = python
+    return found
+
+
+def _print(report: Report) -> None:
+    """A table for each row: the case, ours, and every peer with the ratio."""
+    for row in report.rows:
+        print(row.case)
+        lines = [("regard", _figure(row.ours, row.unit))]
+        for name, value in row.peers.items():
+            ratio = row.ratio[name]
+            lines.append((name, _figure(value, row.unit) + (f"   ours is {ratio:.2f} times as fast" if ratio else "")))
+        print_table([("  " + name, text) for name, text in lines])
+        print()
+    rows = [("machine", f"{report.machine['processor']}, {report.machine['cores']} cores; {report.threads} threads")]
+    rows += list(report.versions.items())
+    rows += [(name, "not installed") for name in report.absent]
+    rows += [(name, f"failed: {sentence}") for name, sentence in report.failed.items()]
+    print_table(rows)
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "failed" if value is None else f"{value:>10,.0f} {unit}" if value >= 100 else f"{value:>10.3g} {unit}"

@@ -1,0 +1,214 @@
+"""`regard claims`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.compare import bars, plot, print_tables
+from regard.cli.console import print_json, print_table, say
+from regard.cli.interruption import Interruption
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.claims.claim import Claim
+    from regard.claims.verdict import Verdict
+
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of all claims' runs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RUNS = Path("runs/claims")
+
+claims = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="""The papers' claims as comparisons with a judge: list them, show one, run it.
+
+    A claim says beforehand what would confirm it. Running it trains the variants with several seeds and prints predicted,
+    measured and the verdict: confirmed, refuted or undecided.
+
+    \b
+    Example:
+      regard claims list --json
+      regard claims show scaled-scores
+      regard claims run scaled-scores --json
+      regard claims run length-penalty data.path=multi30k --seeds 3 --output runs/claims --record docs/results
+    """,
+)
+
+
+@claims.command("list")
+def listed(output: Output = RUNS, as_json: AsJson = False) -> None:
+    """List the claims, each with the verdict of its last run under --output.
+
+    \b
+    Example:
+      regard claims list
+      regard claims list --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.claims.claim import claims as catalogue
+    from regard.claims.verdict import last_verdict
+
+    verdicts = [last_verdict(claim, output) for claim in catalogue()]
+    if as_json:
+        print_json([verdict.to_json() for verdict in verdicts])
+        return
+    width = max(len(verdict.claim.name) for verdict in verdicts)
+    for verdict in verdicts:
+        claim = verdict.claim
+        outcome = (verdict.outcome or "not run") + (" *" if verdict.changes else "")
+        print(f"{claim.row:<5} {claim.name:<{width}}  {outcome:<10}  {claim.minutes:>3.0f} min  {claim.statement}")
+    if any(verdict.changes for verdict in verdicts):
+        print("* under changes; regard claims show NAME says which")
+
+
+@claims.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a claim, or its row.", show_default=False)],
+    output: Output = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Show a claim: what it says, what would confirm it, what is compared, and its last verdict.
+
+    \b
+    Example:
+      regard claims show scaled-scores
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.claims.claim import claim as find
+    from regard.claims.verdict import last_verdict
+
+    claim = find(name)
+    verdict = last_verdict(claim, output)
+    if as_json:
+        own = claim.own_data
+        print_json(
+            verdict.to_json()
+            | {
+                "statement": claim.statement,
+                "judge": claim.expressions[0].text,
+                "refutes": None if claim.expressions[1] is None else claim.expressions[1].text,
+                "own_data": own if isinstance(own, str) else own.says,
+                "needs_data": claim.needs_data,
+                "minutes": claim.minutes,
+                "comparison": claim.resolved.to_mapping(),
+                "changes": list(verdict.changes),
+            }
+        )
+        return
+    print_table(_rows(claim, verdict))
+
+
+@claims.command()
+def run(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME... [KEY=VALUE...]",
+            help="Claims, by name or row; settings for all of them, such as data.path=FOLDER.",
+            show_default=False,
+        ),
+    ],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 1 to N instead of the claim's own.")] = None,
+    output: Output = RUNS,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="DIR", help="Write verdict and plot among the measured results there."),
+    ] = None,
+    reuse: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--reuse", metavar="DIR", help="Take finished runs of the very same recipe from another claim's folder."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train what a claim compares, measure it, and judge.
+
+    A claim that was stopped goes on where it was. Settings other than the claim's own are said beside the verdict. data.path=
+    takes your own pairs: a TSV, CSV or JSONL file, two parallel files [a.en,a.de], or a folder with train, val and test files.
+
+    \b
+    Example:
+      regard claims run scaled-scores
+      regard claims run content-scores data.path=multi30k --json
+      regard claims run reversed-source data.path=my.tsv --seeds 2
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.claims.claim import claim as find
+    from regard.claims.recording import record as write
+    from regard.claims.verdict import run_claim
+    from regard.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    names = [word for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
+    if not names:
+        raise InputError("no claim is named; regard claims list shows their names")
+    found: list[dict[str, Any]] = []
+    chosen = [find(name) for name in names]
+    try:
+        for claim in chosen:
+            verdict = run_claim(
+                claim, overrides, output=output, seeds=seeds, reuse=reuse or (), callbacks=bars(), say=say
+            )
+            if verdict.compared is not None:
+                plot(verdict.compared, [verdict.compared.folder.parent / "claim.png"])
+            if record is not None:
+                for path in write(verdict, record):
+                    say(f"{path} written")
+            found.append(verdict.to_json())
+            if not as_json:
+                _print(verdict)
+    except KeyboardInterrupt:
+        raise Interruption(f"interrupted; to go on: {shlex.join(['regard', *sys.argv[1:]])}") from None
+    if as_json:
+        print_json(found[0] if len(found) == 1 else found)
+
+
+def _print(verdict: Verdict) -> None:
+    if verdict.compared is not None:
+        print_tables(verdict.compared)
+    print_table(_rows(verdict.claim, verdict)[3:])
+
+
+def _rows(claim: Claim, verdict: Verdict) -> list[tuple[str, str]]:
+    """What a person wants to know, name and text."""
+    own = claim.own_data
+    rows = [
+        ("claim", f"{claim.name} (row {claim.row}), about {claim.minutes:.0f} minutes on two cores"),
+        ("source", claim.source),
+        ("says", claim.statement),
+        ("predicted", claim.predicted),
+        ("judge", claim.expressions[0].text),
+    ]
+    if claim.expressions[1] is not None:
+        rows.append(("refutes", claim.expressions[1].text))
+    rows.append(("own data", own if isinstance(own, str) else own.says))
+    if verdict.measured is not None:
+        rows += [("measured", text) for text in _measured(verdict.measured)]
+    rows.append(("verdict", (verdict.outcome or "not run yet") + (f": {verdict.reason}" if verdict.reason else "")))
+    if verdict.changes:
+        rows.append(("changed", f"{', '.join(verdict.changes)}; the verdict is of the claim under these changes"))
+    if verdict.seconds is not None:
+        seeds = ", ".join(map(str, verdict.seeds))
+        rows.append(("took", f"{verdict.seconds:,.0f} seconds, seeds {seeds}"))
+    rows.append(("command", verdict.command or claim.command))
+    return [(name, _folded(text, 12)) for name, text in rows]
+
+
+def _measured(measured: dict[str, Any]) -> list[str]:
+    lines = []
+    for arm, measures in measured.items():
+        for name, numbers in measures.items():
+            seeds = ", ".join("-" if value is None else f"{value:.4g}" for value in numbers["seeds"].values())
+            middle = "-" if numbers["median"] is None else f"{numbers['median']:.4g}"
+            note = f" ({numbers['note'].replace('null', '-')})" if "note" in numbers else ""
+            lines.append(f"{arm}, {name}: {middle} (seeds {seeds}){note}")
+    return lines
+
+
+def _folded(text: str, indent: int) -> str:
+    return ("\n" + " " * indent).join(textwrap.wrap(text, 108, break_on_hyphens=False) or [""])
