@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import regard
-
-
-def machine() -> dict[str, Any]:
-    """What decides how fast a run is."""
-    model = platform.processor()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return {
-        "processor": model,
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "versions": {"regard": regard.__version__, "torch": torch.__version__, "python": platform.python_version()},
-    }
+from regard.machine import machine, versions
 
 
 def record(
@@ -60,7 +43,7 @@ def record(
         "threads": torch.get_num_threads() if threads is None else threads,
         "precision": precision,
         "seed": seed,
-        "machine": machine(),
+        "machine": machine() | {"versions": versions()},
         "note": note,
     }
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

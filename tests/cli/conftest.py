@@ -29,6 +29,9 @@ generation: {maximum_length: 8}
 """
 
 
+LOCATION = "model={name: luong, embedding_width: 4, hidden_width: 6, layers: 1, score: location, maximum_source: 12}"
+
+
 @dataclass(frozen=True)
 class Answer:
     """How a command ended and what it said."""
@@ -116,6 +119,23 @@ def sequences_model(recipe_file: Path) -> Path:
         "generation": {"maximum_length": 12},
     }
     regard.train(recipe, output=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def unattended_model(recipe_file: Path) -> Path:
+    """The folder of a model without attention; not to be changed."""
+    folder = recipe_file.with_name("unattended")
+    sizes = ("model={name: cho, embedding_width: 4, hidden_width: 6, maxout_width: 4}", "training.steps=2")
+    regard.train(recipe_file, sizes, output=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def location_model(recipe_file: Path) -> Path:
+    """The folder of a Luong model with places for 12 source tokens; not to be changed."""
+    folder = recipe_file.with_name("location")
+    regard.train(recipe_file, [LOCATION, "training.steps=2"], output=folder)
     return folder
 
 

@@ -130,6 +130,22 @@ def test_after_a_mistake_the_same_folder_can_be_used(command, recipe_file, tmp_p
     assert "holds a run already" in command(*words).refusal()
 
 
+def test_what_a_model_cannot_do_is_told_before_it_is_trained(command, recipe_file, tmp_path):
+    """Sources longer than a location score has places for, and coverage without attention."""
+    (tmp_path / "long.tsv").write_text("abc\tx\n" * 40 + "abcdabcdabcdabcd\tx\n" * 40)
+    location = (
+        "model={name: luong, embedding_width: 4, hidden_width: 6, layers: 1, score: location, maximum_source: 12}"
+    )
+    words = ("train", recipe_file, "training.steps=1", "--output", tmp_path / "run")
+    sentence = command(*words, location, f"data.train={tmp_path}/long.tsv").refusal()
+    assert "source has 17 tokens where the model has 12 positions; raise model.maximum_source, or" in sentence
+    unattended = "model={name: cho, embedding_width: 4, hidden_width: 6, maxout_width: 4}"
+    sentence = command(*words, unattended, "generation.coverage_penalty=0.2").refusal()
+    assert "generation.coverage_penalty: this model has no attention" in sentence
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+    assert command(*words, location, f"data.train={tmp_path}/long.tsv", "model.maximum_source=17").code == 0
+
+
 def test_a_tokenizer_without_a_vocabulary(command, model, recipe_file, tmp_path):
     tokenizer = json.loads((model / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"] = {}

@@ -140,6 +140,20 @@ def test_a_text_longer_than_the_models_positions_is_named(command, model, tmp_pa
     assert command("translate", model, "abcdabcdabc").code == 0
 
 
+def test_a_text_longer_than_a_location_score_has_places_for_is_named(command, location_model):
+    sentence = command("translate", location_model, "abc", "abcd" * 4).refusal()
+    assert "text 2: the source has 17 tokens and the model has positions for 12" in sentence
+    assert sentence.endswith("a larger model.maximum_source")
+    assert command("translate", location_model, "abcdabcdabc").code == 0
+
+
+def test_coverage_is_refused_where_there_is_no_attention(command, unattended_model):
+    sentence = command("translate", unattended_model, "abc", "--beam", 2, "--coverage-penalty", 0.2).refusal()
+    assert "generation.coverage_penalty: this model has no attention over the source" in sentence
+    assert "set it to 0" in sentence
+    assert command("translate", unattended_model, "abc", "--beam", 2, "--coverage-penalty", 0).code == 0
+
+
 def test_files_that_are_no_text(command, model, tmp_path):
     def refused(content: bytes) -> str:
         (tmp_path / "in.txt").write_bytes(content)

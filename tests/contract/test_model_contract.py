@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.attention import Attention, AttentionInputs, Score, ScoredAttention
 from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
+from regard.generation import GenerationSettings, search
 from regard.layers import NEVER, Tokens
 from regard.models import (
     GNMT,
@@ -409,6 +410,36 @@ def test_alignment_is_what_the_attention_saw(variant, side, build, batch):
             torch.testing.assert_close(alignment.sum(dim=1), torch.ones(3))
         reached = target.valid[:, t]
         torch.testing.assert_close(alignment[reached], seen[reached, t], rtol=1e-5, atol=1e-6)
+
+
+@every_variant
+def test_a_model_knows_whether_it_has_an_alignment(variant, build, batch):
+    """A coverage penalty is refused where there is none, and counts where there is one."""
+    model = build(variant)
+    source, _ = batch(variant)
+    assert model.has_alignment == (SOURCE_ATTENTION[type(model)](model) is not None)
+    covering = GenerationSettings(beam=2, coverage_penalty=1.0, maximum_length=3)
+    if model.has_alignment:
+        plain = search(model, source, GenerationSettings(beam=2, maximum_length=3))
+        covered = search(model, source, covering)
+        assert all(one[0].score < other[0].score for one, other in zip(covered, plain, strict=True))
+        return
+    with pytest.raises(InputError, match=r"generation\.coverage_penalty: this model has no attention .* set it to 0"):
+        search(model, source, covering)
+
+
+@every_variant
+def test_the_longest_source_is_read_and_a_longer_one_refused(variant, build):
+    model = build(variant)
+    limit = model.maximum_source_length
+    assert bool(model.length_setting) or (limit is None and model.maximum_target_length is None)
+    tokens = torch.tensor([VARIANTS[variant].start_id])
+    longest = Tokens.pad([[4] * (40 if limit is None else limit)])
+    assert model.step(tokens, model.start(longest))[0].isfinite().all()
+    if limit is not None:
+        with pytest.raises(InputError, match=f"source has {limit + 1} tokens .* for {limit};.* {model.length_setting}"):
+            model.start(Tokens.pad([[4] * (limit + 1)]))
+        assert model.length_setting.removeprefix("model.") in vars(type(model.config))
 
 
 @every_variant

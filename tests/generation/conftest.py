@@ -35,6 +35,7 @@ class Toy:
         end_bias: float = 0.0,
         ids: tuple[int, int, int] = (0, 1, 2),
         maximum_target_length: int | None = None,
+        has_alignment: bool = True,
     ) -> None:
         generator = torch.Generator().manual_seed(seed)
         width = 5
@@ -44,7 +45,8 @@ class Toy:
 
         padding, start, end = ids
         self.config = SimpleNamespace(target_vocabulary=vocabulary, padding_id=padding, start_id=start, end_id=end)
-        self.maximum_target_length = maximum_target_length
+        self.maximum_source_length, self.maximum_target_length = None, maximum_target_length
+        self.has_alignment, self.length_setting = has_alignment, ""
         self.source_table, self.target_table = random(50, width), random(vocabulary, width)
         self.recurrent, self.output = random(width, width), random(width, vocabulary) * sharpness
         self.bias = torch.zeros(vocabulary, dtype=torch.float64)
@@ -89,7 +91,8 @@ class Toy:
 class Markov:
     """The next token depends on the last one alone, by a table of probabilities."""
 
-    maximum_target_length = None
+    maximum_source_length = maximum_target_length = None
+    has_alignment, length_setting = True, ""
 
     def __init__(self, table: dict[int, dict[int, float]], vocabulary: int, weights: Tensor | None = None) -> None:
         self.config = SimpleNamespace(target_vocabulary=vocabulary, padding_id=0, start_id=1, end_id=2)

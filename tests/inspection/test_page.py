@@ -200,7 +200,7 @@ def test_save_page_writes_utf8_and_keeps_the_earlier_file_when_it_cannot(tmp_pat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match="No space left"):
+    with pytest.raises(InputError, match="the disk is full"):
         save_page(a_view(title="other"), path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["page.html"]

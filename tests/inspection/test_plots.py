@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_the_earlier_plot(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match="No space left"):
+    with pytest.raises(InputError, match="the disk is full"):
         save_plot(a_view(heads=2), tmp_path / "a.json")
     assert (tmp_path / "a.json").read_bytes() == before
     assert os.listdir(tmp_path) == ["a.json"]

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import errno
 import json
-import os
 import unicodedata
 
 import numpy as np
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from regard.errors import InputError
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible, write_whole
+from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 
 QUERY, KEY = ["la", "maison"], ["the", "white", "house"]
 
@@ -183,32 +181,3 @@ def test_visible_leaves_ordinary_words_alone():
     assert visible("\u200d") == "\\u200d"
     assert visible("\u200ca\u200db\u200d") == "\\u200ca\u200db\\u200d"
     assert readable(" two \t words ") == "two words"
-
-
-def test_write_whole_replaces(tmp_path):
-    path = tmp_path / "a.txt"
-    write_whole(path, b"first")
-    write_whole(path, b"second")
-    assert path.read_bytes() == b"second"
-    assert os.listdir(tmp_path) == ["a.txt"]
-
-
-def test_a_full_disk_leaves_the_earlier_file(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    write_whole(path, b"first")
-
-    def full(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"a\.txt: cannot be written \(No space left"):
-        write_whole(path, b"second")
-    assert path.read_bytes() == b"first"
-    assert os.listdir(tmp_path) == ["a.txt"]
-
-
-def test_paths_that_cannot_be_written_are_named(tmp_path):
-    for path in [tmp_path / "none" / "a.txt", tmp_path, tmp_path / ("x" * 300), tmp_path / "a\0b", ""]:
-        with pytest.raises(InputError, match="cannot be written"):
-            write_whole(path, b"")
-    assert os.listdir(tmp_path) == []

@@ -11,7 +11,8 @@ import torch
 import regard
 from regard.generation import GenerationSettings
 from regard.models import Transformer
-from regard.tasks.translation import TranslationTask, Translator
+from regard.tasks.translation import Translator
+from regard.tasks.translation_task import TranslationTask
 from regard.text import Tokenizer
 
 transformers = pytest.importorskip("transformers")

@@ -10,7 +10,8 @@ import torch
 
 from regard.generation import GenerationSettings
 from regard.models import MODELS
-from regard.tasks.translation import TranslationTask, Translator
+from regard.tasks.translation import Translator
+from regard.tasks.translation_task import TranslationTask
 from regard.text import Tokenizer
 
 SIZES: dict[str, dict[str, Any]] = {

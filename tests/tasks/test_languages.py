@@ -12,7 +12,8 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import MODELS
 from regard.tasks.evaluation import teacher_forced
-from regard.tasks.translation import TranslationTask, Translator
+from regard.tasks.translation import Translator
+from regard.tasks.translation_task import TranslationTask
 from regard.text import Tokenizer
 
 NAMES = ("de", "fr")

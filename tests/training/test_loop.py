@@ -20,7 +20,7 @@ from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
 from regard.layers import Tokens
 from regard.models import MODELS
-from regard.tasks.translation import TranslationTask
+from regard.tasks.translation_task import TranslationTask
 from regard.training import read_recipe, run
 from regard.training.loop import evaluation_loss
 

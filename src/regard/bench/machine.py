@@ -1,11 +1,12 @@
-"""What decides how fast a program is."""
+"""What decides how fast a program is: more than a run's record keeps."""
 
 from __future__ import annotations
 
 import os
 import platform
-from pathlib import Path
 from typing import Any
+
+from regard import machine as root
 
 
 def machine() -> dict[str, Any]:
@@ -14,29 +15,11 @@ def machine() -> dict[str, Any]:
 
     from regard.training.precision import native_bfloat16
 
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        name = names[0] if names else name
-    return {
-        "processor": name,
-        "cores": os.cpu_count(),
+    return root.machine() | {
         "memory_gb": _memory(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "system": platform.platform(),
         "native_bfloat16": native_bfloat16(torch.device("cpu")),
     }
-
-
-def versions() -> dict[str, str]:
-    """Of Regard and of what it runs on."""
-    import torch
-
-    import regard
-
-    return {"regard": regard.__version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def _memory() -> float | None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from regard.bench import ours, translation
 from regard.bench.cases import OURS, Contest, Contestant
 from regard.bench.driver import Driver
-from regard.bench.machine import machine, versions
+from regard.bench.machine import machine
 from regard.bench.options import Options
 from regard.bench.peers import PEERS
 from regard.bench.rounds import REST, Process, compete, details_of, rows_of
 from regard.bench.schema import Report
 from regard.errors import InputError, nearest
+from regard.machine import versions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,5 @@
-"""Folders in and out: safetensors, JSON, reversible name tables, writes that are whole or absent."""
+"""Folders in and out: safetensors, JSON, reversible name tables."""
 
-from regard.checkpoints.atomic import clear_partial, new_folder, replace_file
 from regard.checkpoints.folder import (
     Card,
     fill,
@@ -20,17 +19,14 @@ __all__ = [
     "Card",
     "NameTable",
     "Rule",
-    "clear_partial",
     "fill",
     "is_foreign",
     "layout_of",
-    "new_folder",
     "parameters_of",
     "read_card",
     "read_model",
     "read_parameters",
     "read_tensors",
-    "replace_file",
     "torch_transformer",
     "write_model",
     "write_tensors",

@@ -16,6 +16,7 @@ from regard.checkpoints import marian
 from regard.checkpoints.names import IDENTITY, NameTable
 from regard.checkpoints.tensors import check_same, read_tensors, write_tensors
 from regard.errors import InputError, nearest
+from regard.machine import versions
 from regard.models import MODELS
 from regard.models.config import config_from_json, config_to_json
 
@@ -61,15 +62,6 @@ class Card:
     digests: Mapping[str, str]
     versions: Mapping[str, str]
     layout: Mapping[str, Any] = field(default_factory=dict)
-
-
-def versions() -> dict[str, str]:
-    """The versions of what decides a run's numbers."""
-    import platform
-
-    import regard
-
-    return {"regard": regard.__version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.checkpoints.atomic import umask, writing_errors
 from regard.errors import InputError
+from regard.files import umask, writing_errors
 
 
 def digest(tensor: Tensor) -> str:

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints import clear_partial, new_folder, replace_file
 from regard.claims.arms import Arm
 from regard.claims.compared import Compared, Run
 from regard.claims.comparison import Comparison, read_comparison
 from regard.claims.measuring import FINISHED, RunMeasures
 from regard.errors import InputError
+from regard.files import clear_partial, new_folder, replace_file
 from regard.tasks.preparation import is_prepared
 from regard.training.callbacks import Callback
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import statistics
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from regard.claims.compared import Compared, Run, median
 from regard.claims.measure import FALLING, Measure
 from regard.errors import InputError
-from regard.inspection.view import write_whole
+from regard.inspection.plots import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,17 +40,7 @@ def save_plot(compared: Compared, path: str | os.PathLike[str], title: str = "")
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: cannot write a plot as {suffix or 'a file without suffix'!r}; give .png or .svg")
-    buffer = io.BytesIO()
-    metadata = {"Date": None} if suffix == ".svg" else {}
-    figure(compared, title).savefig(
-        buffer,
-        format=suffix[1:],
-        dpi=DOTS_PER_INCH,
-        bbox_inches="tight",
-        pad_inches=0.15,
-        metadata=metadata,  # pyright: ignore[reportArgumentType]  # SVG takes None to leave the date out
-    )
-    write_whole(path, buffer.getvalue())
+    write_figure(figure(compared, title), path, {}, dots_per_inch=DOTS_PER_INCH)
 
 
 def figure(compared: Compared, title: str = "") -> Figure:

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints import read_card, replace_file
+from regard.checkpoints import read_card
 from regard.claims.judging import judged
 from regard.claims.measure import Measure, wanted
 from regard.data.pairs import read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.files import replace_file
 from regard.generation import GenerationSettings
 from regard.structure import from_mapping
 from regard.tasks.loading import load

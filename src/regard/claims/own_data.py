@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints import new_folder
 from regard.claims.arms import copied
 from regard.claims.measure import JUDGING, read_measures
 from regard.data.pair import Pair
 from regard.data.pairs import read_pairs
 from regard.errors import InputError
+from regard.files import new_folder
 from regard.training.recipe import put
 
 Place = str | list[str]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.checkpoints.folder import versions
 from regard.claims.verdict import Verdict
 from regard.errors import InputError
+from regard.machine import machine, versions
 
 
 def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
@@ -23,7 +22,7 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
     Raises:
         InputError: for a verdict that is not of a run in this process, without matplotlib, or a full disk.
     """
-    from regard.checkpoints import replace_file
+    from regard.files import replace_file
 
     compared, claim = verdict.compared, verdict.claim
     if compared is None or verdict.outcome is None:
@@ -46,7 +45,7 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
         "threads": torch.get_num_threads(),
         "precision": recipe.training.precision,
         "seed": ", ".join(map(str, verdict.seeds)),
-        "machine": _machine(),
+        "machine": machine() | {"versions": versions()},
         "note": " ".join(notes),
         "plot": f"claims/{claim.name}.png",
         "claim": verdict.to_json() | {"statement": claim.statement, "changes": list(verdict.changes)},
@@ -68,18 +67,3 @@ def _figures(verdict: Verdict) -> dict[str, Any]:
 
 def _or_not(value: float | None) -> float | str:
     return "not reached" if value is None else value
-
-
-def _machine() -> dict[str, Any]:
-    """What decides how fast a run is."""
-    model = platform.processor()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return {
-        "processor": model,
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "versions": versions(),
-    }

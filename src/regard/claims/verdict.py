@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.checkpoints import replace_file
 from regard.claims.claim import Claim
 from regard.claims.compared import Compared, spread_json
 from regard.claims.comparing import Place, compare
 from regard.claims.expression import NoNumber, references
 from regard.claims.own_data import OwnData, files_of, on_own_data
 from regard.errors import InputError
+from regard.files import replace_file
 from regard.training.callbacks import Callback
 from regard.training.recipe import read_override
 

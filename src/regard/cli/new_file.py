@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import BinaryIO
 
 from regard.errors import InputError
 
@@ -35,56 +33,34 @@ class NewFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._target = path.resolve()  # a link stays one
-        self._partial: Path | None = None
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
+        self._ending = contextlib.ExitStack()
 
     def __enter__(self) -> NewFile:
-        from regard.checkpoints.atomic import writing_errors
+        from regard.files import new_file, writing_errors
 
-        if self._target.is_dir():
-            raise InputError(f"{self.path}: is a folder; give the path of a file")
         with writing_errors(self.path):
-            if self._target.exists() and not self._target.is_file():
-                self._file = self._target.open("w", encoding="utf-8", newline="\n")
-                return self
-            partial = self._target.with_name(f".{self._target.name[:60]}.{secrets.token_hex(6)}")
-            # Unlike the files of tempfile it has the permissions of any file that the user writes.
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            self._partial = partial
-            self._file = open(descriptor, "w", encoding="utf-8", newline="\n")
+            target = self.path.resolve() if self.path.is_symlink() else self.path  # a link stays one
+            if target.is_dir():
+                raise InputError(f"{self.path}: is a folder; give the path of a file")
+            whole = target.is_file() or not target.exists()
+            opened = new_file(target) if whole else target.open("wb")
+            self._file = self._ending.enter_context(opened)
         return self
 
     def write(self, text: str) -> None:
         """Add to the file."""
-        from regard.checkpoints.atomic import writing_errors
+        from regard.files import writing_errors
 
         if self._file is None:
             raise RuntimeError("a NewFile is written to inside its block")
         with writing_errors(self.path):
-            self._file.write(text)
+            self._file.write(text.encode())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from regard.checkpoints.atomic import writing_errors
+        from regard.files import writing_errors
 
-        file, partial = self._file, self._partial
-        if file is None:
-            return
-        try:
-            if kind is None:
-                with writing_errors(self.path):
-                    file.flush()
-                    if partial is not None:
-                        os.fsync(file.fileno())
-                    file.close()
-                    if partial is not None:
-                        partial.replace(self._target)
-                        self._partial = None
-        finally:
-            with contextlib.suppress(OSError):
-                file.close()
-            if self._partial is not None:
-                with contextlib.suppress(OSError):
-                    self._partial.unlink()
+        with writing_errors(self.path):
+            self._ending.__exit__(kind, error, trace)

@@ -47,7 +47,7 @@ def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
 
 
 def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | None = None) -> None:
-    """Refuse texts that have more tokens than the model has positions.
+    """Refuse texts that have more tokens than the model can read.
 
     Arguments:
         to: the language asked for, whose tag is a token too.
@@ -55,7 +55,7 @@ def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | Non
     Raises:
         InputError: naming the first one.
     """
-    limit = getattr(translator.model.config, "maximum_positions", None)
+    limit = translator.model.maximum_source_length
     if limit is None:
         return
     encoded = translator.task.encode_sources([text.content for text in texts], to)
@@ -63,7 +63,7 @@ def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | Non
         if len(ids) + 1 > limit:  # with its end token
             raise InputError(
                 f"{text.where}: the source has {len(ids) + 1} tokens and the model has positions for {limit}; shorten it, or "
-                "train with a larger model.maximum_positions"
+                f"train with a larger {translator.model.length_setting}"
             )
 
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from regard.errors import InputError, nearest
+from regard.files import sync
 
 FORMAT_VERSION = 1
 
@@ -249,17 +250,9 @@ def _write_description(folder: Path, content: dict[str, Any]) -> None:
 
 def _settle(partial: Path, target: Path) -> None:
     """Give the finished folder its name, so that it outlives a power cut."""
-    _sync_folder(partial)
+    sync(partial)
     partial.rename(target)
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(target.parent)
 
 
 # --- reading ----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from regard.generation.hypothesis import Hypothesis
 from regard.generation.nbest import NBest
 from regard.generation.observer import SearchObserver
 from regard.generation.paths import Paths
-from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty
+from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty, check_coverage
 from regard.generation.ranking import check_choosable, leading_sums
 from regard.generation.stopping import LengthLimit, RelativeLength, row_limits
 from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
@@ -61,7 +61,7 @@ def beam_search(
         n_best: hypotheses to return per sentence; at most `beam`.
         length_penalty: lp; `GnmtLength(0.6)` where None. |Y| counts the end token.
         coverage_penalty: cp, over the weights of `decoder.alignment`; none where None, and alignment is
-            then never asked for.
+            then never asked for. A decoder without attention has none to give.
         transforms: only what they set to minus infinity counts: those tokens are no candidates. Scores stay
             the model's own.
         limit: the most tokens of each answer, the end token among them; input length + 50 where None. A
@@ -77,12 +77,14 @@ def beam_search(
         finished within the limit, unfinished ones; each kind by falling score. Never empty.
 
     Raises:
-        InputError: for settings out of range, NaN or infinite logits, and where every token is forbidden.
+        InputError: for settings out of range, a coverage penalty where the decoder has no alignment, NaN or
+            infinite logits, and where every token is forbidden.
 
     >>> from types import SimpleNamespace
     >>> class Counting:  # after token n most likely comes n + 1; 4 ends
     ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
-    ...     maximum_target_length = None
+    ...     has_alignment, length_setting = True, ""
+    ...     maximum_source_length = maximum_target_length = None
     ...     def start(self, source): return DecoderState(source_valid=source.valid)
     ...     def step(self, tokens, state):
     ...         return 2.0 * torch.nn.functional.one_hot((tokens + 1) % 5, 5), state.advanced()
@@ -97,6 +99,8 @@ def beam_search(
         raise InputError(f"n_best: {n_best} is more than the beam of {beam}; lower n_best or widen the beam")
     if enough is not None:
         whole("enough", enough, least=n_best)
+    if coverage_penalty is not None:
+        check_coverage(decoder)
     if observer is not None:
         observer.search_started(source)
     search = _BeamSearch(

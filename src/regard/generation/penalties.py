@@ -6,11 +6,13 @@ Wu et al. 2016, equation 14:  s(Y, X) = log P(Y|X) / lp(Y) + cp(X; Y). |Y| count
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
+from regard.errors import InputError
 from regard.generation.checks import number
+from regard.layers import Decoder
 
 
 class LengthPenalty(Protocol):
@@ -99,3 +101,16 @@ class CoveragePenalty:
         """
         covered = coverage.clamp(self.floor, 1.0).log()
         return self.beta * covered.masked_fill(~valid, 0.0).sum(dim=1)
+
+
+def check_coverage(decoder: Decoder[Any]) -> None:
+    """Refuse to rank by coverage where nothing is covered: without attention cp is the same for every hypothesis.
+
+    Raises:
+        InputError: for a decoder whose alignment is always zero.
+    """
+    if not decoder.has_alignment:
+        raise InputError(
+            "generation.coverage_penalty: this model has no attention over the source, so there is no coverage to count; "
+            "set it to 0"
+        )

@@ -161,7 +161,8 @@ def search(
         For each source row its hypotheses: best first, or samples in the order they were drawn.
 
     Raises:
-        InputError: for NaN or infinite logits, and where every token is forbidden.
+        InputError: for a coverage penalty where the decoder has no attention, NaN or infinite logits, and where
+            every token is forbidden.
     """
     length_penalty = GnmtLength(settings.length_penalty)
     ruled_out = (Forbid(forbid),) if forbid else ()

@@ -57,7 +57,8 @@ def stream(
     >>> from types import SimpleNamespace
     >>> class Counting:  # after token n comes n + 1; 4 ends
     ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
-    ...     maximum_target_length = None
+    ...     has_alignment, length_setting = True, ""
+    ...     maximum_source_length = maximum_target_length = None
     ...     def start(self, source): return DecoderState(source_valid=source.valid)
     ...     def step(self, tokens, state):
     ...         return 9.0 * torch.nn.functional.one_hot((tokens + 1) % 5, 5), state.advanced()
@@ -160,7 +161,8 @@ def generate(
     >>> from types import SimpleNamespace
     >>> class Counting:  # after token n comes n + 1; 4 ends
     ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
-    ...     maximum_target_length = None
+    ...     has_alignment, length_setting = True, ""
+    ...     maximum_source_length = maximum_target_length = None
     ...     def start(self, source): return DecoderState(source_valid=source.valid)
     ...     def step(self, tokens, state):
     ...         return 9.0 * torch.nn.functional.one_hot((tokens + 1) % 5, 5), state.advanced()

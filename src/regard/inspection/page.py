@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible, write_whole
+from regard.files import write_file
+from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 
 LEVELS = 65535
 
@@ -53,7 +54,7 @@ def save_page(view: AttentionView, path: str | os.PathLike[str]) -> None:
         InputError: it cannot be written; a file that was there before is then as it was.
 
     """
-    write_whole(path, html_page(view).encode())
+    write_file(path, html_page(view).encode())
 
 
 def html_fragment(view: AttentionView, *, height: int = 680) -> str:

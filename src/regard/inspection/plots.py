@@ -6,6 +6,7 @@ import io
 import math
 import os
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ import numpy as np
 from rich.cells import cell_len
 
 from regard.errors import InputError
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible, write_whole
+from regard.files import write_file
+from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,19 +61,32 @@ def save_plot(view: AttentionView, path: str | os.PathLike[str]) -> None:
         raise InputError(f"{path}: cannot write a plot as {suffix or 'a file without suffix'!r}; give a path "
                          f"that ends in {', '.join(SUFFIXES)}")  # fmt: skip
     if suffix == ".json":
-        write_whole(path, view.to_json().encode())
+        write_file(path, view.to_json().encode())
         return
+    write_figure(figure(view), path, {"Title": view.title}, dots_per_inch=DOTS_PER_INCH)
+
+
+def write_figure(
+    drawn: Figure, path: str | os.PathLike[str], metadata: Mapping[str, str], *, dots_per_inch: float
+) -> None:
+    """Write a figure as what the path's suffix says, .png or .svg; without a date, so that it is the same file each time.
+
+    Raises:
+        InputError: it cannot be written. A file that was there before is then as it was.
+
+    """
+    suffix = Path(path).suffix.lower()
+    dated = {} if suffix == ".png" else {"Date": None}
     buffer = io.BytesIO()
-    metadata = {"Title": view.title} if suffix == ".png" else {"Title": view.title, "Date": None}
-    figure(view).savefig(
+    drawn.savefig(
         buffer,
         format=suffix[1:],
-        dpi=DOTS_PER_INCH,
+        dpi=dots_per_inch,
         bbox_inches="tight",
         pad_inches=0.15,
-        metadata=metadata,  # pyright: ignore[reportArgumentType]  # SVG takes None to leave the date out
+        metadata={**metadata, **dated},  # pyright: ignore[reportArgumentType]  # SVG takes None to leave the date out
     )
-    write_whole(path, buffer.getvalue())
+    write_file(path, buffer.getvalue())
 
 
 def figure(view: AttentionView) -> Figure:

@@ -5,14 +5,10 @@ Nothing here knows a model. Weights from any library can be shown: see `Attentio
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import secrets
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -291,32 +287,6 @@ def readable(text: str) -> str:
     'mardi 9 mai \\x07'
     """
     return " ".join(visible(word) for word in text.split())
-
-
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that the path holds either what it held before or all of `content`, never a part.
-
-    Raises:
-        InputError: it cannot be written (no folder, no right, no space left); what was there is untouched.
-
-    """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}") if target.name else target
-    try:
-        if target.is_dir():
-            raise IsADirectoryError(None, "it is a folder")
-        # os.open, unlike tempfile, gives the new file the permissions of any other file the user writes.
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except (OSError, ValueError) as error:
-        if temporary != target:
-            with contextlib.suppress(OSError, ValueError):
-                os.unlink(temporary)
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{target}: cannot be written ({reason}); give another path or make room") from None
 
 
 _SHOWN = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar
 
+import torch
 from torch import Tensor
 
 from regard.attention import KeysValues
@@ -67,6 +68,10 @@ class DecoderState:
     def for_each_row(self, x: Tensor) -> Tensor:
         """(R, ...) to (N, ...): what belongs to a source, repeated for every hypothesis about it."""
         return x if self.width == 1 else x.repeat_interleave(self.width, dim=0)
+
+    def no_alignment(self) -> Tensor:
+        """(N, S) float32 zeros: the alignment where nothing was looked at."""
+        return self.for_each_row(torch.zeros_like(self.source_valid, dtype=torch.float32))
 
     def select(self, rows: Tensor) -> Self:
         """The state of these rows: rows may leave, repeat or change places. Each new row has its source to itself.
@@ -174,8 +179,23 @@ class Decoder(Protocol[S]):
         ...
 
     @property
+    def has_alignment(self) -> bool:
+        """Whether `alignment` says anything: false for a model without attention, whose alignment is zero throughout."""
+        ...
+
+    @property
+    def maximum_source_length(self) -> int | None:
+        """The most tokens a source can have, end token included; None where there is no limit."""
+        ...
+
+    @property
     def maximum_target_length(self) -> int | None:
         """The most tokens a target can have, end token included; None where there is no limit."""
+        ...
+
+    @property
+    def length_setting(self) -> str:
+        """What raises these limits in a recipe, for messages, such as `model.maximum_positions`; empty without a limit."""
         ...
 
     def start(self, source: Tokens) -> S:
@@ -187,5 +207,5 @@ class Decoder(Protocol[S]):
         ...
 
     def alignment(self, state: S) -> Tensor:
-        """(N, S) float32: the last step's attention weights over the source; zeros before the first step."""
+        """(N, S) float32: the last step's attention weights over the source; zeros before the first, and without attention."""
         ...

@@ -34,7 +34,7 @@ from regard.layers import (
     Tokens,
     maxout,
 )
-from regard.models.config import check, check_special_tokens, check_types
+from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,15 +74,15 @@ class BahdanauConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in (
+        check_sizes(
+            self,
             "source_vocabulary",
             "target_vocabulary",
             "embedding_width",
             "hidden_width",
             "attention_width",
             "maxout_width",
-        ):
-            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        )
         check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.1 to 0.3 is usual")
         check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
 
@@ -193,6 +193,11 @@ class Bahdanau(nn.Module):
     torch.Size([2, 2, 7])
     """
 
+    has_alignment: bool = True
+    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
+    maximum_target_length: int | None = None
+    length_setting: str = ""
+
     def __init__(self, config: BahdanauConfig) -> None:
         super().__init__()
         self.config = config
@@ -216,11 +221,6 @@ class Bahdanau(nn.Module):
                 nn.init.normal_(module.weight, std=0.001 if module in aligners else 0.01)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-
-    @property
-    def maximum_target_length(self) -> int | None:
-        """None: a recurrent net has no positions to run out of."""
-        return None
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         """Logits of every next target token, given the true ones before it.
@@ -251,7 +251,7 @@ class Bahdanau(nn.Module):
     def alignment(self, state: BahdanauState) -> Tensor:
         """a_ij of the last step, (N, S) float32; zeros before the first."""
         if state.query is None:
-            return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+            return state.no_alignment()
         inputs = AttentionInputs(
             query=state.by_source(state.query).transpose(1, 2), key=state.memory.key, mask=Padding(state.source_valid)
         )

@@ -28,7 +28,7 @@ from regard.layers import (
     read,
     reading_order,
 )
-from regard.models.config import check, check_special_tokens, check_types
+from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,8 +67,7 @@ class ChoConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "maxout_width"):
-            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        check_sizes(self, "source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "maxout_width")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.1 to 0.3 is usual")
         check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
 
@@ -177,6 +176,11 @@ class Cho(nn.Module):
     torch.Size([2, 2, 7])
     """
 
+    has_alignment: bool = False  # no attention
+    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
+    maximum_target_length: int | None = None
+    length_setting: str = ""
+
     def __init__(self, config: ChoConfig) -> None:
         super().__init__()
         self.config = config
@@ -195,11 +199,6 @@ class Cho(nn.Module):
                 nn.init.normal_(module.weight, std=0.01)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-
-    @property
-    def maximum_target_length(self) -> int | None:
-        """None: a recurrent net has no positions to run out of."""
-        return None
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         """Logits of every next target token, given the true ones before it.
@@ -227,4 +226,4 @@ class Cho(nn.Module):
 
     def alignment(self, state: ChoState) -> Tensor:
         """(N, S) float32 zeros: without attention no source token is looked at more than another, at any step."""
-        return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+        return state.no_alignment()

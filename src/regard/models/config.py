@@ -50,6 +50,20 @@ def check_types(config: Any) -> None:
         coerced(getattr(config, part.name), hints[part.name], part.name)
 
 
+def check_sizes(config: Any, *names: str) -> None:
+    """Refuse a size or a count below one.
+
+    Arguments:
+        config: whose settings they are.
+        names: of the settings.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    for name in names:
+        check(getattr(config, name) > 0, name, getattr(config, name), "at least 1", "give a size")
+
+
 def check_special_tokens(padding: int, start: int, end: int, vocabulary: int) -> None:
     """Refuse special tokens that are not among the target's tokens.
 

@@ -34,7 +34,7 @@ from regard.layers import (
     LSTMStates,
     Tokens,
 )
-from regard.models.config import check, check_special_tokens, check_types
+from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,8 +75,9 @@ class GNMTConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "attention_width"):
-            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        check_sizes(
+            self, "source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "attention_width"
+        )
         check(self.layers >= 2, "layers", self.layers, "at least 2", "residual connections start at the third")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.2 or 0.3 is the paper's")
         check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
@@ -222,6 +223,11 @@ class GNMT(nn.Module):
     torch.Size([2, 2, 7])
     """
 
+    has_alignment: bool = True
+    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
+    maximum_target_length: int | None = None
+    length_setting: str = ""
+
     def __init__(self, config: GNMTConfig) -> None:
         super().__init__()
         self.config = config
@@ -241,11 +247,6 @@ class GNMT(nn.Module):
         for module in self.modules():
             if isinstance(module, Additive):
                 nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
-
-    @property
-    def maximum_target_length(self) -> int | None:
-        """None: a recurrent net has no positions to run out of."""
-        return None
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         """Logits of every next target token, given the true ones before it.
@@ -276,7 +277,7 @@ class GNMT(nn.Module):
     def alignment(self, state: GNMTState) -> Tensor:
         """The weights behind the last step's context, (N, S) float32; zeros before the first."""
         if state.query is None:
-            return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+            return state.no_alignment()
         inputs = AttentionInputs(
             query=state.by_source(state.query).transpose(1, 2), key=state.memory.key, mask=Padding(state.source_valid)
         )

@@ -38,7 +38,7 @@ from regard.layers import (
     Tokens,
     reading_order,
 )
-from regard.models.config import check, check_special_tokens, check_types
+from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,8 @@ class LuongConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in (
+        check_sizes(
+            self,
             "source_vocabulary",
             "target_vocabulary",
             "embedding_width",
@@ -95,8 +96,7 @@ class LuongConfig:
             "layers",
             "window",
             "maximum_source",
-        ):
-            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        )
         check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "the paper has 0.2")
         check(
             self.score != "location" or self.attention == "global",
@@ -295,6 +295,10 @@ class Luong(nn.Module):
     torch.Size([2, 2, 7])
     """
 
+    has_alignment: bool = True
+    maximum_target_length: int | None = None  # a recurrent net has no positions to run out of
+    length_setting: str = "model.maximum_source"
+
     def __init__(self, config: LuongConfig) -> None:
         super().__init__()
         self.config = config
@@ -315,9 +319,9 @@ class Luong(nn.Module):
                 nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
 
     @property
-    def maximum_target_length(self) -> int | None:
-        """None: a recurrent net has no positions to run out of."""
-        return None
+    def maximum_source_length(self) -> int | None:
+        """As many tokens as a location score has places for; None with another, which needs none."""
+        return self.config.maximum_source if self.config.score == "location" else None
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         """Logits of every next target token, given the true ones before it.
@@ -340,9 +344,10 @@ class Luong(nn.Module):
         Raises:
             InputError: where `score` is `location` and a source is longer than `maximum_source`.
         """
-        if self.config.score == "location" and source.ids.shape[1] > self.config.maximum_source:
+        maximum = self.maximum_source_length
+        if maximum is not None and source.ids.shape[1] > maximum:
             longest = int(source.lengths.max())
-            check_length(longest, self.config.maximum_source, "source", "model.maximum_source, or another model.score")
+            check_length(longest, maximum, "source", f"{self.length_setting}, or another model.score")
         states, recurrent = self.encoder(source)
         return self.decoder.begin(states, recurrent, source.valid)
 
@@ -367,7 +372,7 @@ class Luong(nn.Module):
     def alignment(self, state: LuongState) -> Tensor:
         """a_t of the last step, (N, S) float32; zeros before the first. Local weights need not sum to one."""
         if state.query is None:
-            return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+            return state.no_alignment()
         places = Places.of(state.source_valid)
         query = state.by_source(state.query).transpose(1, 2)
         inputs = AttentionInputs(

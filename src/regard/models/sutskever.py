@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
 from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Tokens
-from regard.models.config import check, check_special_tokens, check_types
+from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,8 +52,7 @@ class SutskeverConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "layers"):
-            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        check_sizes(self, "source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "layers")
         check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.1 to 0.3 is usual")
         check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
 
@@ -117,6 +115,11 @@ class Sutskever(nn.Module):
     torch.Size([2, 2, 7])
     """
 
+    has_alignment: bool = False  # no attention
+    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
+    maximum_target_length: int | None = None
+    length_setting: str = ""
+
     def __init__(self, config: SutskeverConfig) -> None:
         super().__init__()
         self.config = config
@@ -132,11 +135,6 @@ class Sutskever(nn.Module):
             return
         for module in (self.encoder.embedding, self.decoder.embedding):
             nn.init.normal_(module.weight, std=0.1)
-
-    @property
-    def maximum_target_length(self) -> int | None:
-        """None: a recurrent net has no positions to run out of."""
-        return None
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
         """Logits of every next target token, given the true ones before it.
@@ -162,4 +160,4 @@ class Sutskever(nn.Module):
 
     def alignment(self, state: SutskeverState) -> Tensor:
         """(N, S) float32 zeros: without attention no source token is looked at, at any step."""
-        return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+        return state.no_alignment()

@@ -40,7 +40,7 @@ from regard.layers import (
     token_embedding,
 )
 from regard.layers.blocks import DecoderBlock, EncoderBlock
-from regard.models.config import check, check_special_tokens, check_types
+from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -107,7 +107,8 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in (
+        check_sizes(
+            self,
             "source_vocabulary",
             "target_vocabulary",
             "width",
@@ -116,8 +117,7 @@ class TransformerConfig:
             "encoder_layers",
             "decoder_layers",
             "maximum_positions",
-        ):
-            check(getattr(self, name) > 0, name, getattr(self, name), "at least 1", "give a size")
+        )
         check(
             self.width % self.heads == 0,
             "heads",
@@ -272,6 +272,9 @@ class Transformer(nn.Module):
     torch.Size([2, 2, 9])
     """
 
+    has_alignment: bool = True
+    length_setting: str = "model.maximum_positions"
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
@@ -344,6 +347,11 @@ class Transformer(nn.Module):
         return nn.LayerNorm(self.config.width, eps=self.config.norm_epsilon)
 
     @property
+    def maximum_source_length(self) -> int | None:
+        """The number of positions, the source's end token taking one."""
+        return self.config.maximum_positions
+
+    @property
     def maximum_target_length(self) -> int | None:
         """The number of positions: the start token takes one and the end token needs none."""
         return self.config.maximum_positions
@@ -382,7 +390,7 @@ class Transformer(nn.Module):
     def alignment(self, state: TransformerState) -> Tensor:
         """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
         if state.query is None:
-            return state.for_each_row(torch.zeros_like(state.source_valid, dtype=torch.float32))
+            return state.no_alignment()
         layer = self.decoder.layers[self.config.alignment_layer]
         inputs = AttentionInputs(
             query=state.by_source(state.query).transpose(1, 2),

@@ -3,13 +3,8 @@
 from regard.tasks.loading import load
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.observer import PredictionObserver
-from regard.tasks.translation import (
-    LossSum,
-    Translation,
-    TranslationBatch,
-    TranslationTask,
-    Translator,
-)
+from regard.tasks.translation import Translation, Translator
+from regard.tasks.translation_task import LossSum, TranslationBatch, TranslationTask
 
 __all__ = [
     "LossSum",

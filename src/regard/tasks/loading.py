@@ -11,7 +11,8 @@ import torch
 from regard.checkpoints import is_foreign, read_card, read_model
 from regard.errors import InputError, nearest
 from regard.tasks.open_folder import foreign_parts
-from regard.tasks.translation import TranslationTask, Translator
+from regard.tasks.translation import Translator
+from regard.tasks.translation_task import TranslationTask
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POINTER = "checkpoints.json"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints import replace_file
 from regard.errors import InputError
+from regard.files import replace_file
 from regard.generation import GenerationSettings
 from regard.text import Tokenizer
 

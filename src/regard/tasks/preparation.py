@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.checkpoints import replace_file
 from regard.data.malformed import MalformedRows
 from regard.data.pairs import read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.files import replace_file
 from regard.generation import GenerationSettings
-from regard.tasks.translation import TranslationTask, tag
 from regard.tasks.translation_data import Place, TokenizerSettings, TranslationData
+from regard.tasks.translation_task import TranslationTask, tag
 from regard.text import Tokenizer
 
 TextPairs = Sequence[tuple[str, str]]

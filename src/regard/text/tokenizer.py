@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, get_args
 
 import tokenizers
 
 from regard.errors import InputError
-from regard.text.training import CHARACTER_PATTERN, guarded, train_backend
-
-Kind = Literal["bpe", "wordpiece", "unigram", "word", "character"]
+from regard.files import replace_file
+from regard.text.roles import Kind, Roles, kind_of, prepends
+from regard.text.training import guarded, train_backend
 
 FILE_NAME = "tokenizer.json"
-
-# What each family calls its special tokens, most specific first. GPT's one token plays every part.
-PADDING_TOKENS = ("<pad>", "[PAD]", "<|endoftext|>")
-START_TOKENS = ("<s>", "[CLS]", "<bos>", "<|endoftext|>")
-END_TOKENS = ("</s>", "[SEP]", "<eos>", "<|endoftext|>")
-UNKNOWN_TOKENS = ("<unk>", "[UNK]")
 
 
 class Tokenizer:
@@ -51,30 +44,10 @@ class Tokenizer:
         backend.no_padding()
         backend.encode_special_tokens = True  # not part of the file, so set here
         layout = json.loads(text)
-        vocabulary = backend.get_vocab(with_added_tokens=True)
-        padding = _first(PADDING_TOKENS, vocabulary)
-        end = _first(END_TOKENS, vocabulary)
-        if padding is None or end is None:
-            role, names = ("padding", PADDING_TOKENS) if padding is None else ("end", END_TOKENS)
-            raise InputError(
-                f"the tokenizer has no {role} token; add one of {', '.join(names)} to its special tokens, "
-                "or train one with Tokenizer.train"
-            )
-        start = _first(START_TOKENS, vocabulary)
-        unknown = _first(UNKNOWN_TOKENS, vocabulary)
         self._backend = backend
-        self._size = max(vocabulary.values()) + 1
-        self._padding_id = padding
-        self._end_id = end
-        self._start_id = padding if start is None else start
-        self._unknown_id = unknown
-        roles = {padding, end, self._start_id} | ({unknown} if unknown is not None else set())
-        added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
-        self._special = frozenset(roles | added)
-        if self._special >= set(vocabulary.values()):
-            raise InputError("the tokenizer has no vocabulary beside its special tokens; train it on some text")
-        self._kind = _kind_of(layout)
-        self._prepends = "Prepend" in _types(layout.get("normalizer"))
+        self._roles = Roles.of(backend)
+        self._kind = kind_of(layout)
+        self._prepends = prepends(layout)
 
     @classmethod
     def train(
@@ -179,21 +152,7 @@ class Tokenizer:
         Raises:
             InputError: the folder cannot be written, or the disk is full; a previous file is intact.
         """
-        target = Path(folder) / FILE_NAME
-        partial = target.with_name(f".{FILE_NAME}.{os.getpid()}.partial")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("w", encoding="utf-8") as file:
-                file.write(self.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-        except OSError as error:
-            _discard(partial)
-            raise InputError(
-                f"{folder}: the tokenizer cannot be saved there ({error.strerror or error}); "
-                "make room or choose another folder"
-            ) from None
+        replace_file(Path(folder) / FILE_NAME, self.to_json())
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, without start or end.
@@ -235,8 +194,8 @@ class Tokenizer:
             spans.append((start, end))
         if self._prepends and spans and encoding.tokens[0] == "▁":
             spans[0] = (0, 0)
-        if self._unknown_id is None and not self._special.isdisjoint(encoding.ids):
-            spans = [span for span, index in zip(spans, encoding.ids, strict=True) if index not in self._special]
+        if self._roles.unknown_id is None and not self._roles.special.isdisjoint(encoding.ids):
+            spans = [span for span, index in zip(spans, encoding.ids, strict=True) if index not in self._roles.special]
         return spans
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -254,8 +213,8 @@ class Tokenizer:
             InputError: the vocabulary has no such special token.
         """
         index = self._backend.token_to_id(token)
-        if index is None or index not in self._special:
-            known = ", ".join(self.tokens(sorted(self._special)))
+        if index is None or index not in self._roles.special:
+            known = ", ".join(self.tokens(sorted(self._roles.special)))
             raise InputError(f"{token!r} is no special token of this tokenizer; it has {known}")
         return index
 
@@ -265,52 +224,52 @@ class Tokenizer:
         Raises:
             InputError: an id is not in the vocabulary.
         """
-        plain = [index for index in map(int, ids) if index not in self._special]
-        if plain and not (min(plain) >= 0 and max(plain) < self._size):
+        plain = [index for index in map(int, ids) if index not in self._roles.special]
+        if plain and not (min(plain) >= 0 and max(plain) < self._roles.size):
             self.tokens(plain)
         return self._backend.decode(plain, skip_special_tokens=False)
 
     @property
     def size(self) -> int:
         """The number of ids, special ones included: the rows an embedding needs."""
-        return self._size
+        return self._roles.size
 
     @property
     def padding_id(self) -> int:
         """The id that fills rows up; where one token plays every part (GPT-2), the same as `end_id`."""
-        return self._padding_id
+        return self._roles.padding_id
 
     @property
     def start_id(self) -> int:
         """The id a target starts with; a tokenizer without one (T5, Marian) starts with padding."""
-        return self._start_id
+        return self._roles.start_id
 
     @property
     def end_id(self) -> int:
         """The id that ends a text."""
-        return self._end_id
+        return self._roles.end_id
 
     @property
     def unknown_id(self) -> int | None:
         """The id of what is not in the vocabulary; None where nothing is unknown (byte-level ones)."""
-        return self._unknown_id
+        return self._roles.unknown_id
 
     @property
     def special_ids(self) -> frozenset[int]:
         """The ids that stand for no text."""
-        return self._special
+        return self._roles.special
 
     @property
     def extra_tokens(self) -> tuple[str, ...]:
         """The special tokens beside padding, start, end and unknown, in the order of their ids."""
-        roles = {self._padding_id, self._start_id, self._end_id, self._unknown_id}
-        return tuple(self.tokens(sorted(self._special - roles)))
+        roles = {self._roles.padding_id, self._roles.start_id, self._roles.end_id, self._roles.unknown_id}
+        return tuple(self.tokens(sorted(self._roles.special - roles)))
 
     @property
     def adds_end(self) -> bool:
         """Whether the end token follows each text where another program opens the tokenizer.json."""
         with_it, without = (self._backend.encode("", add_special_tokens=adding).ids for adding in (True, False))
-        return with_it == [*without, self._end_id]
+        return with_it == [*without, self._roles.end_id]
 
     @property
     def kind(self) -> str | None:
@@ -318,7 +277,7 @@ class Tokenizer:
         return self._kind
 
     def __len__(self) -> int:
-        return self._size
+        return self._roles.size
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tokenizer):
@@ -326,10 +285,10 @@ class Tokenizer:
         return json.loads(self._backend.to_str()) == json.loads(other._backend.to_str())
 
     def __hash__(self) -> int:
-        return hash((self._kind, self._size))
+        return hash((self._kind, self._roles.size))
 
     def __repr__(self) -> str:
-        return f"Tokenizer(kind={self._kind!r}, size={self._size})"
+        return f"Tokenizer(kind={self._kind!r}, size={self._roles.size})"
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (_from_json, (self._backend.to_str(),))
@@ -342,17 +301,17 @@ class Tokenizer:
 
     def _ordinary(self, ids: list[int]) -> list[int]:
         """`ids` with no special token but the unknown: some loaded vocabularies find one in plain text."""
-        if self._special.isdisjoint(ids):
+        if self._roles.special.isdisjoint(ids):
             return ids
-        if self._unknown_id is None:
-            return [index for index in ids if index not in self._special]
-        return [self._unknown_id if index in self._special else index for index in ids]
+        if self._roles.unknown_id is None:
+            return [index for index in ids if index not in self._roles.special]
+        return [self._roles.unknown_id if index in self._roles.special else index for index in ids]
 
     def _token(self, index: int) -> str:
         token = self._backend.id_to_token(index) if index >= 0 else None
         if token is None:
             raise InputError(
-                f"token id {index} is not in this tokenizer of {self._size} tokens; "
+                f"token id {index} is not in this tokenizer of {self._roles.size} tokens; "
                 "are model and tokenizer from the same folder?"
             )
         return token
@@ -360,28 +319,6 @@ class Tokenizer:
 
 def _from_json(text: str) -> Tokenizer:
     return Tokenizer.from_json(text)
-
-
-def _first(names: Sequence[str], vocabulary: Mapping[str, int]) -> int | None:
-    """The id of the first of `names` that the vocabulary has."""
-    return next((vocabulary[name] for name in names if name in vocabulary), None)
-
-
-def _kind_of(layout: dict) -> str | None:
-    model = layout["model"].get("type")
-    if model == "WordLevel":
-        splitter = layout.get("pre_tokenizer") or {}
-        return "character" if splitter.get("pattern") == {"Regex": CHARACTER_PATTERN} else "word"
-    kind = str(model).lower()
-    return kind if kind in get_args(Kind) else None
-
-
-def _types(part: dict | None) -> set[str]:
-    """The names of the steps in one part of a tokenizer's layout."""
-    if not part:
-        return set()
-    steps = part.get("normalizers") or [part]
-    return {step.get("type", "") for step in steps}
 
 
 def _fault(texts: Sequence[str]) -> Exception:
@@ -396,10 +333,3 @@ def _fault(texts: Sequence[str]) -> Exception:
                 "it was read in the wrong encoding, so read it as UTF-8"
             )
     return TypeError("the tokenizer could not encode this text")
-
-
-def _discard(file: Path) -> None:
-    try:
-        file.unlink(missing_ok=True)
-    except OSError:
-        return  # the folder itself is out of reach; the first error says so

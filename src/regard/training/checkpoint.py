@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import clear_partial, new_folder, read_parameters, read_tensors, replace_file, write_tensors
+from regard.checkpoints import read_parameters, read_tensors, write_tensors
 from regard.checkpoints.folder import WEIGHTS
 from regard.errors import InputError
+from regard.files import clear_partial, new_folder, replace_file
 from regard.tasks.loading import POINTER
 from regard.training.progress import Progress
 from regard.training.workers import Workers, like, whole

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints.atomic import writing_errors
+from regard.files import writing_errors
 
 
 class JsonLines:

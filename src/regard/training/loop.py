@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
-from regard.tasks.translation import TranslationBatch, TranslationTask
+from regard.tasks.translation_task import TranslationBatch, TranslationTask
 from regard.training.callbacks import Callback
 from regard.training.log import JsonLines
 from regard.training.progress import Progress

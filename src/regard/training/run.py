@@ -13,14 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints import replace_file
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.files import replace_file
+from regard.generation.penalties import check_coverage
+from regard.layers import Decoder
 from regard.models import MODELS
 from regard.tasks.evaluation import evaluate
 from regard.tasks.loading import POINTER, load
 from regard.tasks.preparation import READY, Prepared, TextPairs, is_prepared, prepare
-from regard.tasks.translation import TranslationTask, Translator, save_translation
+from regard.tasks.translation import Translator, save_translation
+from regard.tasks.translation_task import TranslationTask
 from regard.training.callbacks import Callback, TensorBoard
 from regard.training.checkpoint import Checkpoints
 from regard.training.compiling import compiled
@@ -128,9 +131,12 @@ class _Run:
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
         self.task: TranslationTask = prepared.task
         self.config = recipe.model_config(prepared.task.model_settings())
-        _check_lengths(self.config, prepared)
         torch.manual_seed(recipe.seed)
-        self.model = MODELS[recipe.model["name"]].model(self.config).to(workers.device)
+        self.model: Any = MODELS[recipe.model["name"]].model(self.config)
+        _check_lengths(self.model, prepared)
+        if prepared.task.generation.coverage_penalty > 0:
+            check_coverage(self.model)
+        self.model.to(workers.device)
         dtype, chosen = resolve(settings.precision, workers.device)
         talk(
             f"{self.config.model_type}: {sum(p.numel() for p in self.model.parameters()):,} parameters; "
@@ -296,22 +302,17 @@ def _let_go(folder: Path) -> None:
         (folder / "data" / READY).unlink(missing_ok=True)
 
 
-def _check_lengths(config: Any, prepared: Prepared) -> None:
+def _check_lengths(model: Decoder[Any], prepared: Prepared) -> None:
     """Refuse data that the model has too few positions for now, not when its batch comes up."""
-    positions = getattr(config, "maximum_positions", None)
-    if positions is None:
-        return
-    remedies = {
-        "training": f"raise model.maximum_positions, or leave long pairs out: data.maximum_tokens={positions - 1}",
-        "validation": "raise model.maximum_positions, or shorten data.validation",
-    }
+    limits = {"source": model.maximum_source_length, "target": model.maximum_target_length}
     for name, store in (("training", prepared.train), ("validation", prepared.validation)):
-        for column in ("source", "target"):
+        for column, limit in limits.items():
             longest = int(store.lengths(column).max(initial=0)) + 1
-            if longest > positions:
+            if limit is not None and longest > limit:
+                shorter = f"leave long pairs out: data.maximum_tokens={limit - 1}"
                 raise InputError(
-                    f"the longest {name} {column} has {longest} tokens where the model has {positions} positions; "
-                    f"{remedies[name]}"
+                    f"the longest {name} {column} has {longest} tokens where the model has {limit} positions; "
+                    f"raise {model.length_setting}, or {shorter if name == 'training' else 'shorten data.validation'}"
                 )
 
 

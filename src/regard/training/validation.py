@@ -9,7 +9,8 @@ import numpy as np
 
 from regard.data.token_store import TokenStore
 from regard.tasks.evaluation import compared, evaluate
-from regard.tasks.translation import TranslationTask, Translator, tag
+from regard.tasks.translation import Translator
+from regard.tasks.translation_task import TranslationTask, tag
 from regard.training.loop import Loop, evaluation_loss
 
 DECODED = ("exact_match", "bleu")

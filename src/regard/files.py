@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from regard.errors import InputError
 
@@ -66,11 +68,11 @@ def new_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
             partial.chmod(0o777 & ~umask())
             for path in sorted(partial.rglob("*")):
                 if path.is_file():
-                    _sync(path)
-            _sync(partial)
+                    sync(path)
+            sync(partial)
             with _set_aside(target):
                 partial.rename(target)
-                _sync(target.parent)
+                sync(target.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -93,27 +95,58 @@ def _set_aside(target: Path) -> Iterator[None]:
         shutil.rmtree(aside.parent, ignore_errors=True)
 
 
-def replace_file(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Put `content` where `path` is, wholly or not at all.
+@contextlib.contextmanager
+def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to fill that appears at `target` only when the block ends well, forced to the disk.
+
+    Yields:
+        A temporary file beside `target`. If the block raises, it is removed and `target` is untouched. What goes wrong inside
+        the block is the block's own: `writing_errors` turns it into a sentence.
+
+    Raises:
+        InputError: for a full disk or a place that cannot be written to, such as a missing folder.
+    """
+    target = Path(target)
+    if "\0" in str(target):  # of which the system says so only where the file gets its name
+        raise InputError(f"{str(target)!r}: cannot be written (no name has a null character); choose another name")
+    partial = target.parent / f"{PARTIAL_PREFIX}{secrets.token_hex(6)}"
+    with writing_errors(target):
+        # Unlike the files of tempfile it has the permissions of any file that the user writes.
+        file = os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
+    try:
+        yield file
+        with writing_errors(target):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            partial.replace(target)
+            sync(target.parent)
+    except BaseException:
+        for undo in (file.close, partial.unlink):  # on a full disk closing fails too
+            with contextlib.suppress(OSError):
+                undo()
+        raise
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Put `content` into a file of an existing folder, wholly or not at all.
 
     Raises:
         InputError: for a full disk or a place that cannot be written to; the old content is intact.
     """
-    path = Path(path)
-    with writing_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=PARTIAL_PREFIX, dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o666 & ~umask())
-            Path(name).replace(path)
-            _sync(path.parent)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+    with writing_errors(Path(path)), new_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def replace_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Put `content` where `path` is, wholly or not at all; its folder is made where needed.
+
+    Raises:
+        InputError: for a full disk or a place that cannot be written to; the old content is intact.
+    """
+    with writing_errors(Path(path)):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, content)
 
 
 def clear_partial(folder: Path) -> None:
@@ -125,7 +158,8 @@ def clear_partial(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Force a file or a folder's list of names to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

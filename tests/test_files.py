@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from regard.checkpoints import atomic, clear_partial, new_folder, replace_file
-from regard.checkpoints.atomic import PARTIAL_PREFIX, writing_errors
+from regard import files as regard_files
 from regard.errors import InputError
+from regard.files import PARTIAL_PREFIX, clear_partial, new_file, new_folder, replace_file, write_file, writing_errors
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -83,7 +83,7 @@ def test_an_exception_while_taking_the_place_leaves_the_old_folder(error, old, t
 
 def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     order: list[str] = []
-    real_sync, real_rename = atomic._sync, Path.rename
+    real_sync, real_rename = regard_files.sync, Path.rename
 
     def sync(path: Path) -> None:
         order.append(f"sync {path.name if not path.name.startswith(PARTIAL_PREFIX) else 'folder'}")
@@ -93,7 +93,7 @@ def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch)
         order.append("rename")
         return real_rename(self, target)
 
-    monkeypatch.setattr(atomic, "_sync", sync)
+    monkeypatch.setattr(regard_files, "sync", sync)
     monkeypatch.setattr(Path, "rename", rename)
     with new_folder(tmp_path / "model") as partial:
         fill(partial)
@@ -122,6 +122,35 @@ def test_a_file_is_kept_where_replacing_fails(error, tmp_path, monkeypatch):
     with pytest.raises(InputError if isinstance(error, OSError) else KeyboardInterrupt):
         replace_file(path, "new")
     assert files(tmp_path) == {"pointer": "old"}
+
+
+def test_a_new_file_appears_at_the_end(tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("old")
+    with new_file(path) as file:
+        file.write(b"new ")
+        assert files(tmp_path)["lines"] == "old"
+        file.write(b"lines")
+    assert files(tmp_path) == {"lines": "new lines"}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bug"), KeyboardInterrupt(), OSError(errno.EIO, "of another file")])
+def test_what_goes_wrong_inside_a_new_file_is_not_its_own(error, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("old")
+    with pytest.raises(type(error)) as caught, new_file(path) as file:  # noqa: PT012
+        file.write(b"new")
+        raise error
+    assert caught.value is error
+    assert files(tmp_path) == {"lines": "old"}
+
+
+def test_paths_that_cannot_be_written_are_named(tmp_path):
+    """A folder is made by `replace_file` only."""
+    for path in [tmp_path / "none" / "a.txt", tmp_path, tmp_path / ("x" * 300), tmp_path / "a\0b", ""]:
+        with pytest.raises(InputError, match="cannot be written"):
+            write_file(path, b"")
+    assert os.listdir(tmp_path) == []
 
 
 def test_permissions_follow_the_umask(tmp_path):
