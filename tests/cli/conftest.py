@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -161,6 +163,8 @@ def process() -> Callable[..., subprocess.Popen[bytes]]:
         usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": usual}
         arguments = [sys.executable, "-m", "regard", *map(str, words)]
+        # What runs in the background of a shell ignores Ctrl-C, and would hand that on.
+        streams["preexec_fn"] = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         return subprocess.Popen(arguments, **(streams | options))  # type: ignore[call-overload]
 
     return start

@@ -178,7 +178,10 @@ def test_killed_at_random_moments(model, precision, python, tmp_path):
     command += ["--models", model, "--precisions", precision, "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
-    (case,) = json.loads(output.read_text())["figures"].values()
+    figures = json.loads(output.read_text())["figures"]
+    assert figures["kills"] == 3
+    assert figures["runs equal bit for bit to one never killed"] == "1 of 1"
+    case = figures[f"{model}, {precision}"]
     assert case.pop("kills") == 3
     verdicts = {name: value for name, value in case.items() if isinstance(value, bool)}
     assert len(verdicts) == 3
