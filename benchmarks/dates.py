@@ -41,8 +41,9 @@ def main() -> None:
         },
         note="With one typo some dates have no single answer: about 4 in 100 are one edit away from two months of the same form. "
         "The figure with typos moves by about one point with the length of training and with anything that changes rounding. "
-        "The recipe was chosen among about ten settings judged on another draw of held-out days, not on this one. Before the special "
-        "tokens were renumbered, which changes the random numbers, it gave 0.9995 and 0.961 on this draw, and 0.8305 for the place.",
+        "The recipe was chosen among about ten settings judged on another draw of held-out days, not on this one. Before the "
+        "special tokens were renumbered, which changes the random numbers, it gave 0.9995 and 0.961 on this draw, and 0.8305 "
+        "for the place.",
     )
 
 
