@@ -152,13 +152,24 @@ def test_a_metric_that_cannot_be_computed_is_one_sentence(measures, monkeypatch)
         measures().value(Measure(name="x", kind="decoded", metric="bleu", size=3))
 
 
-def test_of_a_model_of_several_languages_one_is_judged(small, words, tmp_path):
+def test_of_a_model_of_several_languages_one_is_judged(small, words, tmp_path, monkeypatch):
+    from regard.claims import judging
+
+    asked = []
+
+    def spied(*arguments, to, **options):
+        asked.append(to)
+        return evaluate(*arguments, to=to, **options)
+
+    evaluate = judging.evaluate
+    monkeypatch.setattr(judging, "evaluate", spied)
     path = tmp_path / "mine.tsv"
     path.write_text("".join(f"{source}\t{target}\n" for source, target in words))
     files = {"train": str(path), "validation_size": 10}
     values = small() | {"data": {"targets": {"back": files, "again": files}}}
     measure = {"name": "x", "kind": "decoded", "metric": "exact_match", "to": "again", "size": 4}
     found = regard.compare(values, grid={"model.norm": ["pre"]}, seeds=1, output=tmp_path / "runs", measures=[measure])
-    assert found.runs[0].values["x"].number is not None
+    assert asked == ["again"]
+    assert 0 <= found.runs[0].values["x"].number <= 1
     with pytest.raises(regard.InputError, match="to is None; choose from back, again"):
         read_comparison(values, grid={"model.norm": ["pre"]}, measures=["bleu"])

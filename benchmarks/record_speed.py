@@ -1,0 +1,51 @@
+"""Write a report of `regard bench` down among the measured results.
+
+regard bench translation --cases training --threads 2 --rounds 5 ... --output speed.json
+python benchmarks/record_speed.py speed.json --name speed-training --title "..." --command "regard bench ..."
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from measured import record
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", type=Path)
+    for name in ("--name", "--title", "--command"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--seed", type=int, default=1, help="the one that the suite starts from")
+    parser.add_argument("--target", default="")
+    parser.add_argument("--note", default="")
+    arguments = parser.parse_args()
+    report = json.loads(arguments.report.read_text(encoding="utf-8"))
+    figures: dict[str, Any] = {}
+    for row in report["rows"]:
+        case, _, shape = row["case"].partition(": ")
+        figures[case] = {"regard": row["ours"], **row["peers"]}
+        figures[f"{case}, ours over peer"] = row["ratio"]
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    absent = f" Not installed: {', '.join(report['absent'])}." if report["absent"] else ""
+    failed = "".join(f" {name} failed: {sentence}" for name, sentence in report.get("failed", {}).items())
+    record(
+        ROOT / "docs" / "results" / f"{arguments.name}.json",
+        title=arguments.title,
+        command=arguments.command,
+        precision="named in each case",
+        seed=arguments.seed,
+        threads=report["threads"],
+        target=arguments.target,
+        figures=figures,
+        note=f"{report['rows'][0]['unit']}; {shape}. Versions: {versions}.{absent}{failed} {arguments.note}".strip(),
+    )
+
+
+if __name__ == "__main__":
+    main()
