@@ -21,7 +21,7 @@ from typing import Any
 DOCS = Path(__file__).parent
 PLACE = re.compile(r"(<!-- settings: (?P<name>[\w.]+) (?P<section>[\w.]+) -->\n).*?(<!-- /settings -->)", re.DOTALL)
 # What tokenizers decide and a recipe may not say.
-FILLED_IN = {"source_vocabulary", "target_vocabulary", "padding_id", "start_id", "end_id"}
+FILLED_IN = {"vocabulary", "source_vocabulary", "target_vocabulary", "padding_id", "start_id", "end_id"}
 
 
 def main() -> None:

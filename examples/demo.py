@@ -25,7 +25,7 @@ from regard.tasks import Translator
 from regard.training.memory import keep_freed_memory
 from regard.training.progress import Progress
 from regard.training.progress_bar import ProgressBar
-from regard.training.run import Trained, held_out_texts
+from regard.training.run import Trained
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 HELD_OUT = 2_000
@@ -108,7 +108,7 @@ def own_pairs(path: Path, folder: Path, overrides: Sequence[str]) -> None:
     trained = _train(RECIPES / "pairs.yaml", folder, [f"data.train={json.dumps(str(path))}", *overrides], clock)
     model = trained.load()
     store = TokenStore.open(folder / "data" / "validation")
-    pairs = held_out_texts(model.task, store, min(HELD_OUT, len(store)))
+    pairs = model.task.texts(store, range(min(HELD_OUT, len(store))))
     found = regard.evaluate(model, pairs)
     print(f"\nOn {len(pairs):,} pairs held out: exact match {found.metrics['exact_match']:.2%}", end="")
     print(f", BLEU {found.metrics['bleu']:.1f}" if "bleu" in found.metrics else "")

@@ -13,8 +13,8 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import BahdanauConfig
 from regard.models.bahdanau import Bahdanau
-from regard.tasks.translation import Translator
-from regard.tasks.translation_task import TranslationTask
+from regard.tasks.translation.task import TranslationTask
+from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
 
 

@@ -15,7 +15,18 @@ every_claim = pytest.mark.parametrize("name", [file.name.removesuffix(".yaml") f
 
 
 def test_the_rows_are_there_in_order():
-    assert [each.row for each in claims()] == ["1.1", "1.2", "1.3a", "1.3b", "1.4", "1.5a", "2.1a", "2.1b", "2.1c"]
+    assert [each.row for each in claims()] == [
+        "1.1",
+        "1.2",
+        "1.3a",
+        "1.3b",
+        "1.4",
+        "1.5a",
+        "1.5b",
+        "2.1a",
+        "2.1b",
+        "2.1c",
+    ]
     assert claim("2.1b").name == "scaled-scores"
 
 
@@ -64,6 +75,7 @@ def test_on_own_data_it_is_still_a_comparison(name):
     for arm in there.arms:
         data = there.recipe_of(arm, 1).data
         assert (data.builtin, data.train) == (None, "train.jsonl")
+        assert data.validation == "validation.jsonl"
     judged = [measure for measure in there.measures if measure.data is not None]
     assert all(measure.data == {"validation": "test.jsonl"} for measure in judged)
     assert isinstance(found.own_data, OwnData)

@@ -6,8 +6,9 @@ import json
 import pytest
 
 import regard
-from regard.claims.own_data import OwnData, files_of, on_own_data
+from regard.claims.own_data import Files, OwnData, files_of, on_own_data
 from regard.data.pairs import read_pairs
+from regard.errors import InputError
 
 OWN = OwnData(says="any", languages=("en", "de"), renamed={"data.sequences.longest": "data.maximum_tokens"})
 
@@ -112,3 +113,21 @@ def test_a_comparison_on_own_data_keeps_what_it_compares(tmp_path, words, small)
     assert judged["data"] == {"validation": files.test}
     assert (judged["split"], list(judged["bins"]), judged["size"]) == ("validation", [5], 9)
     assert sections["recipe"]["data"]["sequences"]["symbols"] == 5
+
+
+def test_texts_of_a_folder_and_of_one_file(tmp_path):
+    own = OwnData(says="any text", needed=True, texts=True)
+    for name in ("train.txt.gz", "valid.txt.gz", "notes.md"):
+        (tmp_path / name).write_text("a\n")
+    found = files_of(str(tmp_path), own, tmp_path / "cut")
+    expected = Files(
+        train=str(tmp_path / "train.txt.gz"), validation=str(tmp_path / "valid.txt.gz"), test=None, cut=False
+    )
+    assert found == expected
+    values = {"recipe": {"data": {"builtin": "python_docs", "length": 9, "unit": "line"}}, "arms": {}, "measures": []}
+    data = on_own_data(values, own, found)["recipe"]["data"]
+    assert data == {"length": 9, "unit": "line", "train": expected.train, "validation": expected.validation}
+    alone = files_of(str(tmp_path / "notes.md"), own, tmp_path / "cut")
+    assert (alone.train, alone.validation) == (str(tmp_path / "notes.md"), None)
+    with pytest.raises(InputError, match="holds no train"):
+        files_of(str(tmp_path.parent), own, tmp_path / "cut")

@@ -11,8 +11,8 @@ import torch
 import regard
 from regard.generation import GenerationSettings
 from regard.models import Transformer
-from regard.tasks.translation import Translator
-from regard.tasks.translation_task import TranslationTask
+from regard.tasks.translation.task import TranslationTask
+from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
 
 transformers = pytest.importorskip("transformers")

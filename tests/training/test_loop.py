@@ -20,7 +20,7 @@ from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
 from regard.layers import Tokens
 from regard.models import MODELS
-from regard.tasks.translation_task import TranslationTask
+from regard.tasks import TranslationTask, Translator
 from regard.training import read_recipe, run
 from regard.training.loop import evaluation_loss
 
@@ -220,8 +220,9 @@ def test_more_patience_lets_an_ended_run_go_on(monkeypatch, recipe, pairs, tmp_p
 
 def test_the_best_by_bleu_is_the_highest(monkeypatch, recipe, pairs, tmp_path):
     bleu = {2: 10.0, 4: 30.0, 6: 20.0}
+    steps = iter(bleu)
     scripted(monkeypatch, dict.fromkeys(bleu, 1.0))
-    monkeypatch.setattr(run._Run, "_decoded", lambda self, count: [0.5, bleu[self.loop.progress.step]])
+    monkeypatch.setattr(Translator, "judge", lambda self, data, count: {"exact_match": 0.5, "bleu": bleu[next(steps)]})
     values = recipe(steps=6, evaluate_every=2, evaluate_generated=3, best="bleu")
     trained = regard.train(values, output=tmp_path / "run", data=pairs)
     assert trained.best_step == 4
@@ -285,6 +286,7 @@ def test_training_leaves_the_callers_generator_alone(recipe, pairs, tmp_path):
 
 def test_evaluating_an_empty_store_is_one_sentence(tmp_path):
     store = TokenStore.write(tmp_path / "empty", {"source": 9, "target": 9}, [])
-    loop = SimpleNamespace(settings=SimpleNamespace(batch_tokens=10))
+    task = SimpleNamespace(lengths=lambda data: np.zeros((len(data), 2), np.int64))
+    loop = SimpleNamespace(settings=SimpleNamespace(batch_tokens=10), task=task)
     with pytest.raises(regard.InputError, match="no example"):
         evaluation_loss(loop, store)

@@ -28,6 +28,7 @@ NAME_TABLES: Mapping[str, NameTable] = {
     "bahdanau": IDENTITY,
     "cho": IDENTITY,
     "gnmt": IDENTITY,
+    "lstm_language_model": IDENTITY,
     "luong": IDENTITY,
     "sutskever": IDENTITY,
     "transformer": IDENTITY,

@@ -14,7 +14,8 @@ from regard.claims.arms import Arm, arms_of, check_together, copied, grid_arms
 from regard.claims.measure import JUDGING, Measure, read_measures, wanted
 from regard.errors import InputError, nearest
 from regard.structure import coerced, from_mapping
-from regard.tasks.translation_data import TranslationData
+from regard.tasks.translation.data import TranslationData
+from regard.tasks.translation.task import TranslationTask
 from regard.training.recipe import Recipe, put, read_override, read_recipe, read_yaml
 from regard.training.settings import LIMITS
 
@@ -65,6 +66,11 @@ class Comparison:
             given = from_mapping(TranslationData, measure.data, f"measure {measure.name!r}: data")
         for arm, recipe in recipes:
             where = f"measure {measure.name!r}, arm {arm.name!r}"
+            if measure.kind in JUDGING and recipe.task != TranslationTask.name:
+                raise InputError(
+                    f"{where}: {measure.kind} reads pairs, and the task is {recipe.task}; measure what training logs, such as "
+                    "loss, perplexity or training_loss"
+                )
             if measure.kind in JUDGING and measure.to not in (recipe.data.languages or (None,)):
                 languages = recipe.data.languages or ("leave it out",)
                 raise InputError(f"{where}: to is {measure.to!r}; {nearest(str(measure.to), languages)}")

@@ -9,8 +9,8 @@ from typing import Any
 
 from regard.claims.measure import Measure
 from regard.generation import GenerationSettings
-from regard.tasks.evaluation import evaluate, teacher_forced
-from regard.tasks.translation import Translator
+from regard.tasks.translation.evaluation import evaluate, teacher_forced
+from regard.tasks.translation.translator import Translator
 
 Pairs = Sequence[tuple[str, str]]
 

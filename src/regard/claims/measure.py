@@ -11,7 +11,7 @@ import yaml
 
 from regard.errors import InputError, nearest
 from regard.structure import from_mapping
-from regard.tasks.translation_data import TranslationData
+from regard.tasks.translation.data import TranslationData
 
 Kind = Literal[
     "validation",

@@ -20,11 +20,11 @@ from regard.errors import InputError
 from regard.files import replace_file
 from regard.generation import GenerationSettings
 from regard.structure import from_mapping
+from regard.tasks.kinds import kind_of
 from regard.tasks.loading import load
-from regard.tasks.translation import Translator
-from regard.tasks.translation_data import TranslationData, builtin_pairs
+from regard.tasks.translation.data import TranslationData, builtin_pairs
+from regard.tasks.translation.translator import Translator
 from regard.training.recipe import Recipe
-from regard.training.validation import rows_by_language, texts_of
 
 CACHE = "measures.json"
 FINISHED = "finished.json"
@@ -131,8 +131,8 @@ class RunMeasures:
         return statistics.median(speeds) if speeds else None
 
     def _tokens_per_epoch(self) -> int:
-        store = TokenStore.open(self.trained / "data" / "train")
-        return int((store.lengths("target") + 1).sum())
+        task = kind_of(self.recipe.task).task.load(self.trained, read_card(self.trained).task)
+        return int(task.labels(TokenStore.open(self.trained / "data" / "train")).sum())
 
     def _judged(self, measure: Measure) -> Value:
         entry = self._entry(measure)
@@ -190,7 +190,7 @@ class RunMeasures:
 
     def _model(self) -> Translator:
         if self._translator is None:
-            self._translator = load(self.trained, device=self.device)
+            self._translator = load(self.trained, task="translation", device=self.device)
         return self._translator
 
     def pairs(self, measure: Measure) -> list[tuple[str, str]]:
@@ -218,6 +218,6 @@ class RunMeasures:
             return [(pair.source, pair.target) for pair in itertools.islice(found, measure.size)]
         if own:
             store, task = TokenStore.open(self.trained / "data" / "validation"), self._model().task
-            rows = rows_by_language(task, store)[measure.to] if measure.to is not None else range(len(store))
-            return texts_of(task, store, rows[: measure.size])
+            rows = task.groups(store)[measure.to] if measure.to is not None else range(len(store))
+            return task.texts(store, rows[: measure.size])
         raise InputError(f"{where}: data names no pairs to judge on; give data.validation, or builtin data")

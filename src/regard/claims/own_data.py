@@ -1,4 +1,4 @@
-"""A claim on the user's own pairs: which files, and what they replace."""
+"""A claim on the user's own data: which files, and what they replace."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class OwnData:
     Arguments:
         says: what the user's pairs replace, for people.
         needed: whether the claim has no data of its own.
+        texts: whether plain text is meant, and not pairs.
         languages: how the two parallel files of a split end in a folder, the source's first, such as [en, de].
         settings: dotted keys of the recipe on top, where the user's pairs ask for other ones.
         renamed: keys of the arms that mean nothing there, and what says the same: `data.sequences.longest` may become
@@ -44,6 +45,7 @@ class OwnData:
 
     says: str
     needed: bool = False
+    texts: bool = False
     languages: tuple[str, str] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -51,15 +53,16 @@ class OwnData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Files:
-    """Where the pairs of each split are; each a file of pairs, or two parallel ones.
+    """Where each split is: a file of pairs, two parallel ones, or of text.
 
     Arguments:
+        validation, test: None where a text has none; some of the training text is then held out for validation.
         cut: whether they were cut out of the user's files, and are JSON objects now.
     """
 
     train: Place
-    validation: Place
-    test: Place
+    validation: Place | None
+    test: Place | None
     cut: bool = False
 
 
@@ -76,7 +79,8 @@ def on_own_data(
     values = copied(comparison)
     recipe = values["recipe"]
     reading = {} if files.cut else dict(reading or {})
-    recipe["data"] = {"train": files.train, "validation": files.validation, **reading}
+    cut = {key: value for key, value in recipe["data"].items() if own.texts and key in ("unit", "length")}
+    recipe["data"] = {**cut, "train": files.train, "validation": files.validation, **reading}
     for key, value in own.settings.items():
         put(recipe, key, copied(value))
     for name, settings in values["arms"].items():
@@ -107,6 +111,8 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
     Raises:
         InputError: where nothing usable is found.
     """
+    if own.texts:
+        return _texts(path)
     if isinstance(path, str) and Path(path).is_dir():
         place = Path(path)
         found = {split: _in_folder(place, starts, own.languages) for split, starts in SPLITS.items()}
@@ -125,6 +131,26 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
     raise InputError(
         f"data.path is {path!r}; give a folder, a file of pairs, or two parallel files, data.path=[a.en,a.de]"
     )
+
+
+def _texts(path: Any) -> Files:
+    """Files of text: one, or those for training and validation in a folder."""
+    if not isinstance(path, str):
+        raise InputError(f"data.path is {path!r}; give a folder or a file of text")
+    place = Path(path)
+    if not place.is_dir():
+        return Files(train=path, validation=None, test=None)
+    found = {split: _text_in_folder(place, starts) for split, starts in SPLITS.items()}
+    train = found["train"]
+    if train is None:
+        raise InputError(f"data.path: {path} holds no train.txt (or train.txt.gz); name the file itself")
+    return Files(train=train, validation=found["validation"], test=found["test"])
+
+
+def _text_in_folder(folder: Path, starts: Sequence[str]) -> str | None:
+    """The first file of text whose name begins so."""
+    names = sorted(path.name for path in folder.iterdir() if path.name.removesuffix(".gz").endswith(".txt"))
+    return next((str(folder / name) for start in starts for name in names if name.startswith(start)), None)
 
 
 def _in_folder(folder: Path, starts: Sequence[str], languages: tuple[str, str] | None) -> Place | None:

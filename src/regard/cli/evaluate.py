@@ -15,6 +15,7 @@ import typer
 from regard.cli import generation_options as options
 from regard.cli.answers import line_of
 from regard.cli.console import metric_text, print_json, print_table, say
+from regard.cli.evaluate_texts import evaluate_texts
 from regard.cli.evaluation_data import builtin_test, is_builtin, read_files
 from regard.cli.new_file import NewFile
 from regard.cli.text_bar import text_bar
@@ -22,7 +23,7 @@ from regard.cli.texts import Text, refuse_too_long
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.evaluation import LengthBin
+    from regard.tasks.translation.evaluation import LengthBin
 
 USUAL_SIZE = 2_000
 
@@ -34,7 +35,7 @@ def evaluate(
         typer.Argument(
             metavar="DATA",
             help="A TSV, CSV or JSONL file, or two files (source, target), perhaps gzip; or dates, dates:typos, or "
-            "sequences. Settings for decoding may follow, such as beam=5.",
+            "sequences; for a language model files of text, or python_docs. Settings for decoding may follow, such as beam=5.",
             show_default=False,
         ),
     ],
@@ -58,7 +59,7 @@ def evaluate(
     batch_size: Annotated[int, typer.Option(min=1, help="Texts decoded together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure a model on pairs it has not seen: exact match, BLEU and chrF.
+    """Measure a model on what it has not seen: a translator by exact match, BLEU and chrF, a language model by perplexity.
 
     BLEU and chrF are sacreBLEU's, printed with its signature. Of builtin data the test split is taken, 2,000 pairs unless
     --limit says otherwise; dates:typos has one typo in each text, sequences are the model's own problem, and
@@ -69,6 +70,7 @@ def evaluate(
       regard evaluate runs/dates dates
       regard evaluate runs/en-de test.en test.de beam=5 length_penalty=1.0 --bins 10,15,20
       regard evaluate runs/one-to-many test.en test.fr --to fr
+      regard evaluate runs/language-model test.txt
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     places, settings = options.split_settings(data)
@@ -76,6 +78,18 @@ def evaluate(
         if value is not None and settings.setdefault(name, value) != value:
             raise InputError(f"{name} is both {value} and {settings[name]}; give it once")
     ends = _numbers(bins)
+    if _is_language_model(model):
+        unfit = {"--source": source, "--target": target, "--to": to, "--bins": bins, **settings}
+        evaluate_texts(
+            model,
+            places,
+            [name for name, value in unfit.items() if value is not None],
+            limit,
+            output,
+            batch_size,
+            as_json,
+        )
+        return
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.data.malformed import MalformedRows
@@ -135,6 +149,12 @@ def evaluate(
     print_table(rows)
     if result.bins:
         _print_bins(result.bins)
+
+
+def _is_language_model(model: Path) -> bool:
+    from regard.tasks.loading import task_of
+
+    return task_of(model) == "language_modelling"
 
 
 def _numbers(bins: str | None) -> list[int] | None:

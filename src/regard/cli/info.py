@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from regard.checkpoints import Card
-    from regard.tasks import Translator
+    from regard.tasks import Predictor
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "typer", "rich", "pyyaml")
 EXTRAS = {
@@ -88,33 +88,32 @@ def folder(path: Path) -> dict[str, Any]:
     from regard.tasks.loading import load, model_folder
 
     place = model_folder(path)
-    translator, card = load(place), read_card(place)
-    sizes = config_to_json(translator.model.config)
+    predictor, card = load(place), read_card(place)
+    sizes = config_to_json(predictor.model.config)
     del sizes["format_version"]
     return {
         "folder": str(path),
         "checkpoint": place.name if place != path else None,
-        "task": translator.task.name,
-        "languages": list(translator.task.languages),
+        "task": predictor.task.name,
+        "languages": list(card.task.get("languages", [])),
         "family": sizes.pop("model_type"),
-        "parameters": sum(parameter.numel() for parameter in translator.model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in predictor.model.parameters()),
         "sizes": sizes,
-        "tokenizers": _tokenizers(translator),
-        "attention": list(attention_addresses(translator.model)),
-        "metrics": translator.metrics,
+        "tokenizers": _tokenizers(predictor),
+        "attention": list(attention_addresses(predictor.model)),
+        "metrics": predictor.metrics,
         "versions": dict(card.versions),
         "layout": _layout(place, card),
-        "recipe": translator.recipe,
+        "recipe": predictor.recipe,
         "run": _run_state(path),
     }
 
 
-def _tokenizers(translator: Translator) -> dict[str, Any]:
-    task = translator.task
-    sides = {"source": task.source_tokenizer, "target": task.target_tokenizer}
-    if task.shared:
-        sides = {"shared": task.source_tokenizer}
-    return {side: {"kind": tokenizer.kind, "vocabulary": tokenizer.size} for side, tokenizer in sides.items()}
+def _tokenizers(predictor: Predictor[Any]) -> dict[str, Any]:
+    return {
+        side: {"kind": tokenizer.kind, "vocabulary": tokenizer.size}
+        for side, tokenizer in predictor.task.tokenizers.items()
+    }
 
 
 def _layout(place: Path, card: Card) -> dict[str, Any]:
@@ -174,7 +173,11 @@ def _machine_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("folder", values["folder"] + (f" (checkpoint {values['checkpoint']})" if values["checkpoint"] else "")),
-        ("task", values["task"] + (" into " + ", ".join(values["languages"]) if values["languages"] else "")),
+        (
+            "task",
+            values["task"].replace("_", " ")
+            + (" into " + ", ".join(values["languages"]) if values["languages"] else ""),
+        ),
         ("layout", _layout_text(values["layout"])),
         ("family", f"{values['family']}, {values['parameters']:,} parameters"),
         ("sizes", ", ".join(f"{name} {value}" for name, value in values["sizes"].items())),
@@ -210,7 +213,9 @@ def _data_text(data: Mapping[str, Any]) -> str:
         languages = dates.get("languages")
         spoken = f"in {', '.join(languages)}" if languages else "in all languages"
         return f"builtin dates, {dates['size']:,} {spoken}, {dates['typo_rate']:.0%} with a typo"
+    if data.get("builtin"):
+        return f"builtin {data['builtin'].replace('_', ' ')}"
     train = data.get("train")
     if train is None:
-        return "pairs given in Python"
+        return "examples given in Python"
     return train if isinstance(train, str) else " and ".join(train)

@@ -8,6 +8,7 @@ from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LS
 from regard.layers.maxout import maxout
 from regard.layers.order import in_order, put_back, reading_order
 from regard.layers.output import NEVER, OutputBias, VocabularyOutput
+from regard.layers.reader import Reader, ReaderConfig
 from regard.layers.recurrent import BidirectionalReader, read
 from regard.layers.residual import NormPlacement, Residual
 from regard.layers.state import LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfig, DecoderState
@@ -33,6 +34,8 @@ __all__ = [
     "NormPlacement",
     "OutputBias",
     "PositionedEmbedding",
+    "Reader",
+    "ReaderConfig",
     "RecurrentCell",
     "ResetAfterCell",
     "Residual",

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.cho import Cho, ChoConfig
 from regard.models.gnmt import GNMT, GNMTConfig
+from regard.models.lstm_language_model import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.luong import Luong, LuongConfig
 from regard.models.sutskever import Sutskever, SutskeverConfig
 from regard.models.transformer import Transformer, TransformerConfig
@@ -28,6 +29,9 @@ __all__ = [
     "ChoConfig",
     "Family",
     "GNMTConfig",
+    "Interface",
+    "LSTMLanguageModel",
+    "LSTMLanguageModelConfig",
     "Luong",
     "LuongConfig",
     "Sutskever",
@@ -37,18 +41,26 @@ __all__ = [
 ]
 
 
+Interface = Literal["encoder_decoder", "language_model"]
+"""What a model is called with: a source and a target (`regard.layers.Decoder`), or one text (`regard.layers.Reader`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A model's config class and the class it configures."""
+    """A model's config class, the class it configures, and what that is called with."""
 
     config: type[Any]
     model: type[nn.Module]
+    interface: Interface = "encoder_decoder"
 
 
 MODELS: Mapping[str, Family] = MappingProxyType(
     {
         BahdanauConfig.model_type: Family(BahdanauConfig, Bahdanau),
         ChoConfig.model_type: Family(ChoConfig, Cho),
+        LSTMLanguageModelConfig.model_type: Family(
+            LSTMLanguageModelConfig, LSTMLanguageModel, interface="language_model"
+        ),
         LuongConfig.model_type: Family(LuongConfig, Luong),
         GNMTConfig.model_type: Family(GNMTConfig, GNMT),
         SutskeverConfig.model_type: Family(SutskeverConfig, Sutskever),

@@ -15,21 +15,21 @@ def model_card(
     recipe: Mapping[str, Any],
     metrics: Mapping[str, float],
     layout: Mapping[str, Any],
+    use: Sequence[str],
 ) -> str:
     """What a stranger who finds the folder needs to know, in Markdown.
 
     Arguments:
         layout: as regard.json has it.
+        use: lines of Python that show what `model` does.
     """
-    languages = task.get("languages") or []
-    asked = f', to="{languages[0]}"' if languages else ""
     lines = [
         "---",
         "library_name: regard",
         f"tags: [{task['name']}, {config.model_type}]",
         "---",
         "",
-        f"# {config.model_type} for {task['name']}",
+        f"# {config.model_type} for {str(task['name']).replace('_', ' ')}",
         "",
         "Trained with [Regard](https://pypi.org/project/regard/). Use it:",
         "",
@@ -37,11 +37,11 @@ def model_card(
         "import regard",
         "",
         'model = regard.load(".")  # this folder',
-        f'print(model.translate("..."{asked}).text)' + (f"  # or {', '.join(languages[1:])}" if languages else ""),
+        *use,
         "```",
         "",
     ]
-    lines += _elsewhere(layout, languages)
+    lines += _elsewhere(layout, task.get("languages") or [])
     if metrics:
         lines += ["| metric | value |", "|---|---|"]
         lines += [f"| {name} | {value:.4g} |" for name, value in metrics.items()]

@@ -5,17 +5,50 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any, Literal, overload
 
 import torch
 
 from regard.checkpoints import is_foreign, read_card, read_model
 from regard.errors import InputError, nearest
-from regard.tasks.open_folder import foreign_parts
-from regard.tasks.translation import Translator
-from regard.tasks.translation_task import TranslationTask
+from regard.tasks.kinds import kind_of
+from regard.tasks.language_modelling.language_model import LanguageModel
+from regard.tasks.translation.open_folder import foreign_parts
+from regard.tasks.translation.task import TranslationTask
+from regard.tasks.translation.translator import Translator
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POINTER = "checkpoints.json"
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["translation"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Translator: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["language_modelling"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> LanguageModel: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: str | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Any: ...
 
 
 def load(
@@ -24,7 +57,7 @@ def load(
     task: str | None = None,
     device: str | torch.device = "cpu",
     dtype: str = "float32",
-) -> Translator:
+) -> Any:
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
     A Marian or Pegasus folder of Hugging Face's loads too, if it has a tokenizer.json.
@@ -35,24 +68,42 @@ def load(
         device: where to put the parameters.
         dtype: `float32`, `bfloat16` or `float16`.
 
+    Returns:
+        A `Translator` or a `LanguageModel`: what the folder's task makes of a model.
+
     Raises:
         InputError: for a folder that holds no model, is damaged, or is of another task.
     """
     place = model_folder(folder)
-    card = read_card(place)
-    foreign = is_foreign(place)
-    name = TranslationTask.name if foreign else str(card.task.get("name"))
+    name = task_of(place)
     if task is not None and name != task:
-        raise InputError(f"{folder}: a model for {name}, and {task} is wanted; use the command for {name}")
-    if name != TranslationTask.name:
-        raise InputError(f"{folder}: its task is {name!r}; {nearest(name, [TranslationTask.name])}")
+        raise InputError(
+            f"{folder}: a model for {_spoken(name)}, and {_spoken(task)} is wanted; use the command for that"
+        )
+    kind = kind_of(name, f"{folder}: its task")
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; {nearest(dtype, list(DTYPES))}")
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
-    if foreign:
+    if is_foreign(place):
         tokenizer, settings = foreign_parts(place, model.config)
         return Translator(model, TranslationTask(tokenizer, tokenizer, settings))
-    return Translator(model, TranslationTask.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
+    card = read_card(place)
+    return kind.predictor(model, kind.task.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
+
+
+def task_of(folder: str | os.PathLike[str]) -> str:
+    """The name of the task that the model in a folder is for.
+
+    Raises:
+        InputError: for a folder that holds no model, or is damaged.
+    """
+    place = model_folder(folder)
+    card = read_card(place)
+    return TranslationTask.name if is_foreign(place) else str(card.task.get("name"))
+
+
+def _spoken(task: str) -> str:
+    return task.replace("_", " ")
 
 
 def model_folder(folder: str | os.PathLike[str]) -> Path:

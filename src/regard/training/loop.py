@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
-from regard.tasks.translation_task import TranslationBatch, TranslationTask
+from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
 from regard.training.log import JsonLines
 from regard.training.progress import Progress
@@ -38,7 +38,7 @@ class Loop:
         save: write a checkpoint of this moment; every worker calls it.
     """
 
-    task: TranslationTask
+    task: Task
     model: nn.Module
     wrapped: nn.Module
     optimizer: torch.optim.Optimizer
@@ -56,11 +56,10 @@ class Loop:
     def run(self) -> None:
         """Train until done; `progress.finished` then says why it ended."""
         progress, started = self.progress, time.monotonic() - self.progress.seconds
-        lengths = np.stack([self.data.lengths(column) + 1 for column in ("source", "target")], axis=1)
+        lengths, labels = self.task.lengths(self.data), self.task.labels(self.data)
         batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed)
-        targets = lengths[:, 1]
         total = self._total_steps(batches)
-        expected = self._expected_steps(batches, targets, total)
+        expected = self._expected_steps(batches, labels, total)
         if progress.finished:  # by limits that may have been widened since
             windows = self._windows(batches.epoch(progress.epoch))
             progress.finished = self._reason_to_stop(len(windows)) or self._out_of_patience()
@@ -70,7 +69,7 @@ class Loop:
                 windows = self._windows(batches.epoch(progress.epoch))
                 while progress.window < len(windows) and not progress.finished:
                     before = time.monotonic()
-                    tokens = self._update(windows[progress.window], targets, total)
+                    tokens = self._update(windows[progress.window], labels, total)
                     progress.window += 1
                     progress.seconds = time.monotonic() - started
                     self._tell("stepped", progress, tokens / max(1e-9, time.monotonic() - before))
@@ -86,14 +85,14 @@ class Loop:
         size = self.settings.accumulate * self.workers.count
         return [batches[start : start + size] for start in range(0, len(batches), size)]
 
-    def _update(self, window: list[np.ndarray], targets: np.ndarray, total_steps: int | None) -> int:
-        """One update from one window; returns its target tokens over all workers.
+    def _update(self, window: list[np.ndarray], labels: np.ndarray, total_steps: int | None) -> int:
+        """One update from one window; returns its labels over all workers.
 
         The loss of every batch is divided by the tokens of the whole window on all workers, so it does not matter how they
         were cut into batches or dealt out.
         """
         progress, settings, workers = self.progress, self.settings, self.workers
-        total_tokens = int(sum(targets[batch].sum() for batch in window))
+        total_tokens = int(sum(labels[batch].sum() for batch in window))
         rate = learning_rate(
             settings.schedule,
             progress.step + 1,
@@ -127,12 +126,10 @@ class Loop:
         progress.tokens += total_tokens
         return total_tokens
 
-    def _read(self, rows: np.ndarray) -> TranslationBatch:
-        sources = [self.data.sequence("source", int(row)).tolist() for row in rows]
-        targets = [self.data.sequence("target", int(row)).tolist() for row in rows]
-        return self.task.batch(sources, targets).to(self.workers.device)
+    def _read(self, rows: np.ndarray) -> Batch:
+        return self.task.read_batch(self.data, rows.tolist()).to(self.workers.device)
 
-    def _loss(self, model: nn.Module, batch: TranslationBatch) -> Any:
+    def _loss(self, model: nn.Module, batch: Batch) -> LossSum:
         device = self.workers.device.type
         with torch.autocast(device, dtype=self.dtype, enabled=self.dtype != torch.float32):
             return self.task.loss(model, batch, smoothing=self.settings.label_smoothing)
@@ -242,11 +239,11 @@ class Loop:
             planned.append(step * max(1.0, 1 / used) if used > 0 else math.inf)
         return min(planned) if planned else None
 
-    def _expected_steps(self, batches: Batches, targets: np.ndarray, total_steps: int | None) -> int | None:
+    def _expected_steps(self, batches: Batches, labels: np.ndarray, total_steps: int | None) -> int | None:
         """The number of updates to show; a limit in tokens is as many updates as it takes on average."""
         if self.settings.tokens is None:
             return total_steps
-        each = targets.sum() / len(self._windows(batches.epoch(0)))
+        each = labels.sum() / len(self._windows(batches.epoch(0)))
         return min(math.ceil(self.settings.tokens / each), total_steps or sys.maxsize)
 
     def _write(self, event: Mapping[str, Any]) -> None:
@@ -259,18 +256,21 @@ class Loop:
             getattr(callback, what)(*arguments)
 
 
-def evaluation_loss(loop: Loop, data: TokenStore) -> dict[str, float]:
-    """Loss and token accuracy by teacher forcing, without label smoothing, each worker taking its share of the batches."""
-    lengths = np.stack([data.lengths(column) + 1 for column in ("source", "target")], axis=1)
+def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = None) -> dict[str, float]:
+    """Loss and accuracy by teacher forcing, without label smoothing, each worker taking its share of the batches.
+
+    Arguments:
+        rows: those to take; all where None.
+    """
+    taken = np.arange(len(data)) if rows is None else np.asarray(rows, dtype=np.int64)
+    lengths = loop.task.lengths(data)[taken]
     batches = Batches(lengths, maximum_tokens=4 * loop.settings.batch_tokens).in_order()
     total, tokens, correct = 0.0, 0, 0
     workers = loop.workers
     for start in range(0, len(batches), workers.count):
         place = start + workers.rank
-        rows = batches[place if place < len(batches) else start]
-        sources = [data.sequence("source", int(row)).tolist() for row in rows]
-        targets = [data.sequence("target", int(row)).tolist() for row in rows]
-        batch = loop.task.batch(sources, targets).to(workers.device)
+        chosen = taken[batches[place if place < len(batches) else start]]
+        batch = loop.task.read_batch(data, chosen.tolist()).to(workers.device)
         with torch.autocast(workers.device.type, dtype=loop.dtype, enabled=loop.dtype != torch.float32):
             loss = loop.task.loss(loop.wrapped, batch)
         if place < len(batches):

@@ -5,25 +5,21 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from regard.errors import InputError, nearest
-from regard.generation import GenerationSettings
 from regard.models import MODELS
 from regard.models.config import check
 from regard.structure import coerced, from_mapping
-from regard.tasks.translation_data import TokenizerSettings, TranslationData
+from regard.tasks.kinds import Kind, kind_of
 from regard.training.settings import TrainingSettings
 
-FILLED_IN = ("source_vocabulary", "target_vocabulary", "padding_id", "start_id", "end_id")
-"""What the tokenizers decide of a model's config; not for a recipe to say."""
-
-
-_ANY_VOCABULARY = dict.fromkeys(FILLED_IN, 0) | {"source_vocabulary": 1, "target_vocabulary": 1}
+SECTIONS = ("data", "tokenizer", "generation")
+"""What a task decides the settings of, beside model and training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,41 +27,72 @@ class Recipe:
     """A complete run.
 
     Arguments:
-        task: what the model is for.
+        task: what the model is for: a name in `regard.tasks.TASKS`.
         seed: of everything random: initial weights, dropout, the order of batches, held-out rows, builtin data.
         model: `name` (a family of `regard.models.MODELS`) and the fields of its config; sizes of vocabularies are filled in.
-        data: what to learn from.
-        tokenizer: how text becomes tokens.
+        data: what to learn from; as all sections but model and training, of the type that the task has for it.
         training: how to learn.
+        tokenizer: how text becomes tokens.
         generation: how to decode, now and by default later.
 
     Raises:
-        InputError: for an unknown model or an unknown key, naming the nearest.
+        InputError: for an unknown task, model or key, naming the nearest, or a section that the task does not have.
     """
 
     model: dict[str, Any]
-    data: TranslationData
+    data: Any
     training: TrainingSettings
-    task: Literal["translation"] = "translation"
+    task: str = "translation"
     seed: int = 0
-    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    tokenizer: Any = None
+    generation: Any = None
 
     def __post_init__(self) -> None:
+        kind = kind_of(self.task)
+        for name in SECTIONS:
+            object.__setattr__(self, name, _section(kind, self.task, name, getattr(self, name), name))
+        self._check_model(kind)
+        self._check_judged(kind)
+        check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63", "choose another")
+
+    def _check_model(self, kind: Kind) -> None:
         name = str(self.model.get("name"))
         if name not in MODELS:
             raise InputError(f"model.name is {name!r}; {nearest(name, list(MODELS))}")
+        fitting = [each for each, family in MODELS.items() if family.interface == kind.interface]
+        if name not in fitting:
+            raise InputError(
+                f"model.name is {name!r}, which is no model for task {self.task}; {nearest(name, fitting)}"
+            )
         known = {part.name: part for part in dataclasses.fields(MODELS[name].config)}
-        choices = sorted(known.keys() - set(FILLED_IN))
+        choices = sorted(known.keys() - set(kind.filled_in))
         for key in self.model:
             if key != "name" and key not in choices:
                 raise InputError(f"model: unknown key {key!r}; {nearest(key, choices)}")
-        self.model_config(_ANY_VOCABULARY)  # a wrong size is to be told before the data is read, not after
-        check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63", "choose another")
+        self.model_config(kind.filled_in)  # a wrong size is to be told before the data is read, not after
+
+    def _check_judged(self, kind: Kind) -> None:
+        judged, settings = kind.predictor.judged, self.training
+        if settings.best not in ("loss", *judged):
+            raise InputError(
+                f"training.best is {settings.best!r}, which no model for task {self.task} is judged by; "
+                f"{nearest(settings.best, ['loss', *judged])}"
+            )
+        if settings.evaluate_generated and not judged:
+            raise InputError(
+                f"training.evaluate_generated is {settings.evaluate_generated}, and nothing is generated for task "
+                f"{self.task}; leave it out"
+            )
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections that the task has, by name."""
+        return {name: getattr(self, name) for name in kind_of(self.task).sections}
 
     def to_mapping(self) -> dict[str, Any]:
         """The recipe as plain YAML and JSON values, every default written out."""
-        return _plain(dataclasses.asdict(self))
+        values = _plain(dataclasses.asdict(self))
+        return {name: values[name] for name in ("task", "seed", "model", *self.sections, "training")}
 
     def model_config(self, filled_in: Mapping[str, int]) -> Any:
         """The model's config, with what the vocabularies decide filled in."""
@@ -95,7 +122,26 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
     values = _copied(values)
     for override in overrides:
         put(values, *read_override(override))
+    task = values.get("task", "translation")
+    if isinstance(task, str):
+        kind = kind_of(task, f"{where}.task")
+        for name in SECTIONS:
+            if name in values:
+                values[name] = _section(kind, task, name, values[name], f"{where}.{name}")
     return from_mapping(Recipe, values, where)
+
+
+def _section(kind: Kind, task: str, name: str, value: Any, where: str) -> Any:
+    """A section as the task's own type for it; None where the task has no such section.
+
+    Raises:
+        InputError: for settings that are none of that section, or a section that the task does not have.
+    """
+    if name in kind.sections:
+        return coerced({} if value is None else value, kind.sections[name], where)
+    if value is not None:
+        raise InputError(f"{where}: task {task} has no such section; leave it out")
+    return None
 
 
 def read_override(override: str) -> tuple[str, Any]:

@@ -13,17 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.generation.penalties import check_coverage
-from regard.layers import Decoder
 from regard.models import MODELS
-from regard.tasks.evaluation import evaluate
+from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
-from regard.tasks.preparation import READY, Prepared, TextPairs, is_prepared, prepare
-from regard.tasks.translation import Translator, save_translation
-from regard.tasks.translation_task import TranslationTask
+from regard.tasks.predictor import Predictor
+from regard.tasks.prepared import READY, Prepared, is_prepared
+from regard.tasks.task import Task
 from regard.training.callbacks import Callback, TensorBoard
 from regard.training.checkpoint import Checkpoints
 from regard.training.compiling import compiled
@@ -34,7 +31,7 @@ from regard.training.precision import resolve
 from regard.training.progress import Progress
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
 from regard.training.settings import LIMITS
-from regard.training.validation import decoded_by_language, decoded_names, losses_by_language, texts_of
+from regard.training.validation import judged_names, losses_by_group
 from regard.training.workers import Workers, joined
 
 RECIPE = "recipe.yaml"
@@ -61,8 +58,8 @@ class Trained:
     seconds: float
     reason: str
 
-    def load(self) -> Translator:
-        """The trained model, ready to predict."""
+    def load(self) -> Any:
+        """The trained model, ready to predict: what `regard.load` makes of the folder."""
         return load(self.folder)
 
 
@@ -71,8 +68,8 @@ def train(
     overrides: Sequence[str] = (),
     *,
     output: str | os.PathLike[str],
-    data: TextPairs | None = None,
-    validation: TextPairs | None = None,
+    data: Sequence[Any] | None = None,
+    validation: Sequence[Any] | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
     say: Callable[[str], None] | None = None,
@@ -83,7 +80,8 @@ def train(
         recipe: a YAML file, a mapping, or a `Recipe`.
         overrides: `key=value` on top, such as `training.steps=500`.
         output: the run's folder: new, or with `resume` one that holds a run of the same recipe.
-        data, validation: pairs of texts in memory, instead of what the recipe names.
+        data, validation: examples in memory, instead of what the recipe names: pairs of texts for translation, texts for language
+            modelling.
         resume: go on from the last checkpoint. The result is bit for bit that of a run never stopped (same machine, threads,
             workers and versions). A finished run is returned as it is.
         callbacks: told of every step.
@@ -123,25 +121,22 @@ class _Run:
         recipe: Recipe,
         folder: Path,
         workers: Workers,
-        prepared: Prepared,
+        prepared: Prepared[Task],
         callbacks: Sequence[Callback],
         talk: Callable[[str], None],
     ) -> None:
         settings = recipe.training
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
-        self.task: TranslationTask = prepared.task
+        self.task, self.kind = prepared.task, kind_of(recipe.task)
         self.config = recipe.model_config(prepared.task.model_settings())
         torch.manual_seed(recipe.seed)
         self.model: Any = MODELS[recipe.model["name"]].model(self.config)
-        _check_lengths(self.model, prepared)
-        if prepared.task.generation.coverage_penalty > 0:
-            check_coverage(self.model)
+        self.task.check(self.model, prepared.train, prepared.validation)
         self.model.to(workers.device)
         dtype, chosen = resolve(settings.precision, workers.device)
         talk(
             f"{self.config.model_type}: {sum(p.numel() for p in self.model.parameters()):,} parameters; "
-            f"{len(prepared.train):,} pairs to learn from, {len(prepared.validation):,} to validate on; "
-            f"vocabularies of {prepared.task.source_tokenizer.size:,} and {prepared.task.target_tokenizer.size:,} tokens."
+            f"{self.task.describe(prepared.train, prepared.validation)}."
         )
         talk(f"precision: {chosen}; {torch.get_num_threads()} threads; {workers.count} worker(s).")
         if settings.compile:
@@ -195,32 +190,28 @@ class _Run:
         )
 
     def _evaluate(self) -> dict[str, float]:
-        metrics = evaluation_loss(self.loop, self.prepared.validation)
-        metrics |= losses_by_language(self.loop, self.task, self.prepared.validation)
-        count = min(self.recipe.training.evaluate_generated, len(self.prepared.validation))
+        validation = self.prepared.validation
+        metrics = evaluation_loss(self.loop, validation)
+        metrics |= losses_by_group(self.loop, self.task, validation)
+        count = min(self.recipe.training.evaluate_generated, len(validation))
         if count:
-            names = decoded_names(self.task)
-            found = [0.0] * len(names)
-            if self.workers.first:
-                found = self._decoded(count)
-            metrics |= dict(zip(names, self.workers.summed(*found), strict=True))
+            names = judged_names(self.kind.predictor.judged, self.task)
+            # Only the first worker judges; the others get to know what it found.
+            found = self._judged(count) if self.workers.first else {}
+            numbers = self.workers.summed(*(found.get(name, 0.0) for name in names))
+            metrics |= dict(zip(names, numbers, strict=True))
         self.metrics = metrics
         return metrics
 
-    def _decoded(self, count: int) -> list[float]:
-        translator = Translator(self.model, self.task)
+    def _judged(self, count: int) -> dict[str, float]:
+        predictor: Predictor[Task] = self.kind.predictor(self.model, self.task)
         device, dtype = self.workers.device.type, self.loop.dtype
         with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
-            if self.task.languages:
-                return decoded_by_language(translator, self.prepared.validation, count)
-            result = evaluate(translator, held_out_texts(self.task, self.prepared.validation, count))
-        return [result.metrics["exact_match"], result.metrics.get("bleu", 0.0)]
+            return predictor.judge(self.prepared.validation, count)
 
     def _save(self) -> None:
         def write(place: Path, tensors: Mapping[str, Tensor]) -> None:
-            save_translation(
-                place, self.config, tensors, self.task, recipe=self.recipe.to_mapping(), metrics=self.metrics
-            )
+            self.task.write(place, self.config, tensors, recipe=self.recipe.to_mapping(), metrics=self.metrics)
 
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
 
@@ -243,29 +234,18 @@ class _Run:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def held_out_texts(task: TranslationTask, store: TokenStore, count: int) -> list[tuple[str, str]]:
-    """The first `count` pairs of a token store as texts again."""
-    return texts_of(task, store, range(count))
-
-
 def _prepared(
     recipe: Recipe,
     folder: Path,
     workers: Workers,
-    data: TextPairs | None,
-    validation: TextPairs | None,
-) -> Prepared:
+    data: Sequence[Any] | None,
+    validation: Sequence[Any] | None,
+) -> Prepared[Any]:
     """The data, prepared by the first worker and opened by all."""
 
-    def run() -> Prepared:
-        return prepare(
-            recipe.data,
-            recipe.tokenizer,
-            recipe.generation,
-            folder / "data",
-            seed=recipe.seed,
-            pairs=data,
-            validation_pairs=validation,
+    def run() -> Prepared[Any]:
+        return kind_of(recipe.task).prepare(
+            folder=folder / "data", seed=recipe.seed, given=data, given_validation=validation, **recipe.sections
         )
 
     prepared = run() if workers.first else None
@@ -300,20 +280,6 @@ def _let_go(folder: Path) -> None:
     """Make a folder in which nothing was trained yet free for the recipe once it is mended."""
     if not (folder / POINTER).is_file():
         (folder / "data" / READY).unlink(missing_ok=True)
-
-
-def _check_lengths(model: Decoder[Any], prepared: Prepared) -> None:
-    """Refuse data that the model has too few positions for now, not when its batch comes up."""
-    limits = {"source": model.maximum_source_length, "target": model.maximum_target_length}
-    for name, store in (("training", prepared.train), ("validation", prepared.validation)):
-        for column, limit in limits.items():
-            longest = int(store.lengths(column).max(initial=0)) + 1
-            if limit is not None and longest > limit:
-                shorter = f"leave long pairs out: data.maximum_tokens={limit - 1}"
-                raise InputError(
-                    f"the longest {name} {column} has {longest} tokens where the model has {limit} positions; "
-                    f"raise {model.length_setting}, or {shorter if name == 'training' else 'shorten data.validation'}"
-                )
 
 
 def _metrics_of(folder: Path) -> dict[str, float]:

@@ -11,7 +11,8 @@ from typing import Any, Literal
 from regard.errors import InputError
 from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.builtin_data import BuiltinData, DatesData, SequencesData
+from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.translation.builtin_data import BuiltinData, DatesData, SequencesData
 
 Place = str | tuple[str, ...]
 
@@ -100,22 +101,18 @@ class TranslationData:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TokenizerSettings:
+class PairTokenizerSettings(TokenizerSettings):
     """The `tokenizer` section of a recipe.
 
     Arguments:
         kind: `bpe`, `wordpiece`, `unigram`, `word` or `character`.
         size: the largest vocabulary.
-        shared: one vocabulary for source and target.
         lowercase: drop case.
         path: a folder or tokenizer.json to take instead of training one.
+        shared: one vocabulary for source and target.
     """
 
-    kind: Literal["bpe", "wordpiece", "unigram", "word", "character"] = "bpe"
-    size: int = 8_000
     shared: bool = True
-    lowercase: bool = False
-    path: str | None = None
 
 
 def builtin_pairs(

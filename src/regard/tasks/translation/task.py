@@ -7,15 +7,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints import layout_of, write_model
+from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
+from regard.generation.penalties import check_coverage
 from regard.layers import Tokens
 from regard.structure import coerced, from_mapping
+from regard.tasks.card import model_card
 from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.task import LossSum, Task
+from regard.tasks.translation import open_folder
 from regard.text import Tokenizer
+
+COLUMNS = ("source", "target")
+"""Of the token stores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,23 +47,8 @@ class TranslationBatch:
         return TranslationBatch(self.source.to(device), self.target.to(device), self.labels.to(device))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LossSum:
-    """A loss summed over target tokens, so that sums of several batches add up before they are divided.
-
-    Arguments:
-        total: the sum, a scalar with a gradient.
-        tokens: how many real target tokens it is over.
-        correct: how many of them had the highest logit.
-    """
-
-    total: Tensor
-    tokens: int
-    correct: Tensor
-
-
 @dataclass(frozen=True, slots=True)
-class TranslationTask:
+class TranslationTask(Task):
     """What turns strings into a translation model's tensors, and its outputs into a loss and strings.
 
     Arguments:
@@ -74,6 +69,13 @@ class TranslationTask:
     def shared(self) -> bool:
         """Whether source and target have one vocabulary."""
         return self.source_tokenizer == self.target_tokenizer
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """Of source and target, or the one they share."""
+        if self.shared:
+            return {"shared": self.source_tokenizer}
+        return {"source": self.source_tokenizer, "target": self.target_tokenizer}
 
     def model_settings(self) -> dict[str, int]:
         """What the vocabularies decide of a model's config."""
@@ -132,6 +134,70 @@ class TranslationTask:
             labels=Tokens.pad(labels, padding_id=tokenizer.padding_id).ids,
         )
 
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens of source and target, end tokens included, (N, 2)."""
+        return np.stack([data.lengths(column) + 1 for column in COLUMNS], axis=1)
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """Target tokens of each pair, end tokens included, (N,)."""
+        return data.lengths("target") + 1
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> TranslationBatch:
+        """The pairs of these rows as a batch."""
+        sources, targets = ([data.sequence(column, int(row)).tolist() for row in rows] for column in COLUMNS)
+        return self.batch(sources, targets)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Pairs and vocabularies in a few words."""
+        return (
+            f"{len(train):,} pairs to learn from, {len(validation):,} to validate on; vocabularies of "
+            f"{self.source_tokenizer.size:,} and {self.target_tokenizer.size:,} tokens"
+        )
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse data that the model has too few positions for now, not when its batch comes up.
+
+        Raises:
+            InputError: naming what is too long, and what to do; or for a coverage penalty where there is no coverage.
+        """
+        limits = {"source": model.maximum_source_length, "target": model.maximum_target_length}
+        for name, store in (("training", train), ("validation", validation)):
+            for column, limit in limits.items():
+                longest = int(store.lengths(column).max(initial=0)) + 1
+                if limit is not None and longest > limit:
+                    shorter = f"leave long pairs out: data.maximum_tokens={limit - 1}"
+                    raise InputError(
+                        f"the longest {name} {column} has {longest} tokens where the model has {limit} positions; "
+                        f"raise {model.length_setting}, or {shorter if name == 'training' else 'shorten data.validation'}"
+                    )
+        if self.generation.coverage_penalty > 0:
+            check_coverage(model)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The languages that one model translates into."""
+        return self.languages
+
+    def groups(self, data: TokenStore) -> dict[str, list[int]]:
+        """The rows into each language, told by the tag in front; empty for a model of one language."""
+        if not self.languages:
+            return {}
+        names = {self.source_tokenizer.id_of(tag(language)): language for language in self.languages}
+        rows: dict[str, list[int]] = {language: [] for language in self.languages}
+        for row in range(len(data)):
+            rows[names[int(data.sequence("source", row)[0])]].append(row)
+        return rows
+
+    def texts(self, data: TokenStore, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """Pairs of a token store as texts again, without tags."""
+        return [
+            (
+                self.source_tokenizer.decode(data.sequence("source", row).tolist()),
+                self.target_tokenizer.decode(data.sequence("target", row).tolist()),
+            )
+            for row in rows
+        ]
+
     def loss(self, model: nn.Module, batch: TranslationBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the labels, summed over real tokens; padding counts nothing and gets no smoothing mass."""
         logits = model(batch.source, batch.target)
@@ -155,6 +221,34 @@ class TranslationTask:
             self.target_tokenizer.save(folder / "target")
         languages = {"languages": list(self.languages)} if self.languages else {}
         return {"name": self.name, "shared": self.shared, **languages, "generation": asdict(self.generation)}
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a translation model into an existing folder.
+
+        A Transformer that Hugging Face's config can tell is written as Marian or Pegasus, which other programs open.
+        """
+        values = self.save(folder)
+        source, target = self.source_tokenizer, self.target_tokenizer
+        obstacle = open_folder.obstacle(source, target, config.target_vocabulary)
+        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics, obstacle=obstacle)
+        layout = layout_of(config, obstacle)
+        if "why" not in layout:
+            open_folder.write(
+                folder, target, self.generation, maximum=config.maximum_positions, never=sorted(self.tag_ids)
+            )
+        asked = f', to="{self.languages[0]}"' if self.languages else ""
+        others = f"  # or {', '.join(self.languages[1:])}" if self.languages else ""
+        use = [f'print(model.translate("..."{asked}).text){others}']
+        card = model_card(config, values, recipe, metrics, layout, use)
+        (folder / "README.md").write_text(card, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> TranslationTask:

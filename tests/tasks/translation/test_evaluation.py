@@ -10,8 +10,8 @@ import torch
 
 import regard
 from regard.generation import GenerationSettings
-from regard.tasks.evaluation import compared, teacher_forced
-from regard.tasks.translation import Translator
+from regard.tasks.translation.evaluation import compared, teacher_forced
+from regard.tasks.translation.translator import Translator
 
 
 @pytest.fixture

@@ -11,13 +11,14 @@ import pytest
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.tasks import preparation
-from regard.tasks.builtin_data import DatesData, SequencesData
-from regard.tasks.preparation import Prepared, prepare
-from regard.tasks.translation_data import TokenizerSettings, TranslationData
+from regard.tasks.prepared import Prepared
+from regard.tasks.translation import preparation
+from regard.tasks.translation.builtin_data import DatesData, SequencesData
+from regard.tasks.translation.data import PairTokenizerSettings, TranslationData
+from regard.tasks.translation.preparation import prepare
 from regard.text import Tokenizer
 
-CHARACTERS = TokenizerSettings(kind="character", size=60)
+CHARACTERS = PairTokenizerSettings(kind="character", size=60)
 
 
 def numbered(count: int) -> list[tuple[str, str]]:
@@ -54,7 +55,7 @@ def texts(result: Prepared, split: str) -> list[tuple[str, str]]:
 
 def test_some_pairs_are_held_out_and_none_is_in_both(prepared):
     pairs = numbered(60)
-    result = prepared(pairs=pairs)
+    result = prepared(given=pairs)
     train, held_out = texts(result, "train"), texts(result, "validation")
     assert (len(train), len(held_out)) == (55, 5)
     assert sorted(train + held_out) == sorted(pairs)
@@ -64,18 +65,18 @@ def test_some_pairs_are_held_out_and_none_is_in_both(prepared):
 
 def test_the_seed_decides_which(prepared):
     one, same, other = (
-        texts(prepared(pairs=numbered(60), name=name, seed=seed), "validation")
+        texts(prepared(given=numbered(60), name=name, seed=seed), "validation")
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     )
     assert one == same != other
 
 
 def test_at_most_a_tenth_is_held_out(prepared):
-    assert len(prepared(TranslationData(validation_size=500), pairs=numbered(40)).validation) == 4
+    assert len(prepared(TranslationData(validation_size=500), given=numbered(40)).validation) == 4
 
 
 def test_validation_pairs_of_ones_own(prepared):
-    result = prepared(pairs=numbered(8), validation_pairs=[("s3", "t5")])
+    result = prepared(given=numbered(8), given_validation=[("s3", "t5")])
     assert texts(result, "train") == numbered(8)
     assert texts(result, "validation") == [("s3", "t5")]
 
@@ -83,13 +84,13 @@ def test_validation_pairs_of_ones_own(prepared):
 @pytest.mark.parametrize("count", [1, 9])
 def test_too_few_pairs(count, prepared):
     with pytest.raises(InputError, match=rf"^{count} pairs are too few"):
-        prepared(pairs=numbered(count))
+        prepared(given=numbered(count))
 
 
-@pytest.mark.parametrize("side", ["pairs", "validation_pairs"])
+@pytest.mark.parametrize("side", ["given", "given_validation"])
 def test_an_empty_list(side, prepared):
     with pytest.raises(InputError, match="empty list"):
-        prepared(**({"pairs": numbered(20)} | {side: []}))
+        prepared(**({"given": numbered(20)} | {side: []}))
 
 
 def test_malformed_rows_are_counted_once_and_reported(prepared, tmp_path):
@@ -98,7 +99,7 @@ def test_malformed_rows_are_counted_once_and_reported(prepared, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("\n".join(rows) + "\n")
     for shared in (True, False):
-        tokenizer = TokenizerSettings(kind="character", size=60, shared=shared)
+        tokenizer = PairTokenizerSettings(kind="character", size=60, shared=shared)
         data = TranslationData(train=str(path), validation_size=4)
         result = prepared(data, tokenizer=tokenizer, name=f"data-{shared}")
         # The file was read three times or four: for the tokenizers, for training and for validation.
@@ -126,7 +127,7 @@ def test_a_malformed_row_stops_where_asked(prepared, tmp_path):
 
 def test_long_pairs_are_left_out_of_training_and_counted(prepared):
     pairs = [*numbered(50), ("x" * 9, "y"), ("x", "y" * 9), ("x" * 8, "y" * 8)]
-    result = prepared(TranslationData(maximum_tokens=8), pairs=pairs, validation_pairs=[("z" * 20, "z")])
+    result = prepared(TranslationData(maximum_tokens=8), given=pairs, given_validation=[("z" * 20, "z")])
     assert texts(result, "train") == [*numbered(50), ("x" * 8, "y" * 8)]
     assert len(result.validation) == 1
     assert result.notes == ("2 of 53 pairs are longer than data.maximum_tokens = 8 and were left out.",)
@@ -134,19 +135,19 @@ def test_long_pairs_are_left_out_of_training_and_counted(prepared):
 
 def test_nothing_short_enough_is_left(prepared):
     with pytest.raises(InputError, match=r"all 20 are longer than data\.maximum_tokens"):
-        prepared(TranslationData(maximum_tokens=1), pairs=numbered(20), validation_pairs=numbered(2))
+        prepared(TranslationData(maximum_tokens=1), given=numbered(20), given_validation=numbered(2))
 
 
 def test_builtin_dates(prepared):
     pytest.importorskip("babel")
     data = TranslationData(dates=DatesData(size=50, validation_size=7, languages=("en", "cs")))
-    result = prepared(data, tokenizer=TokenizerSettings(kind="character", size=200, shared=False))
+    result = prepared(data, tokenizer=PairTokenizerSettings(kind="character", size=200, shared=False))
     assert (len(result.train), len(result.validation)) == (50, 7)
     days = [{target for _, target in texts(result, split)} for split in ("train", "validation")]
     assert days[0].isdisjoint(days[1])
 
 
-WORDS = TokenizerSettings(kind="word", size=200)
+WORDS = PairTokenizerSettings(kind="word", size=200)
 
 
 def test_builtin_sequences(prepared):
@@ -164,7 +165,7 @@ def test_builtin_sequences(prepared):
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_vocabulary_covers_symbols_that_the_draw_lacks(shared, prepared):
     sequences = SequencesData(kind="dictionary", symbols=90, shortest=3, longest=3, size=5, validation_size=20)
-    tokenizer = TokenizerSettings(kind="word", size=200, shared=shared)
+    tokenizer = PairTokenizerSettings(kind="word", size=200, shared=shared)
     task = prepared(TranslationData(sequences=sequences), tokenizer=tokenizer).task
     source, target = sequences.alphabet()
     assert task.source_tokenizer.unknown_id not in task.source_tokenizer.encode(source)
@@ -174,11 +175,11 @@ def test_the_vocabulary_covers_symbols_that_the_draw_lacks(shared, prepared):
 def test_a_vocabulary_too_small_for_the_symbols_is_refused(prepared, tmp_path):
     data = TranslationData(sequences=SequencesData(size=50, validation_size=5))
     with pytest.raises(InputError, match=r"does not know all 40 symbols of data; raise tokenizer\.size = 20$"):
-        prepared(data, tokenizer=TokenizerSettings(kind="word", size=20))
-    other = prepared(pairs=numbered(30), name="other")
+        prepared(data, tokenizer=PairTokenizerSettings(kind="word", size=20))
+    other = prepared(given=numbered(30), name="other")
     other.task.source_tokenizer.save(tmp_path / "mine")
     with pytest.raises(InputError, match=r"does not know all 40 symbols.*leave out tokenizer\.path"):
-        prepared(data, tokenizer=TokenizerSettings(path=str(tmp_path / "mine")), name="again")
+        prepared(data, tokenizer=PairTokenizerSettings(path=str(tmp_path / "mine")), name="again")
 
 
 def test_more_sequences_than_there_are_is_told_before_anything_is_read(prepared, monkeypatch):
@@ -204,7 +205,7 @@ def languages(tmp_path: Path, **sizes: int) -> dict[str, TranslationData]:
 @pytest.mark.parametrize("shared", [True, False])
 def test_every_source_begins_with_its_languages_tag(shared, prepared, tmp_path):
     data = TranslationData(targets=languages(tmp_path, de=40, fr=60))
-    result = prepared(data, tokenizer=TokenizerSettings(kind="character", size=60, shared=shared))
+    result = prepared(data, tokenizer=PairTokenizerSettings(kind="character", size=60, shared=shared))
     task = result.task
     assert task.languages == ("de", "fr")
     assert task.source_tokenizer.extra_tokens == ("<2de>", "<2fr>")
@@ -255,37 +256,37 @@ def test_faults_of_one_language_name_it(prepared, tmp_path):
 def test_pairs_in_memory_have_no_language(prepared, tmp_path):
     data = TranslationData(targets=languages(tmp_path, de=50, fr=50))
     with pytest.raises(InputError, match="belong to no language"):
-        prepared(data, pairs=numbered(30))
+        prepared(data, given=numbered(30))
 
 
 def test_a_tokenizer_of_ones_own_needs_the_tags(prepared, tmp_path):
     data = TranslationData(targets=languages(tmp_path, de=50, fr=50))
     Tokenizer.train(["s0 de fr 123456789"], kind="character", size=40).save(tmp_path / "without")
     with pytest.raises(InputError, match=r"has no special token <2de>, which data\.targets needs"):
-        prepared(data, tokenizer=TokenizerSettings(path=str(tmp_path / "without")))
+        prepared(data, tokenizer=PairTokenizerSettings(path=str(tmp_path / "without")))
     Tokenizer.train(["s0 de fr 123456789"], kind="character", size=40, extra_tokens=["<2fr>", "<2de>"]).save(
         tmp_path / "with"
     )
-    result = prepared(data, tokenizer=TokenizerSettings(path=str(tmp_path / "with")), name="again")
+    result = prepared(data, tokenizer=PairTokenizerSettings(path=str(tmp_path / "with")), name="again")
     assert result.task.languages == ("de", "fr")
 
 
 def test_a_tokenizer_of_ones_own(prepared, tmp_path):
-    first = prepared(pairs=numbered(30), name="first")
+    first = prepared(given=numbered(30), name="first")
     first.task.source_tokenizer.save(tmp_path / "mine")
-    result = prepared(pairs=numbered(40), name="second", tokenizer=TokenizerSettings(path=str(tmp_path / "mine")))
+    result = prepared(given=numbered(40), name="second", tokenizer=PairTokenizerSettings(path=str(tmp_path / "mine")))
     assert result.task.source_tokenizer == first.task.source_tokenizer
     assert len(result.train) + len(result.validation) == 40
 
 
 def test_what_is_prepared_is_taken_as_it_is(prepared, monkeypatch):
-    first = prepared(pairs=numbered(30))
+    first = prepared(given=numbered(30))
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("prepared twice")
 
     monkeypatch.setattr(preparation, "_Preparation", never)
-    again = prepared(pairs=numbered(30))
+    again = prepared(given=numbered(30))
     assert again.task == first.task
     assert texts(again, "train") == texts(first, "train")
     assert again.notes == first.notes
@@ -305,12 +306,12 @@ def test_a_preparation_that_was_killed_begins_anew(moment, shared, prepared, tmp
         return real(folder, columns, rows)
 
     monkeypatch.setattr(TokenStore, "write", write)
-    settings = [TokenizerSettings(kind="character", size=60, shared=value) for value in (not shared, shared)]
+    settings = [PairTokenizerSettings(kind="character", size=60, shared=value) for value in (not shared, shared)]
     with pytest.raises(KeyboardInterrupt):
-        prepared(pairs=numbered(30), tokenizer=settings[0])
+        prepared(given=numbered(30), tokenizer=settings[0])
     monkeypatch.undo()
-    found = prepared(pairs=numbered(40), tokenizer=settings[1])
-    clean = prepared(pairs=numbered(40), tokenizer=settings[1], name="clean")
+    found = prepared(given=numbered(40), tokenizer=settings[1])
+    clean = prepared(given=numbered(40), tokenizer=settings[1], name="clean")
 
     def files(folder: Path) -> dict[str, bytes]:
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -324,7 +325,7 @@ def test_a_preparation_that_was_killed_begins_anew(moment, shared, prepared, tmp
 
 
 def test_tokens_stay_on_disk(prepared):
-    result = prepared(pairs=numbered(100))
+    result = prepared(given=numbered(100))
     tokens = result.train.sequence("source", 3)
     while isinstance(tokens.base, np.ndarray):
         tokens = tokens.base

@@ -14,68 +14,42 @@ from regard.data.malformed import MalformedRows
 from regard.data.pairs import read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.files import replace_file
 from regard.generation import GenerationSettings
-from regard.tasks.translation_data import Place, TokenizerSettings, TranslationData
-from regard.tasks.translation_task import TranslationTask, tag
+from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.translation.data import PairTokenizerSettings, Place, TranslationData
+from regard.tasks.translation.task import TranslationTask, tag
 from regard.text import Tokenizer
 
 TextPairs = Sequence[tuple[str, str]]
 Reader = Callable[[MalformedRows], Iterable[tuple[str, str]]]
 Row = tuple[list[int], list[int]]
-READY = "ready"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """What training starts from.
-
-    Arguments:
-        task: tokenizers and decoding settings.
-        train, validation: token stores with columns `source` and `target`.
-        notes: sentences for the user: malformed rows, pairs left out.
-    """
-
-    task: TranslationTask
-    train: TokenStore
-    validation: TokenStore
-    notes: tuple[str, ...] = field(default=())
 
 
 def prepare(
     data: TranslationData,
-    tokenizer: TokenizerSettings,
+    tokenizer: PairTokenizerSettings,
     generation: GenerationSettings,
     folder: Path,
     *,
     seed: int,
-    pairs: TextPairs | None = None,
-    validation_pairs: TextPairs | None = None,
-) -> Prepared:
+    given: TextPairs | None = None,
+    given_validation: TextPairs | None = None,
+) -> Prepared[TranslationTask]:
     """Read the data once for the tokenizers and once for the tokens, and leave both in `folder`.
 
     Arguments:
         folder: where to put tokenizers and token stores; taken as they are if they are there already (a resumed run).
         seed: of builtin data and of the choice of held-out pairs.
-        pairs, validation_pairs: texts in memory instead of what `data` names.
+        given, given_validation: pairs of texts in memory instead of what `data` names.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
     """
-    finished = folder / READY
     if not is_prepared(folder):
-        notes = _Preparation(data, tokenizer, folder, seed, pairs, validation_pairs).run()
-        replace_file(finished, "\n".join(notes))
-    lines = tuple(line for line in finished.read_text(encoding="utf-8").splitlines() if line)
+        finish(folder, _Preparation(data, tokenizer, folder, seed, given, given_validation).run())
     shared = (folder / "tokenizer.json").is_file()
     task = TranslationTask.load(folder, {"shared": shared})
-    task = TranslationTask(task.source_tokenizer, task.target_tokenizer, generation, data.languages)
-    return Prepared(task, TokenStore.open(folder / "train"), TokenStore.open(folder / "validation"), lines)
-
-
-def is_prepared(folder: Path) -> bool:
-    """Whether `prepare` has come to its end in `folder`."""
-    return (folder / READY).is_file()
+    return opened(TranslationTask(task.source_tokenizer, task.target_tokenizer, generation, data.languages), folder)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -133,7 +107,7 @@ class _Preparation:
     def __init__(
         self,
         data: TranslationData,
-        tokenizer: TokenizerSettings,
+        tokenizer: PairTokenizerSettings,
         folder: Path,
         seed: int,
         pairs: TextPairs | None,
@@ -153,7 +127,7 @@ class _Preparation:
 
     def run(self) -> list[str]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        for name in ("train", "validation", "source", "target", ".*.partial"):  # of a preparation that was killed
+        for name in (TRAIN, VALIDATION, "source", "target", ".*.partial"):  # of a preparation that was killed
             for path in self.folder.glob(name):
                 shutil.rmtree(path, ignore_errors=True)
         (self.folder / "tokenizer.json").unlink(missing_ok=True)
@@ -162,9 +136,9 @@ class _Preparation:
             _check_covered(part, source, target, self.settings)
             part.hold_out(self.seed)
         columns = {"source": source.size, "target": target.size}
-        TokenStore.write(self.folder / "train", columns, self._rows(lambda part: _training_rows(part, source, target)))
+        TokenStore.write(self.folder / TRAIN, columns, self._rows(lambda part: _training_rows(part, source, target)))
         TokenStore.write(
-            self.folder / "validation", columns, self._rows(lambda part: _validation_rows(part, source, target))
+            self.folder / VALIDATION, columns, self._rows(lambda part: _validation_rows(part, source, target))
         )
         for part in self.parts:
             if part.dropped and part.count == part.dropped + len(part.held_out):
@@ -305,7 +279,7 @@ def _encoded(
         yield from (([*before, *left], right) for left, right in zip(sources, targets, strict=True))
 
 
-def _check_covered(part: _Part, source: Tokenizer, target: Tokenizer, settings: TokenizerSettings) -> None:
+def _check_covered(part: _Part, source: Tokenizer, target: Tokenizer, settings: PairTokenizerSettings) -> None:
     """Refuse a vocabulary that lacks symbols of builtin data: what reads as unknown can be neither told apart nor written."""
     alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
     for tokenizer, text in zip((source, target), alphabet or (), strict=False):

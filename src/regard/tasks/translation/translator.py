@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-import torch
-from torch import Tensor
-
-from regard.checkpoints import layout_of, parameters_of, write_model
+from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.files import new_folder
 from regard.generation import GenerationSettings, Hypothesis, search
 from regard.layers import Tokens
-from regard.tasks import open_folder
-from regard.tasks.card import model_card
 from regard.tasks.observer import PredictionObserver
-from regard.tasks.translation_task import TranslationBatch, TranslationTask
+from regard.tasks.predictor import Predictor
+from regard.tasks.translation.metrics import compared
+from regard.tasks.translation.task import TranslationBatch, TranslationTask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +38,7 @@ class Translation:
     alternatives: tuple[tuple[str, float], ...] = ()
 
 
-class Translator:
+class Translator(Predictor[TranslationTask]):
     """A translation model ready to use: strings in, `Translation`s out.
 
     Arguments:
@@ -55,24 +48,7 @@ class Translator:
         metrics: its last evaluation.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        task: TranslationTask,
-        *,
-        recipe: Mapping[str, Any] | None = None,
-        metrics: Mapping[str, float] | None = None,
-    ) -> None:
-        self.model = model.eval()
-        self.task = task
-        self.recipe: dict[str, Any] = dict(recipe or {})
-        self.metrics: dict[str, float] = dict(metrics or {})
-        self._observers: list[tuple[int, PredictionObserver]] = []
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model's parameters are."""
-        return next(self.model.parameters()).device
+    judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
 
     def translate(self, text: str, settings: GenerationSettings | None = None, *, to: str | None = None) -> Translation:
         """Translate one text.
@@ -117,7 +93,7 @@ class Translator:
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             source = self.task.read([encoded[i] for i in rows]).to(self.device)
-            watchers = [watcher for thread, watcher in self._observers if thread == threading.get_ident()]
+            watchers = self._watchers()
             observer = _Several(watchers) if watchers else None
             found = search(self.model, source, settings, observer=observer, forbid=tags)
             made = [self._translation(texts[i], encoded[i], best) for i, best in zip(rows, found, strict=True)]
@@ -150,76 +126,31 @@ class Translator:
         targets = self.task.target_tokenizer.encode_batch([target for _, target in pairs])
         return self.task.batch(sources, targets).to(self.device)
 
-    def to(self, target: torch.device | torch.dtype | str) -> Translator:
-        """Move the model to another device or dtype, in place; returns itself."""
-        self.model.to(target)
-        return self
-
     def with_generation(self, settings: GenerationSettings) -> Translator:
         """The same model with other default settings for decoding."""
         task = replace(self.task, generation=settings)
         return Translator(self.model, task, recipe=self.recipe, metrics=self.metrics)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the whole folder anew: config, weights, tokenizers, regard.json, model card.
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Exact match and BLEU on about `count` validation pairs, the first of each language."""
+        rows = self.task.groups(data) or {None: range(len(data))}
+        share = -(-count // len(rows))
+        found: dict[str, float] = {}
+        texts: list[str] = []
+        references: list[str] = []
+        for language, mine in rows.items():
+            pairs = self.task.texts(data, mine[:share])
+            answers = [each.text for each in self.translate_batch([source for source, _ in pairs], to=language)]
+            wanted = [target for _, target in pairs]
+            if language is not None and pairs:
+                found |= {f"{name}.{language}": value for name, value in self._judged(answers, wanted).items()}
+            texts += answers
+            references += wanted
+        return self._judged(texts, references) | found
 
-        A Transformer that Hugging Face's config can tell is written as Marian or Pegasus, which other programs open.
-
-        Raises:
-            InputError: for a full disk or a place that cannot be written to (an earlier folder there is intact), and for a
-                folder that holds other things than a model, which would be lost.
-        """
-        _check_replaceable(Path(folder))
-        with new_folder(folder) as partial:
-            save_translation(
-                partial,
-                self.model.config,
-                parameters_of(self.model),
-                self.task,
-                recipe=self.recipe,
-                metrics=self.metrics,
-            )
-
-    @contextlib.contextmanager
-    def observing(self, observer: PredictionObserver) -> Iterator[None]:
-        """Inside the block, tell `observer` of every prediction that this thread makes."""
-        entry = (threading.get_ident(), observer)
-        self._observers.append(entry)
-        try:
-            yield
-        finally:
-            self._observers.remove(entry)
-
-
-def save_translation(
-    folder: Path,
-    config: Any,
-    tensors: Mapping[str, Tensor],
-    task: TranslationTask,
-    *,
-    recipe: Mapping[str, Any],
-    metrics: Mapping[str, float],
-) -> None:
-    """Write all files of a translation model into an existing folder."""
-    values = task.save(folder)
-    source, target = task.source_tokenizer, task.target_tokenizer
-    obstacle = open_folder.obstacle(source, target, config.target_vocabulary)
-    write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics, obstacle=obstacle)
-    layout = layout_of(config, obstacle)
-    if "why" not in layout:
-        open_folder.write(folder, target, task.generation, maximum=config.maximum_positions, never=sorted(task.tag_ids))
-    (folder / "README.md").write_text(model_card(config, values, recipe, metrics, layout), encoding="utf-8")
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Refuse to write a model in place of a folder that is more than a model: a run, or somebody's home."""
-    if not folder.is_dir():
-        return
-    known = {"config.json", "model.safetensors", "regard.json", "README.md", "tokenizer.json", "source", "target"}
-    known |= {open_folder.TOKENIZER_CONFIG, open_folder.GENERATION_CONFIG}
-    others = sorted({path.name for path in folder.iterdir()} - known)
-    if others:
-        raise InputError(f"{folder}: holds {others[0]}, which is no part of a model; choose a new folder")
+    def _judged(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        metrics, _, _ = compared(texts, references, self.task.target_tokenizer)
+        return {name: metrics.get(name, 0.0) for name in self.judged}
 
 
 class _Several:

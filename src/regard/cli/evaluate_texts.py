@@ -1,0 +1,94 @@
+"""`regard evaluate` for language models."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.console import metric_text, print_json, print_table, say
+from regard.cli.new_file import NewFile
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.data.malformed import MalformedRows
+
+PYTHON_DOCS = "python_docs"
+
+
+def evaluate_texts(
+    model: Path,
+    places: Sequence[str],
+    unfit: Sequence[str],
+    limit: int | None,
+    output: Path | None,
+    batch_size: int,
+    as_json: bool,
+) -> None:
+    """Measure a language model on texts it has not seen.
+
+    Arguments:
+        places: files of text, or `python_docs`, whose test split is taken.
+        unfit: options and settings that were given and are only for pairs.
+        limit: the most texts.
+        output: where to write the perplexity and each text, a tab between.
+
+    Raises:
+        InputError: for an option that is for pairs, or texts that cannot be read.
+    """
+    if unfit:
+        raise InputError(f"{unfit[0]} is for pairs, and {model} is a language model; leave it out")
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(NewFile(output)) if output is not None else None
+        from regard.data.malformed import MalformedRows
+        from regard.tasks.evaluation import evaluate
+        from regard.tasks.loading import load
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()
+        malformed = MalformedRows()
+        language_model = load(model, task="language_modelling")
+        unit = (language_model.recipe.get("data") or {}).get("unit", "line")
+        texts = list(itertools.islice(_texts(places, unit, malformed), limit))
+        if malformed.total:
+            say(malformed.summary())
+        started = time.monotonic()
+        found = evaluate(language_model, texts, batch_size=batch_size)
+        seconds = time.monotonic() - started
+        if file is not None:
+            for score in found.scores:
+                file.write(f"{score.perplexity:.4f}\t{' '.join(score.text.split())}\n")
+    if as_json:
+        print_json(
+            {
+                "model": str(model),
+                "data": list(places),
+                "unit": unit,
+                "count": found.count,
+                "tokens": found.tokens,
+                "words": found.words,
+                "characters": found.characters,
+                "unknown": found.unknown,
+                "malformed": malformed.total,
+                "metrics": found.metrics,
+                "seconds": round(seconds, 3),
+            }
+        )
+        return
+    rows = [
+        ("texts", f"{found.count:,} in {seconds:.1f} seconds"),
+        ("tokens", f"{found.tokens:,}, of which {found.unknown:,} unknown"),
+    ]
+    print_table([*rows, *(metric_text(name, value) for name, value in found.metrics.items())])
+
+
+def _texts(places: Sequence[str], unit: str, malformed: MalformedRows) -> Iterator[str]:
+    from regard.data.python_docs import python_docs
+    from regard.data.texts import read_texts
+
+    if list(places) == [PYTHON_DOCS]:
+        return python_docs("test")
+    return read_texts(places, unit=unit, malformed=malformed)

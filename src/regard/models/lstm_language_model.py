@@ -1,0 +1,151 @@
+"""Recurrent neural network regularization (Zaremba, Sutskever, Vinyals 2014): a language model of stacked LSTM layers.
+
+The names in the comments are the paper's (section 3): x_t the token read at time t, h_t^l the output of layer l, 1 .. L. Dropout
+stands where the paper puts it, on what goes up from layer to layer and never on what goes from one time to the next. Residual
+connections are those of Wu et al. 2016 (GNMT), section 3.1, with which deep stacks train.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Tokens
+from regard.models.config import check, check_sizes, check_types
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LSTMLanguageModelConfig:
+    """The sizes of an LSTM language model; the defaults are the paper's medium model.
+
+    Arguments:
+        vocabulary: number of tokens.
+        embedding_width: size of a token's vector.
+        hidden_width: n, size of each layer's h and of its c.
+        layers: L.
+        residual: add to each layer's output its input, from the second layer on; not in the paper.
+        tied: the output matrix is the embedding table; not in the paper. Asks for an embedding as wide as a layer.
+        dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
+            what the output reads.
+        initialization: `paper` draws every parameter U(-0.05, 0.05) as published; `standard` draws LSTM layers as PyTorch does,
+            with forget biases of 1, and embeddings N(0, 0.1^2).
+        padding_id: the token that fills padding.
+        end_id: the token that ends a text, and stands before the first of one.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "lstm_language_model"
+
+    vocabulary: int
+    embedding_width: int = 650
+    hidden_width: int = 650
+    layers: int = 2
+    residual: bool = False
+    tied: bool = False
+    dropout: float = 0.5
+    initialization: Literal["standard", "paper"] = "standard"
+    padding_id: int = 0
+    end_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_sizes(self, "vocabulary", "embedding_width", "hidden_width", "layers")
+        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.5 is the paper's")
+        check(
+            not self.tied or self.embedding_width == self.hidden_width,
+            "embedding_width",
+            self.embedding_width,
+            f"hidden_width, {self.hidden_width}, where tied",
+            "make them equal",
+        )
+        for name in ("padding_id", "end_id"):
+            value = getattr(self, name)
+            check(0 <= value < self.vocabulary, name, value, f"in [0, {self.vocabulary})", "it is one of the tokens")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LSTMLanguageModelState(DecoderState):
+    """All that the model remembers of a text.
+
+    Arguments:
+        layers: h and c of every layer, (N, n) each, from the bottom up.
+    """
+
+    layers: LSTMStates = field(metadata=TARGET)
+
+
+class LSTMLanguageModel(nn.Module):
+    """A stack of LSTM layers that reads a text token by token, and at each place tells of the next.
+
+        h_t^l, c_t^l = LSTM_l(D(h_t^{l-1}), h_{t-1}^l, c_{t-1}^l)        h_t^0 = E[x_t], D is dropout
+        p(x_{t+1} | x_1 .. x_t) = softmax(W D(h_t^L) + b)
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = LSTMLanguageModel(LSTMLanguageModelConfig(vocabulary=9, embedding_width=4, hidden_width=5))
+    >>> model(Tokens.pad([[0, 3, 4], [0, 6]])).shape
+    torch.Size([2, 3, 9])
+    """
+
+    maximum_length: int | None = None  # a recurrent net has no positions to run out of
+    length_setting: str = ""
+
+    def __init__(self, config: LSTMLanguageModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.embedding_width)
+        self.stack = LSTMStack(
+            config.embedding_width,
+            config.hidden_width,
+            config.layers,
+            dropout=config.dropout,
+            residual_from=1 if config.residual and config.layers > 1 else None,
+        )
+        self.dropout = Dropout(config.dropout)
+        self.output = nn.Linear(config.hidden_width, config.vocabulary)
+        if config.tied:
+            self.output.weight = self.embedding.weight
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as `config.initialization` says."""
+        if self.config.initialization == "paper":
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -0.05, 0.05)
+            return
+        nn.init.normal_(self.embedding.weight, std=0.1)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Logits of every next token.
+
+        Arguments:
+            tokens: (B, L), the end token of the text before first; padding may stand on either side.
+
+        Returns:
+            (B, L, V); place t tells of token t + 1.
+        """
+        return self.read(tokens, self.start(len(tokens)))[0]
+
+    def start(self, rows: int) -> LSTMLanguageModelState:
+        """The state before the first token of so many texts: zeros, and no source to look at."""
+        weight = self.embedding.weight
+        like = torch.empty(rows, 0, dtype=weight.dtype, device=weight.device)
+        return LSTMLanguageModelState(source_valid=like.to(torch.bool), layers=self.stack.zeros(like))
+
+    def read(self, tokens: Tokens, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
+        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer."""
+        embedded = self.dropout(self.embedding(tokens.ids))
+        hidden, layers = self.stack.read(embedded, tokens.valid, state.layers)
+        after = replace(state, length=state.length + tokens.ids.shape[1], layers=layers)
+        return self.output(self.dropout(hidden)), after
+
+    def step(self, tokens: Tensor, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
+        hidden, layers = self.stack.step(self.dropout(self.embedding(tokens)), state.layers)
+        return self.output(self.dropout(hidden)), state.advanced(layers=layers)

@@ -1,0 +1,1 @@
+"""Language modelling: texts in; how probable each token is after those before it out."""

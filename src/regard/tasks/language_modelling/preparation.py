@@ -1,0 +1,138 @@
+"""From texts to a token store that a language model is trained on."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from regard.data.malformed import MalformedRows
+from regard.data.python_docs import python_docs
+from regard.data.texts import read_texts
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.tasks.language_modelling.data import Place, TextData
+from regard.tasks.language_modelling.task import COLUMN, LanguageModellingTask
+from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.text import Tokenizer
+
+Texts = Sequence[str]
+Reader = Callable[[MalformedRows], Iterable[str]]
+
+
+def prepare(
+    data: TextData,
+    tokenizer: TokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Texts | None = None,
+    given_validation: Texts | None = None,
+) -> Prepared[LanguageModellingTask]:
+    """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out documents.
+        given, given_validation: texts in memory instead of what `data` names.
+
+    Raises:
+        InputError: for data that cannot be read, or too little of it.
+    """
+    if not is_prepared(folder):
+        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
+    return opened(LanguageModellingTask.load(folder, {}), folder)
+
+
+def _prepared(
+    data: TextData,
+    settings: TokenizerSettings,
+    folder: Path,
+    seed: int,
+    given: Texts | None,
+    given_validation: Texts | None,
+) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
+        for path in folder.glob(name):
+            shutil.rmtree(path, ignore_errors=True)
+    train = _reader(data, data.train, "train", given)
+    validation = (
+        _reader(data, data.validation, "validation", given_validation)
+        if given_validation is not None or data.validation is not None or data.builtin is not None
+        else None
+    )
+    malformed, counted = MalformedRows(), 0
+
+    def texts() -> Iterator[str]:
+        nonlocal counted
+        for text in train(malformed):
+            counted += 1
+            yield text
+
+    if settings.path is not None:
+        tokenizer = Tokenizer.load(settings.path)
+        counted = sum(1 for _ in texts())
+    else:
+        tokenizer = Tokenizer.train(texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase)
+    tokenizer.save(folder)
+    held_out: frozenset[int] = frozenset()
+    if validation is None:
+        held_out = _held_out(counted, data.validation_share, seed)
+    kept = (text for i, text in enumerate(train(MalformedRows())) if i not in held_out)
+    others = (
+        validation(malformed)
+        if validation is not None
+        else (text for i, text in enumerate(train(MalformedRows())) if i in held_out)
+    )
+    for name, chosen in ((TRAIN, kept), (VALIDATION, others)):
+        rows = ((stretch,) for stretch in _stretches(chosen, tokenizer, data.length))
+        if len(TokenStore.write(folder / name, {COLUMN: tokenizer.size}, rows)) == 0:
+            raise InputError(f"the {name} texts are empty; give some")
+    return [" ".join(malformed.summary().split())] if malformed.total else []
+
+
+def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
+    """Which documents are held out: the share asked for, one at least."""
+    if count < 2:
+        raise InputError(
+            "the training text is one document, and none can be held out for validation; name data.validation, or cut it "
+            "with data.unit=line"
+        )
+    generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
+    size = min(count - 1, max(1, round(share * count)))
+    return frozenset(generator.choice(count, size=size, replace=False).tolist())
+
+
+def _reader(data: TextData, place: Place | None, split: str, given: Texts | None) -> Reader:
+    if given is not None:
+        if isinstance(given, str) or not given:
+            raise InputError(f"the {split} texts are {given!r}; give a list of texts")
+        return lambda _: given
+    if data.builtin is not None:
+        return lambda _: python_docs(split)
+    if place is None:
+        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
+    return lambda malformed: read_texts(place, unit=data.unit, malformed=malformed)
+
+
+def _stretches(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Iterator[list[int]]:
+    """The stream of all texts, an end token before, between and after, cut where `length` tokens were told.
+
+    Neighbours share a token: the last one that was told is the first one to be read. A last stretch may be shorter.
+    """
+    end = tokenizer.end_id
+    waiting = [end]
+    iterator = iter(texts)
+    while chunk := list(itertools.islice(iterator, 1024)):
+        for ids in tokenizer.encode_batch(chunk):
+            waiting += [*ids, end]
+            whole = (len(waiting) - 1) // length * length
+            yield from (waiting[start : start + length + 1] for start in range(0, whole, length))
+            waiting = waiting[whole:]
+    if len(waiting) > 1:
+        yield waiting

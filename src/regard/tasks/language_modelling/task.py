@@ -1,0 +1,146 @@
+"""What language modelling is to a model: text to tensors, logits to a loss, and the files that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints import layout_of, write_model
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.layers import Tokens
+from regard.tasks.card import model_card
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer
+
+COLUMN = "text"
+"""Of the token stores."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextBatch:
+    """What one step of training reads.
+
+    Arguments:
+        tokens: (B, L), what the model reads.
+        labels: (B, L) int64, the token after each.
+    """
+
+    tokens: Tokens
+    labels: Tensor
+
+    def to(self, device: torch.device) -> TextBatch:
+        """The same batch on another device."""
+        return TextBatch(self.tokens.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModellingTask(Task):
+    """What turns text into a language model's tensors, and its outputs into a loss.
+
+    A text is read as its tokens with the end token before the first and after the last, so that the model tells of the first
+    token and of the end too.
+    """
+
+    name: ClassVar[str] = "language_modelling"
+
+    tokenizer: Tokenizer
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The one there is."""
+        return {"text": self.tokenizer}
+
+    def model_settings(self) -> dict[str, int]:
+        """What the vocabulary decides of a model's config."""
+        tokenizer = self.tokenizer
+        return {"vocabulary": tokenizer.size, "padding_id": tokenizer.padding_id, "end_id": tokenizer.end_id}
+
+    def batch(self, stretches: Sequence[Sequence[int]]) -> TextBatch:
+        """Stretches of token ids, two or more each: all but the last are read, all but the first are to be told."""
+        padding = self.tokenizer.padding_id
+        return TextBatch(
+            tokens=Tokens.pad([ids[:-1] for ids in stretches], padding_id=padding),
+            labels=Tokens.pad([ids[1:] for ids in stretches], padding_id=padding).ids,
+        )
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens read of each stretch, (N, 1)."""
+        return self.labels(data)[:, None]
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """Tokens to be told of each stretch, (N,)."""
+        return data.lengths(COLUMN) - 1
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> TextBatch:
+        """The stretches of these rows as a batch."""
+        return self.batch([data.sequence(COLUMN, row).tolist() for row in rows])
+
+    def loss(self, model: nn.Module, batch: TextBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the labels, summed over real tokens."""
+        logits = model(batch.tokens)
+        valid = batch.tokens.valid.flatten()
+        padding = self.tokenizer.padding_id
+        total, correct = smoothed_cross_entropy(
+            logits.flatten(0, 1),
+            batch.labels.flatten(),
+            valid=valid,
+            smoothing=smoothing,
+            never=padding if padding != self.tokenizer.end_id else None,
+        )
+        return LossSum(total, int(valid.sum()), correct)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Tokens and vocabulary in a few words."""
+        counts = [int(self.labels(data).sum()) for data in (train, validation)]
+        return (
+            f"{counts[0]:,} tokens to learn from, {counts[1]:,} to validate on; a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse stretches that are longer than the model has positions for.
+
+        Raises:
+            InputError: naming the setting.
+        """
+        limit = model.maximum_length
+        longest = max(int(self.labels(data).max(initial=0)) for data in (train, validation))
+        if limit is not None and longest > limit:
+            raise InputError(
+                f"data.length is {longest} where the model has {limit} positions; raise {model.length_setting}, or lower "
+                "data.length"
+            )
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        self.tokenizer.save(folder)
+        return {"name": self.name}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> LanguageModellingTask:
+        """The task that `save` wrote into `folder`."""
+        del values
+        return cls(Tokenizer.load(folder))
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a language model into an existing folder."""
+        values = self.save(folder)
+        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics)
+        use = ['print(model.score("...").perplexity)']
+        card = model_card(config, values, recipe, metrics, layout_of(config), use)
+        (folder / "README.md").write_text(card, encoding="utf-8")

@@ -1,0 +1,119 @@
+"""What every model that is ready to use has in common, whatever it predicts."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import torch
+
+from regard.checkpoints import parameters_of
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.files import new_folder
+from regard.tasks.observer import PredictionObserver
+from regard.tasks.task import Task
+
+T = TypeVar("T", bound=Task)
+
+MODEL_FILES = frozenset(
+    {
+        "config.json",
+        "model.safetensors",
+        "regard.json",
+        "README.md",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "source",
+        "target",
+    }
+)
+"""All that a model's folder may hold."""
+
+
+class Predictor(Generic[T]):
+    """A model ready to use: strings in, typed results out.
+
+    Arguments:
+        model: of the family that the task takes.
+        task: tokenizers and settings.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ()
+    """The metrics that `judge` finds; none where a model's own answers are not judged."""
+
+    def __init__(
+        self,
+        model: Any,
+        task: T,
+        *,
+        recipe: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.task = task
+        self.recipe: dict[str, Any] = dict(recipe or {})
+        self.metrics: dict[str, float] = dict(metrics or {})
+        self._observers: list[tuple[int, PredictionObserver]] = []
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's parameters are."""
+        return next(self.model.parameters()).device
+
+    def to(self, target: torch.device | torch.dtype | str) -> Self:
+        """Move the model to another device or dtype, in place; returns itself."""
+        self.model.to(target)
+        return self
+
+    def save(self, folder: str | Path) -> None:
+        """Write the whole folder anew: config, weights, tokenizers, regard.json, model card.
+
+        Where another program's layout can tell the model, the folder has that one, and opens there too.
+
+        Raises:
+            InputError: for a full disk or a place that cannot be written to (an earlier folder there is intact), and for a
+                folder that holds other things than a model, which would be lost.
+        """
+        _check_replaceable(Path(folder))
+        with new_folder(folder) as partial:
+            self.task.write(
+                partial, self.model.config, parameters_of(self.model), recipe=self.recipe, metrics=self.metrics
+            )
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """The metrics `judged` of the model's own answers to about `count` examples, for validation in training.
+
+        Where the task tells groups of examples apart, those of each too, as `bleu.de`.
+        """
+        del data, count
+        return {}
+
+    @contextlib.contextmanager
+    def observing(self, observer: PredictionObserver) -> Iterator[None]:
+        """Inside the block, tell `observer` of every prediction that this thread makes."""
+        entry = (threading.get_ident(), observer)
+        self._observers.append(entry)
+        try:
+            yield
+        finally:
+            self._observers.remove(entry)
+
+    def _watchers(self) -> Sequence[PredictionObserver]:
+        """Who is to be told of this thread's predictions."""
+        return [watcher for thread, watcher in self._observers if thread == threading.get_ident()]
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Refuse to write a model in place of a folder that is more than a model: a run, or somebody's home."""
+    if not folder.is_dir():
+        return
+    others = sorted({path.name for path in folder.iterdir()} - MODEL_FILES)
+    if others:
+        raise InputError(f"{folder}: holds {others[0]}, which is no part of a model; choose a new folder")

@@ -1,0 +1,121 @@
+"""What a task is to training and to folders, whatever it is about."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.token_store import TokenStore
+from regard.text import Tokenizer
+
+
+class Batch(Protocol):
+    """What one step of training reads."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on another device."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossSum:
+    """A loss summed over labels, so that sums of several batches add up before they are divided.
+
+    Arguments:
+        total: the sum, a scalar with a gradient.
+        tokens: how many labels it is over.
+        correct: how many of them had the highest logit.
+    """
+
+    total: Tensor
+    tokens: int
+    correct: Tensor
+
+
+class Task(ABC):
+    """What turns strings into a model's tensors, and its outputs into a loss.
+
+    One object holds all that prediction needs beside the model, and is saved in its folder. The training loop and the folders
+    know of a task only what stands here.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """The tokenizers by what they read; one that is used twice once."""
+
+    @abstractmethod
+    def model_settings(self) -> dict[str, int]:
+        """What the vocabularies decide of a model's config."""
+
+    @abstractmethod
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """The tokens that each example takes of a batch, (N, columns) int64: what examples are bucketed by."""
+
+    @abstractmethod
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """Over how many labels the loss of each example is summed, (N,) int64."""
+
+    @abstractmethod
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> Any:
+        """The examples of these rows as a `Batch`."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Any, *, smoothing: float = 0.0) -> LossSum:
+        """The loss of a batch, summed over its labels.
+
+        Arguments:
+            smoothing: epsilon of label smoothing.
+        """
+
+    @abstractmethod
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Data and vocabularies in a few words, for the user."""
+
+    @abstractmethod
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse, before training starts, a model that cannot do what it will be asked for.
+
+        Raises:
+            InputError: such as for examples that are longer than the model has positions for.
+        """
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Of the groups of examples that validation tells apart; none unless a task says so."""
+        return ()
+
+    def groups(self, data: TokenStore) -> Mapping[str, Sequence[int]]:
+        """The rows of each group."""
+        del data
+        return {}
+
+    @abstractmethod
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the tokenizers into `folder`; return what regard.json has to hold of the task, `name` among it."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> Self:
+        """The task that `save` wrote into `folder`, `values` being what it returned."""
+
+    @abstractmethod
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder: config, weights, tokenizers, regard.json, model card."""

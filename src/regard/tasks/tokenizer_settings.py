@@ -1,0 +1,23 @@
+"""How text becomes tokens, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerSettings:
+    """The `tokenizer` section of a recipe.
+
+    Arguments:
+        kind: `bpe`, `wordpiece`, `unigram`, `word` or `character`.
+        size: the largest vocabulary.
+        lowercase: drop case.
+        path: a folder or tokenizer.json to take instead of training one.
+    """
+
+    kind: Literal["bpe", "wordpiece", "unigram", "word", "character"] = "bpe"
+    size: int = 8_000
+    lowercase: bool = False
+    path: str | None = None
