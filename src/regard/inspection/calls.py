@@ -88,11 +88,13 @@ class Call:
         others: the tensors of mask, positions and record, with their versions.
         parameters: the mechanism's own, and what they were.
         weights: (B, H, L, S) float32, computed at once.
+        places: (B, S), the place of each key in its sequence, where the call said so.
     """
 
     address: str
     mechanism: Attention
     shape: tuple[int, int, int, int]
+    places: Tensor | None = None
     inputs: AttentionInputs | None = None
     query: Kept | None = None
     key: Kept | None = None
@@ -112,6 +114,7 @@ class Call:
             address=address,
             mechanism=mechanism,
             shape=inputs.shape,
+            places=inputs.key_positions,
             inputs=replace(
                 inputs,
                 query=query.tensor,
@@ -129,7 +132,9 @@ class Call:
         """A call kept by its weights."""
         with torch.no_grad():
             weights = mechanism.weights(inputs)
-        return cls(address=address, mechanism=mechanism, shape=inputs.shape, weights=weights)
+        return cls(
+            address=address, mechanism=mechanism, shape=inputs.shape, places=inputs.key_positions, weights=weights
+        )
 
     def read(self, rows: Tensor | None = None, heads: Tensor | None = None) -> Tensor:
         """The weights of these batch rows and heads, (rows, heads, L, S) float32; all where None.

@@ -80,8 +80,9 @@ class Record:
         seen = self._run(run)
         calls = self._calls(seen, address)
         chosen = None if heads is None else _indices(heads, calls[0].shape[1])
-        if seen.searched and self._between(address)[0] == "target":
-            weights = _followed(seen, calls, rows, chosen, hypothesis)
+        queries_from, keys_from = self._between(address)
+        if seen.searched and queries_from == "target":
+            weights = _followed(seen, calls, rows, chosen, hypothesis, growing=keys_from == "target")
         else:
             picked = None if rows is None else _indices(rows, calls[0].shape[0])
             parts = [call.read(picked, chosen) for call in calls]
@@ -202,8 +203,14 @@ class Record:
         return layer.between if isinstance(layer, AttentionLayer) else ("source", "source")
 
 
-def _followed(seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tensor | None, hypothesis: int) -> Tensor:
-    """One map per source row of a search: at every step the row in which the hypothesis then stood."""
+def _followed(
+    seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tensor | None, hypothesis: int, *, growing: bool
+) -> Tensor:
+    """One map per source row of a search: at every step the row in which the hypothesis then stood.
+
+    Arguments:
+        growing: whether the keys are what was written so far. Those of all hypotheses about a source may stand side by side.
+    """
     answers = seen.hypotheses or []
     sources = list(range(len(answers))) if rows is None else _indices(rows, len(answers)).tolist()
     for source in sources:
@@ -211,7 +218,7 @@ def _followed(seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tenso
     paths = [answers[source][hypothesis].rows for source in sources]
     steps = max((len(path) for path in paths), default=0)
     count = calls[0].shape[1] if heads is None else len(heads)
-    longest = max((call.shape[3] for call in calls), default=0)
+    longest = len(calls) if growing else max((call.shape[3] for call in calls), default=0)
     weights = torch.zeros(len(sources), count, steps, longest)
     for step in range(steps):
         present = [place for place, path in enumerate(paths) if step < len(path)]
@@ -219,8 +226,13 @@ def _followed(seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tenso
         rows_then = torch.tensor([paths[place][step] for place in present])
         width = calls[step].shape[2]
         part = calls[step].read(rows_then // width, heads)
-        found = part[torch.arange(len(present)), :, rows_then % width]
-        weights[present, :, step, : part.shape[3]] = found.cpu()
+        found = part[torch.arange(len(present)), :, rows_then % width].cpu()
+        places = calls[step].places
+        if growing and places is not None:
+            # Of the keys at one place a hypothesis sees one; the weights of the others are zero.
+            own = places.cpu()[rows_then // width].unsqueeze(1).expand_as(found)
+            found = torch.zeros(*found.shape[:2], step + 1).scatter_add_(2, own, found)
+        weights[present, :, step, : found.shape[2]] = found
     return weights
 
 

@@ -1,5 +1,6 @@
 """What surrounds attention: tokens, decoder state, residuals, feed-forward nets, recurrent readers, embeddings."""
 
+from regard.layers.ancestry import Ancestry
 from regard.layers.cells import ChoCell, GatedRecurrentCell, RecurrentCell, ResetAfterCell, TanhCell
 from regard.layers.dropout import Dropout
 from regard.layers.embeddings import PositionedEmbedding, token_embedding
@@ -19,6 +20,7 @@ __all__ = [
     "NEVER",
     "SOURCE",
     "TARGET",
+    "Ancestry",
     "BidirectionalReader",
     "ChoCell",
     "Decoder",

@@ -66,20 +66,20 @@ class DecoderBlock(nn.Module):
         mask: Mask | None,
         source_mask: Mask | None,
         past: KeysValues | None = None,
+        places: Tensor | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One block, over a whole target or over the tokens that follow a cached past.
 
         Arguments:
-            x: (B, L, D).
-            source: the encoder's output (B, S, D), or its keys and values projected beforehand; (R, ...) with B = R * W where W
-                rows of x next to one another are about one source.
+            x: (B, L, D). In decoding the L hypotheses about one source, each at its newest token, are so many queries.
+            source: the encoder's output (B, S, D), or its keys and values projected beforehand.
             mask: over (B, H, L, past + L), True = may attend.
-            source_mask: over (B, H, L, S), or (R, H, W * L, S), True = may attend.
+            source_mask: over (B, H, L, S), True = may attend.
             past: keys and values of the tokens before.
+            places: (B, past + L), the place of each key in its sequence where that is not its column.
 
         Returns:
-            (B, L, D); keys and values of past and present tokens; the query (B, H, L, E), or (R, H, W * L, E), of the attention
-            over the source.
+            (B, L, D); keys and values of past and present tokens; the query (B, H, L, E) of the attention over the source.
         """
         present: KeysValues | None = None
         query: Tensor | None = None
@@ -88,16 +88,14 @@ class DecoderBlock(nn.Module):
             nonlocal present
             new = self.attention.keys_values(y)
             present = new if past is None else past.extended(new)
-            return self.attention(y, present, mask=mask)
+            return self.attention(y, present, mask=mask, key_positions=places)
 
         def attend_source(y: Tensor) -> Tensor:
             nonlocal query
             memory = source if isinstance(source, KeysValues) else self.cross_attention.keys_values(source)
-            # Rows about one source are so many more queries over one memory, which is then read once.
-            together = y.reshape(memory.key.shape[0], -1, y.shape[-1])
-            inputs = self.cross_attention.inputs(together, memory.key, mask=source_mask)
+            inputs = self.cross_attention.inputs(y, memory.key, mask=source_mask)
             query = inputs.query
-            return self.cross_attention.attend(inputs, memory.value).view_as(y)
+            return self.cross_attention.attend(inputs, memory.value)
 
         x = self.attention_residual(x, attend_target)
         x = self.cross_residual(x, attend_source)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import KeysValues
+from regard.layers.ancestry import Ancestry
 from regard.layers.tokens import Tokens
 
 SOURCE: Mapping[str, Any] = MappingProxyType({"side": "source"})
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 def _changed(value: T, change: Callable[[Any], Any]) -> T:
-    """`value` with every tensor inside passed through `change`; a state is made of tensors, tuples and `KeysValues`."""
+    """`value` with every part passed through `change`; a state is made of tensors, tuples, `KeysValues` and `Ancestry`."""
     if value is None:
         return value
     if isinstance(value, tuple):
@@ -83,7 +84,7 @@ class DecoderState:
         return replace(self._moved(rows, sources), width=1)
 
     def reorder(self, rows: Tensor, sources: Tensor | None = None) -> Self:
-        """Each new row continues the past of row `rows[i]`, which must be about the same source.
+        """Each new row continues the past of row `rows[i]`, which must stand among those about its own source.
 
         What belongs to the source stays where it is, so a beam search that branches, or shuffles hypotheses of one sentence,
         does not copy the sentence.
@@ -132,11 +133,11 @@ class DecoderState:
 
 
 def _pick(part: Any, rows: Tensor) -> Any:
-    return part.select(rows) if isinstance(part, KeysValues) else part.index_select(0, rows)
+    return part.index_select(0, rows) if isinstance(part, Tensor) else part.select(rows)
 
 
 def _cropped(part: Any, length: int) -> Any:
-    if isinstance(part, KeysValues):
+    if isinstance(part, KeysValues | Ancestry):
         return part.crop(length)
     raise ValueError(
         "a recurrent state does not remember earlier steps and cannot be cropped; decode again from the start"

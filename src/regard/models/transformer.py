@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
 import torch
@@ -29,6 +29,7 @@ from regard.layers import (
     LAST_STEP,
     SOURCE,
     TARGET,
+    Ancestry,
     DecoderState,
     FeedForward,
     NormPlacement,
@@ -185,14 +186,29 @@ class TransformerState(DecoderState):
     """What the decoder carries: per block, the target's keys and values so far, and the source's.
 
     Arguments:
-        memory: per block, keys and values of the source (N, H, S, E), computed once.
-        past: per block, keys and values of the target so far (N, H, length, E); None before the first step.
+        memory: per block, keys and values of the source (R, H, S, E), computed once.
+        past: per block, keys and values of all that was written about each source so far (R, H, C, E), the tokens of all its
+            hypotheses side by side; None before the first step.
+        ancestry: which of these columns belong to which hypothesis.
         query: (N, H, E), the alignment block's last query over the source; None before the first step.
     """
 
     memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
-    past: tuple[KeysValues, ...] | None = field(default=None, metadata=TARGET)
+    past: tuple[KeysValues, ...] | None = field(default=None, metadata=SOURCE)
+    ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+    def crop(self, length: int) -> TransformerState:
+        """The state as it was after `length` tokens.
+
+        Raises:
+            ValueError: for a length it has not reached.
+        """
+        cropped = super().crop(length)
+        if cropped.past is None:
+            return cropped
+        columns = cropped.ancestry.columns
+        return replace(cropped, past=tuple(part.crop(columns) for part in cropped.past))
 
 
 class TransformerEncoder(nn.Module):
@@ -238,21 +254,29 @@ class TransformerDecoder(nn.Module):
         """Per block, keys and values of the encoder's output (B, S, D)."""
         return tuple(layer.cross_attention.keys_values(source) for layer in self.layers)  # type: ignore[union-attr, operator]
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, tuple[KeysValues, ...], list[Tensor]]:
-        """Tokens (N,) after the state's past to (N, D), the longer past, and each block's query over the source."""
-        positions = torch.full_like(tokens, state.length).unsqueeze(1)
-        x = self.embedding(tokens.unsqueeze(1), positions)
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:
+        """Tokens (N,) after the state's past to (N, D), the state after them, and each block's query over the source.
+
+        The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
+        """
+        ids = state.by_source(tokens)
+        x = self.embedding(ids, torch.full_like(ids, state.length))
+        sources, width = ids.shape
         source_mask = Padding(state.source_valid).evaluated(
-            batch=state.rows // state.width, queries=state.width, keys=state.source_valid.shape[1], device=x.device
+            batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
         )
+        # Of what was written, each sees its own past and itself: causality leaves nothing more to mask.
+        ancestry = state.ancestry.extended(rows=state.rows, width=width, device=x.device)
+        mask, places = ancestry.mask(width), ancestry.places(sources)
         pasts, queries = [], []
         for index, layer in enumerate(self.layers):
             before = None if state.past is None else state.past[index]
-            # One new token sees every cached one and itself: causality leaves nothing to mask.
-            x, past, query = layer(x, state.memory[index], mask=None, source_mask=source_mask, past=before)
+            x, past, query = layer(
+                x, state.memory[index], mask=mask, source_mask=source_mask, past=before, places=places
+            )
             pasts.append(past)
             queries.append(query)
-        return self.norm(x).squeeze(1), tuple(pasts), queries
+        return self.norm(x).flatten(0, 1), state.advanced(past=tuple(pasts), ancestry=ancestry), queries
 
 
 class Transformer(nn.Module):
@@ -383,9 +407,9 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
         check_length(state.length + 1, self.config.maximum_positions, "target")
-        x, past, queries = self.decoder.step(tokens, state)
+        x, after, queries = self.decoder.step(tokens, state)
         query = queries[self.config.alignment_layer].transpose(1, 2).flatten(0, 1)
-        return self.output(x), state.advanced(past=past, query=query)
+        return self.output(x), replace(after, query=query)
 
     def alignment(self, state: TransformerState) -> Tensor:
         """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""

@@ -30,5 +30,6 @@ def evaluate(model: Any, data: Any, /, *arguments: Any, **settings: Any) -> Any:
     Raises:
         InputError: as they do.
     """
-    chosen = evaluate_texts if isinstance(model, LanguageModel) else evaluate_pairs
-    return chosen(model, data, *arguments, **settings)
+    if isinstance(model, LanguageModel):
+        return evaluate_texts(model, data, *arguments, **settings)
+    return evaluate_pairs(model, data, *arguments, **settings)
