@@ -55,11 +55,12 @@ def main() -> None:
             raise SystemExit(f"{arguments.model}: has Regard's own layout: {layout['why']}")
         figures = compare(translator, sources, folder, arguments.to)
     earlier = json.loads(RESULT.read_text(encoding="utf-8"))["figures"] if RESULT.is_file() else {}
-    trained_on = str((translator.recipe.get("data") or {}).get("train") or "builtin data")
+    files = (translator.recipe.get("data") or {}).get("train") or "builtin data"
+    trained_on = " and ".join(Path(file).name for file in ([files] if isinstance(files, str) else files))
     settings = translator.model.config
     figures |= {
         "model": f"{settings.encoder_layers}+{settings.decoder_layers} layers, width {settings.width}, {settings.norm}-norm, "
-        f"{settings.target_vocabulary:,} tokens, trained on {Path(trained_on).name}; {model_folder(arguments.model).name}",
+        f"{settings.target_vocabulary:,} tokens, trained on {trained_on}; {model_folder(arguments.model).name}",
     }
     record(
         RESULT,

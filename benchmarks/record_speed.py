@@ -27,6 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
     report = json.loads(arguments.report.read_text(encoding="utf-8"))
     figures: dict[str, Any] = {}
+    shape = ""
     for row in report["rows"]:
         case, _, shape = row["case"].partition(": ")
         figures[case] = {"regard": row["ours"], **row["peers"]}

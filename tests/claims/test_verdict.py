@@ -131,6 +131,15 @@ def test_a_claim_without_data_of_its_own(tiny, small, words, tmp_path):
     assert verdict.changes == ()
     assert last_verdict(needing, tmp_path / "claims").outcome == "confirmed"
     assert str(folder) in last_verdict(needing, tmp_path / "claims").to_json()["command"]
+    pytest.importorskip("matplotlib")
+    path, _ = record(verdict, tmp_path / "results")
+    assert str(tmp_path) not in path.read_text(), "where the data lay is nobody's business"
+    assert json.loads(path.read_text())["command"] == "regard claims run tiny data.path=FOLDER"
+
+
+def test_a_claim_about_text_asks_for_text(tmp_path):
+    with pytest.raises(regard.InputError, match=r"needs text, and nothing is downloaded: Meant for WikiText-2"):
+        run_claim(claim("residual-stacks"), output=tmp_path)
 
 
 def test_a_claim_that_means_nothing_on_other_data_says_what_to_do(tiny, tmp_path):

@@ -37,18 +37,21 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
         notes.append(f"Run with {', '.join(verdict.changes)}: the verdict is of the claim under these changes.")
     if verdict.reason:
         notes.append(f"Undecided: {verdict.reason}.")
+    # Of the claim as it is, without saying where on this machine its data lies.
+    command = verdict.command if verdict.changes else claim.command
     values = {
         "title": f"Claim {claim.row}: {claim.statement.rstrip('.')}",
         "target": claim.predicted,
         "figures": {"verdict": verdict.outcome, **_figures(verdict), "minutes": round((verdict.seconds or 0) / 60, 1)},
-        "command": verdict.command,
+        "command": command,
         "threads": torch.get_num_threads(),
         "precision": recipe.training.precision,
         "seed": ", ".join(map(str, verdict.seeds)),
         "machine": machine() | {"versions": versions()},
         "note": " ".join(notes),
         "plot": f"claims/{claim.name}.png",
-        "claim": verdict.to_json() | {"statement": claim.statement, "changes": list(verdict.changes)},
+        "claim": verdict.to_json()
+        | {"command": command, "statement": claim.statement, "changes": list(verdict.changes)},
     }
     path = folder / f"claims-{claim.name}.json"
     replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

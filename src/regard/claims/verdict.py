@@ -196,6 +196,11 @@ def _sections(claim: Claim, own: dict[str, Any], place: Path) -> dict[str, Any]:
     data = claim.own_data
     if "data.path" not in own:
         if isinstance(data, OwnData) and data.needed:
+            if data.texts:
+                raise InputError(
+                    f"claim {claim.name!r} needs text, and nothing is downloaded: {data.says} Give data.path=, a file of text or "
+                    "a folder with train.txt and valid.txt"
+                )
             languages = (
                 f" (a folder with train.{data.languages[0]}, train.{data.languages[1]}, ...)" if data.languages else ""
             )
