@@ -102,8 +102,9 @@ def main() -> None:
             "sentences": found.count,
             "signature": found.signatures["bleu"],
         }
+    bleu = {name: value for name, value in figures.items() if name.startswith("BLEU")}
+    figures = bleu | {"minutes of training": round(trained.seconds / 60, 1)} | figures
     figures |= {
-        "minutes of training": round(trained.seconds / 60, 1),
         "updates": trained.steps,
         "best update": trained.best_step,
         "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
