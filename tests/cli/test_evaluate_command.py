@@ -83,7 +83,7 @@ def test_rows_that_were_left_out_are_told(command, model, tmp_path):
 
 def test_builtin_dates_are_of_the_test_split_in_the_models_languages(command, dates_model, tmp_path, monkeypatch):
     from regard.data.dates import Dates
-    from regard.tasks.translation import evaluation
+    from regard.tasks import evaluation
 
     seen = []
     measure = evaluation.evaluate

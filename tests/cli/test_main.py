@@ -133,4 +133,5 @@ def test_the_installed_command_refuses_without_a_traceback(tmp_path):
         [*arguments, "evaluate", tmp_path, "none.tsv", "--json"], capture_output=True, text=True, env=dict(os.environ)
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error: none.tsv: no such file; check the path\n"
+    expected = f"error: {tmp_path}: holds no model (no config.json); give the folder of a trained model\n"
+    assert ended.stderr == expected
