@@ -72,7 +72,9 @@ def test_python_docs_are_always_there_and_no_topic_is_in_two_splits():
     assert all(splits.values())
     together = [text for texts in splits.values() for text in texts]
     assert len(set(together)) == len(together)
-    assert sum(map(len, splits["train"])) > 200_000
+    sizes = {split: sum(map(len, texts)) for split, texts in splits.items()}
+    assert sizes["train"] > 200_000
+    assert all(0.01 < sizes[split] / sum(sizes.values()) < 0.2 for split in ("validation", "test"))
     assert list(python_docs("test")) == splits["test"]
     with pytest.raises(InputError, match="did you mean 'train'"):
         next(python_docs("trian"))
