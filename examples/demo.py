@@ -1,6 +1,6 @@
-"""The newcomer's demonstration: train an attention model in under a minute, use it, look inside it.
+"""The newcomer's demonstration: a real BERT in ten seconds; then train an attention model in under a minute, use it, look inside.
 
-make demo                 builtin dates, human-written in dozens of languages, to ISO dates
+make demo                 a real BERT; builtin dates, human-written in dozens of languages, to ISO dates
 make demo PAIRS=my.tsv    your own pairs: source, tab, target, one pair in each line
 """
 
@@ -11,11 +11,13 @@ import json
 import shutil
 import sys
 import time
+import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from real_bert import first_act, has_display
 from torch import nn
 
 import regard
@@ -56,7 +58,7 @@ class Clock:
 
 
 def main() -> None:
-    """Train, judge, show, ask."""
+    """A real one; then train, judge, show, ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=Path, help="your own pairs instead of builtin dates")
     parser.add_argument("--output", type=Path, default=Path("demo"), help="where to put the model and the pictures")
@@ -65,6 +67,8 @@ def main() -> None:
     keep_freed_memory()
     try:
         if arguments.pairs is None:
+            if first_act(arguments.output / "bert"):
+                print("Now train your own.\n")
             dates(arguments.output / "dates", arguments.overrides)
         else:
             own_pairs(arguments.pairs, arguments.output / "pairs", arguments.overrides)
@@ -158,7 +162,9 @@ def pictures(model: Translator, one: str, several: Sequence[str], folder: Path) 
     seen.show(run=0)
     for path, run, row in ((folder / "heatmap.png", 0, 0), (folder / "attention.html", 1, None)):
         seen.show(path, run=run, row=row)
-        print(f"Written: {path}")
+        print(f"Written: {path.resolve()}")
+    if has_display() and webbrowser.open((folder / "attention.html").resolve().as_uri()):
+        print("The page opens in your browser.")
 
 
 def ask(model: Translator, question: str) -> None:

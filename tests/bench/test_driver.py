@@ -58,6 +58,7 @@ def test_it_works_on_request_and_its_chatter_is_not_taken_for_an_answer(fake):
         assert prepared(driver) == {"note": "threads 3"}
         for _ in range(2):
             assert driver.ask({"do": "run"}) == {"amount": 3, "seconds": 0.5}
+        assert driver.ask({"do": "weigh"})["measures"]["peak memory, MB"] >= 0
 
 
 def test_it_may_run_in_another_interpreter(fake):
@@ -110,6 +111,6 @@ def test_peers_say_whether_they_are_there_without_regard(name, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
     bare.chmod(0o755)
-    kind = "training" if name == "joeynmt" else "translation"
+    kind = {"joeynmt": "training", "bertviz": "picture", "sentence_transformers": "embedding"}.get(name, "translation")
     with Driver(PEERS[name], threads=1, python=str(bare)) as driver:
         assert driver.ask({"do": "hello", "kind": kind}) == {"available": False, "versions": {}}

@@ -103,7 +103,7 @@ def made_up(small) -> Callable[..., Compared]:
             binned = any(isinstance(value, dict) for arm in numbers.values() for value in arm[name])
             kinds[name] = {"name": name, "kind": "decoded", "metric": "bleu", "bins": [10, 20] if binned else []}
             if name.startswith("updates"):
-                kinds[name] = {"name": name, "kind": "steps_to", "metric": "loss", "threshold": 1.0}
+                kinds[name] = {"name": name, "kind": "steps_to", "metric": "token_accuracy", "threshold": 0.9}
         count = len(next(iter(next(iter(numbers.values())).values())))
         comparison: Comparison = read_comparison(
             small(), arms={arm: {"model.dropout": n / 100} for n, arm in enumerate(numbers)}, seeds=count,

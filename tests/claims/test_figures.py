@@ -52,6 +52,9 @@ def test_what_was_never_reached_is_written(made_up):
     found = made_up({"a": {"updates to 1": [math.inf, math.inf]}, "b": {"updates to 1": [5.0, math.inf]}})
     axes = figure(found).axes[1]
     assert [text.get_text() for text in axes.texts] == ["not reached", "not reached: 1 of 2"]
+    # The number of updates to a share is no share.
+    low, high = axes.get_xlim()
+    assert low < 5 < high
 
 
 def test_measures_by_length_are_lines(made_up):

@@ -13,7 +13,23 @@ import regard
 from regard.cli import info
 from regard.cli.main import main
 
-COMMANDS = ("train", "evaluate", "translate", "look", "compare", "info", "bench", "claims")
+COMMANDS = (
+    "train",
+    "evaluate",
+    "translate",
+    "classify",
+    "fill",
+    "tag",
+    "answer",
+    "embed",
+    "search",
+    "look",
+    "walk",
+    "compare",
+    "info",
+    "bench",
+    "claims",
+)
 
 
 def test_help_names_every_command_and_nothing_else(command):
@@ -64,7 +80,7 @@ def test_help_answers_in_less_than_half_a_second():
     ("words", "sentence"),
     [
         (["trian"], "there is no command 'trian'; did you mean 'train'?"),
-        (["serve"], "there is no command 'serve'; choose from train, evaluate, translate, look, compare,"),
+        (["serve"], "there is no command 'serve'; choose from train, evaluate, translate,"),
         (["--versoin"], "there is no option --versoin; did you mean '--version'?"),
         (["look", "folder", "text", "--lyer", "x"], "there is no option --lyer; did you mean '--layer'?"),
         (["train", "recipe.yaml"], "missing option '--output'"),

@@ -156,7 +156,11 @@ def test_commands_that_are_only_shown_exist(page: Path) -> None:
                     overrides, grid = read_grid(settings)
                     read_comparison(ROOT / recipe, overrides, grid=grid)
                 else:
-                    read_recipe(ROOT / recipe, settings)
+                    # A family stands in for the reader's own trained model.
+                    settings = [each for each in settings if not each.startswith("model.pretrained_layers=")]
+                    read_recipe(
+                        ROOT / recipe, [re.sub(r"^model\.pretrained=.*", "model.name=bert", s) for s in settings]
+                    )
 
 
 def tables() -> ModuleType:

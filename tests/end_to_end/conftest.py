@@ -37,6 +37,15 @@ def small_recipe() -> Callable[..., dict[str, Any]]:
             "dropout": 0.1,
             "attention_dropout": 0.1,
         },
+        "bert": {
+            "width": 12,
+            "heads": 3,
+            "feedforward_width": 10,
+            "layers": 2,
+            "maximum_positions": 16,
+            "dropout": 0.1,
+            "attention_dropout": 0.1,
+        },
     }
 
     def make(model: str, **training: Any) -> dict[str, Any]:
@@ -47,6 +56,17 @@ def small_recipe() -> Callable[..., dict[str, Any]]:
             "warmup": 3,
             "precision": "float32",
         }
+        if (
+            model == "bert"
+        ):  # pre-trained on the pairs as documents of two sentences: masks are drawn anew in each epoch
+            return {
+                "task": "masked_language_modelling",
+                "seed": 5,
+                "model": {"name": model, **models[model]},
+                "data": {"maximum_length": 16, "duplicates": 3},
+                "tokenizer": {"kind": "bert", "size": 60},
+                "training": settings | {"learning_rate": 2e-3} | training,
+            }
         return {
             "seed": 5,
             "model": {"name": model, **models[model]},

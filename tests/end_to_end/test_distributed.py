@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 CASES = pytest.mark.parametrize(
     ("model", "parallel"),
-    [("transformer", "ddp"), ("transformer", "fsdp"), ("bahdanau", "ddp"), ("bahdanau", "fsdp")],
+    [(model, parallel) for model in ("transformer", "bahdanau", "bert") for parallel in ("ddp", "fsdp")],
 )
 
 
@@ -41,9 +41,17 @@ def settings_of(small_recipe, model: str, parallel: str, **training: Any) -> dic
         **training,
     )
     values["model"]["dropout"] = 0.0
-    if model == "transformer":
+    if model != "bahdanau":
         values["model"]["attention_dropout"] = 0.0
     return values
+
+
+def answers_of(loaded: Any, pairs: list[tuple[str, str]]) -> list[str]:
+    """What a model says of eight texts."""
+    texts = [source for source, _ in pairs[:8]]
+    if hasattr(loaded, "fill_batch"):
+        return [filled.best for filled in loaded.fill_batch([f"[MASK] {text} [MASK]" for text in texts])]
+    return [answer.text for answer in loaded.translate_batch(texts)]
 
 
 @pytest.fixture
@@ -107,11 +115,34 @@ def test_two_workers_are_one_with_twice_the_batches(model, parallel, small_recip
         )
 
     # The folder is an ordinary one, whole on one process.
-    loaded = regard.load(tmp_path / "two")
-    texts = [source for source, _ in pairs[:8]]
-    assert [answer.text for answer in loaded.translate_batch(texts)] == [
-        answer.text for answer in single.load().translate_batch(texts)
-    ]
+    assert answers_of(regard.load(tmp_path / "two"), pairs) == answers_of(single.load(), pairs)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_student_on_two_workers_learns_what_it_learns_on_one(
+    parallel, small_recipe, torchrun, pairs, remains, tmp_path
+):
+    """Each worker has the teacher to itself; the three means are over both workers' batches."""
+    teacher = regard.train(small_recipe("bert", steps=4), output=tmp_path / "teacher", data=pairs)
+    values = settings_of(small_recipe, "bert", parallel)
+    values["model"] = {
+        "name": "distilbert",
+        "pretrained": str(teacher.folder),
+        "pretrained_layers": [0],
+        "dropout": 0.0,
+    }
+    values["model"]["attention_dropout"] = 0.0
+    values["data"] |= {"next_sentence": False, "teacher": {"folder": str(teacher.folder)}}
+    values["tokenizer"] = {}
+    result = torchrun(values, tmp_path / "two")
+    values["training"]["accumulate"] *= 2
+    single = regard.train(values, output=tmp_path / "one", data=pairs)
+    assert result["metrics"] == pytest.approx(single.metrics, rel=2e-3)
+    two, one = remains(tmp_path / "two"), remains(tmp_path / "one")
+    for ours, theirs in zip(two["log"], one["log"], strict=True):
+        assert ours.pop("event") == theirs.pop("event")
+        assert ours == pytest.approx(theirs, rel=5e-3, abs=1e-5)
+    assert any({"divergence_loss", "cosine_loss"} <= line.keys() for line in two["log"])
 
 
 @CASES

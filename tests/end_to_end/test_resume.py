@@ -16,6 +16,8 @@ CASES = [
     ("bahdanau", "bfloat16"),
     ("transformer", "float32"),
     ("transformer", "bfloat16"),
+    ("bert", "float32"),
+    ("bert", "bfloat16"),
 ]
 
 
@@ -169,7 +171,9 @@ def test_best_and_patience_survive(recipe_of, pairs, remains, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "precision"), [("bahdanau", "bfloat16"), ("transformer", "float32")])
+@pytest.mark.parametrize(
+    ("model", "precision"), [("bahdanau", "bfloat16"), ("transformer", "float32"), ("bert", "float32")]
+)
 def test_killed_at_random_moments(model, precision, python, tmp_path):
     """Three SIGKILLs; `benchmarks/resume_kills.py` is the long version."""
     script = Path(__file__).parents[2] / "benchmarks" / "resume_kills.py"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from regard.errors import InputError
+from regard.inspection.patches import Patches
 from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 
 QUERY, KEY = ["la", "maison"], ["the", "white", "house"]
@@ -153,7 +154,7 @@ def spoilt(**changes) -> str:
         ("[" * 100_000, "not JSON"),
         ("[]", "not an object"),
         ("{}", "format_version is None"),
-        (spoilt(format_version=2), "format_version is 2"),
+        (spoilt(format_version=3), "format_version is 3"),
         (spoilt(more=1), "has .*more"),
         (spoilt(maps={}), "'maps' is not a list"),
         (spoilt(maps=[]), "at least one"),
@@ -181,3 +182,80 @@ def test_visible_leaves_ordinary_words_alone():
     assert visible("\u200d") == "\\u200d"
     assert visible("\u200ca\u200db\u200d") == "\\u200ca\u200db\\u200d"
     assert readable(" two \t words ") == "two words"
+
+
+def a_picture_view(**changes) -> AttentionView:
+    item = a_map(
+        key_tokens=["[CLS]", *"pppppp"],
+        weights=np.full((1, 2, 7), 1 / 7),
+        key_patches=Patches(rows=2, columns=3, first=1),
+        query_words=(0, 0),
+    )
+    fields = {"title": "seen", "maps": (item,), "images": (np.full((4, 6, 3), 9, dtype=np.uint8),)}
+    return AttentionView(**(fields | changes))
+
+
+def test_json_keeps_words_patches_and_pictures():
+    view = a_picture_view()
+    again = AttentionView.from_json(view.to_json())
+    assert again == view
+    assert again.maps[0].key_patches == Patches(rows=2, columns=3, first=1)
+    assert again.maps[0].query_words == (0, 0)
+    assert again.images[0] == view.images[0] != b""
+    assert a_picture_view(images=()) != view
+
+
+def test_json_of_the_first_version_is_still_read():
+    text = json.dumps(
+        {
+            "format_version": 1,
+            "title": "t",
+            "note": "",
+            "examples": ["one"],
+            "maps": [
+                {
+                    "address": "a",
+                    "kind": "cross",
+                    "example": 0,
+                    "query_tokens": ["la"],
+                    "key_tokens": ["the", "house"],
+                    "weights": [[[0.25, 0.75]]],
+                }
+            ],
+        }
+    )
+    view = AttentionView.from_json(text)
+    assert view.examples == ("one",)
+    assert view.map("a").weights.tolist() == [[[0.25, 0.75]]]
+    assert view.images == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"images": [5]}, "image 0: this is not base64"),
+        ({"images": ["aGVsbG8="]}, "not a PNG"),
+        ({"images": "aGVsbG8="}, "'images' is not a list"),
+    ],
+)
+def test_json_with_a_spoilt_picture_is_refused(change, message):
+    text = json.dumps(json.loads(a_picture_view().to_json()) | change)
+    with pytest.raises(InputError, match=message):
+        AttentionView.from_json(text)
+
+
+@pytest.mark.parametrize("words", [(0,), (1, 0), (0.0, 1.0), "ab", ((0, 1), (2,)), (0, 0, 0)])
+def test_words_have_to_fit_the_tokens(words):
+    with pytest.raises(InputError, match="query_words: give a whole number for each of the 2 tokens"):
+        a_map(query_words=words)
+
+
+def test_a_picture_for_each_example_or_none():
+    image = np.zeros((2, 2, 3), dtype=np.uint8)
+    maps = (a_map(), a_map(example=1))
+    assert AttentionView(title="", maps=maps, images=(None, image)).images[0] is None
+    assert AttentionView(title="", maps=maps, images=(None, None)).images == ()
+    with pytest.raises(InputError, match="1 for 2 examples"):
+        AttentionView(title="", maps=maps, images=(image,))
+    with pytest.raises(InputError, match="give a list"):
+        AttentionView(title="", maps=maps, images=image)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def test_a_pointer_to_nothing(run):
 
 def test_the_task_that_is_wanted(run):
     assert regard.load(run, task="translation").task.name == "translation"
-    with pytest.raises(InputError, match="a model for translation, and fill-mask is wanted"):
+    with pytest.raises(InputError, match="task is 'fill-mask'; choose from"):
         regard.load(run, task="fill-mask")
 
 

@@ -240,6 +240,8 @@ def test_the_recipes_in_the_repository_are_valid():
     found = sorted(folder.glob("*.yaml"))
     assert found
     for path in found:
-        recipe = read_recipe(path)
+        text = path.read_text()
+        # A recipe for any trained model leaves open which; a family stands in for it here.
+        recipe = read_recipe(path, ["model.name=bert"] if "pretrained: null" in text else [])
         assert isinstance(recipe, Recipe)
         assert re.search(r"regard train recipes/" + path.name, path.read_text())

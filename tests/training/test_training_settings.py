@@ -23,7 +23,6 @@ from regard.training import TrainingSettings
         ({"learning_rate": float("nan")}, "training.learning_rate"),
         ({"label_smoothing": 1.0}, "training.label_smoothing"),
         ({"clip_norm": 0.0}, "training.clip_norm"),
-        ({"best": "exact_match"}, "training.best"),
         ({"parallel": "fsdp", "evaluate_generated": 5}, "training.evaluate_generated"),
     ],
 )

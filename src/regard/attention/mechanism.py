@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.alignments import Alignment, Soft
+from regard.attention.dropping import dropped
 from regard.attention.inputs import AttentionInputs
 from regard.attention.masks import Causal
 from regard.attention.scores import Score
@@ -124,6 +125,8 @@ class ScoredAttention(Attention):
         return weights.to(value.dtype) @ value
 
     def _fused(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
+        if self.training and self.dropout and inputs.query.device.type == "cpu":
+            return self._dropping(inputs, value, scale)
         # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
         mask = inputs.mask
         square = inputs.query.shape[2] == inputs.key.shape[2]
@@ -145,6 +148,32 @@ class ScoredAttention(Attention):
                 enable_gqa=query.shape[1] != key.shape[1],
             )
         return output.to(inputs.query.dtype)
+
+    def _dropping(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
+        """What the kernel does where weights are dropped: on processors it lays them out too, in float32, and is slower.
+
+        Forward and backward of 192 heads of 128 tokens took 45 ms, and 84 ms by the kernel, in bfloat16 on one AVX512-BF16 core.
+        """
+        query, key = _given(inputs.query), _given(inputs.key_per_query_head)
+        groups = query.shape[1] // value.shape[1]
+        value = _given(value if groups == 1 else value.repeat_interleave(groups, dim=1))
+        visible = inputs.visible()
+        with torch.autocast("cpu", enabled=False):
+            scores = (query * scale) @ key.transpose(-1, -2)
+            if visible is not None:  # the mask is smaller than the scores, and this touches them once, not four times
+                # Nothing is left of half the lowest number after the softmax, and no score makes it infinite.
+                lowest = torch.finfo(scores.dtype).min / 2
+                scores = scores.add_(torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, lowest))
+            output = dropped(scores.softmax(dim=-1), self.dropout) @ value
+            if visible is not None:  # a query with nothing visible looked at everything alike
+                output = output * visible.any(dim=-1, keepdim=True)
+            return output.to(inputs.query.dtype)
+
+
+def _given(x: Tensor) -> Tensor:
+    """A tensor in the number format in which autocast would give it to a matrix product on a processor."""
+    wide = x.dtype == torch.float64 or not torch.is_autocast_enabled("cpu")
+    return x if wide else x.to(torch.get_autocast_dtype("cpu"))
 
 
 def _slow_backward(query: Tensor, keys: int) -> bool:

@@ -41,6 +41,7 @@ class Contest:
         peers: settings of the peers; all stand in every row.
         best: add a row with our best setting beside the best of each peer.
         higher_is_better: whether more of the unit is faster.
+        measures: further figures to give rows to, smaller ones being better, by name and unit, such as `file, MB`.
     """
 
     name: str
@@ -50,3 +51,4 @@ class Contest:
     peers: tuple[Contestant, ...]
     best: bool = False
     higher_is_better: bool = True
+    measures: tuple[str, ...] = ()

@@ -10,6 +10,8 @@ from typing import Any
 
 from torch import nn
 
+from regard.bench import ours_encoding, ours_looking
+
 HERE = Path(__file__).resolve()
 
 
@@ -158,4 +160,4 @@ class Translation:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": [list(row) for row in answers]}
 
 
-KINDS = {"training": Training, "translation": Translation}
+KINDS = {"training": Training, "translation": Translation, **ours_looking.KINDS, **ours_encoding.KINDS}

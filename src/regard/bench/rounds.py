@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +37,7 @@ class Tally:
         values: amount over seconds of each round.
         amounts: of the work of the last round, so that a reader sees that all did the same.
         answers: of the last round, where a contestant gives any.
+        measures: further figures, of a run that is not timed, by name.
         notes: what each said of itself.
         failed, left_out: why a contestant has no values.
         absent: libraries that are not installed.
@@ -46,6 +47,7 @@ class Tally:
     values: dict[str, list[float]] = field(default_factory=dict)
     amounts: dict[str, float] = field(default_factory=dict)
     answers: dict[str, list[Any]] = field(default_factory=dict)
+    measures: dict[str, dict[str, float]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -56,6 +58,10 @@ class Tally:
         """The median of its rounds; None where it failed."""
         label = contestant.label
         return None if label in self.failed else statistics.median(self.values[label])
+
+    def measured(self, contestant: Contestant, name: str) -> float | None:
+        """A further figure; None where there is none."""
+        return None if contestant.label in self.failed else self.measures.get(contestant.label, {}).get(name)
 
     def takes_part(self, contestant: Contestant) -> bool:
         """Whether it has a place in a row: a figure, or a failure."""
@@ -94,6 +100,10 @@ def compete(
             for label in _order(list(ready), number):
                 time.sleep(rest)
                 _turn(label, ready, tally, counts=number > 0, say=say)
+        for label in list(ready) if contest.measures else ():
+            say(f"{contest.name}: weighing {label}")
+            with _failing(label, ready, tally, say):
+                tally.measures[label] = ready[label].ask({"do": "weigh"})["measures"]
     return tally
 
 
@@ -131,20 +141,29 @@ def _order(labels: list[str], number: int) -> list[str]:
 
 
 def _turn(label: str, ready: dict[str, Process], tally: Tally, *, counts: bool, say: Callable[[str], None]) -> None:
-    try:
+    answer: dict[str, Any] | None = None
+    with _failing(label, ready, tally, say):
         answer = ready[label].ask({"do": "run"})
         if not (answer["amount"] > 0 and answer["seconds"] > 0):
             raise ContestantFailed(f"did {answer['amount']} in {answer['seconds']} seconds, which is no figure")
-    except ContestantFailed as error:
-        tally.failed[label] = str(error)
-        say(f"{label} failed: {error}")
-        ready.pop(label).close()
+    if label in tally.failed or answer is None:
         return
     if counts:
         tally.values[label].append(answer["amount"] / answer["seconds"])
     tally.amounts[label] = answer["amount"]
     if "answers" in answer:
         tally.answers[label] = answer["answers"]
+
+
+@contextlib.contextmanager
+def _failing(label: str, ready: dict[str, Process], tally: Tally, say: Callable[[str], None]) -> Iterator[None]:
+    """Whoever fails inside the block is out, with the sentence that says why."""
+    try:
+        yield
+    except ContestantFailed as error:
+        tally.failed[label] = str(error)
+        say(f"{label} failed: {error}")
+        ready.pop(label).close()
 
 
 def rows_of(contest: Contest, tally: Tally) -> list[Row]:
@@ -158,6 +177,13 @@ def rows_of(contest: Contest, tally: Tally) -> list[Row]:
         own = _best(contest, tally, OURS)
         if own is not None:
             rows.append(_row(contest, "best precision of each", tally.median(own), values))
+    for measure in contest.measures:
+        name, _, unit = measure.rpartition(", ")
+        theirs = {peer.name: tally.measured(peer, measure) for peer in contest.peers if tally.takes_part(peer)}
+        for contestant in ours:
+            case = f"{contest.name}, {contestant.name}, {name}: {contest.about}"
+            value = tally.measured(contestant, measure)
+            rows.append(Row(case=case, unit=unit, ours=value, peers=theirs, higher_is_better=False))
     return rows
 
 
@@ -192,6 +218,10 @@ def details_of(contest: Contest, tally: Tally) -> dict[str, Any]:
         "rounds": {label: [rounded(value) for value in values] for label, values in tally.values.items()},
         "spread": {label: [rounded(min(v)), rounded(max(v))] for label, v in tally.values.items() if v},
         "amount of the last round": tally.amounts,
+        "measures": {
+            label: {name: rounded(value) for name, value in measures.items()}
+            for label, measures in tally.measures.items()
+        },
         "notes": tally.notes,
         "left_out": tally.left_out,
         "same answers as ours": {

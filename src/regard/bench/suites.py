@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from regard.bench import ours, translation
+from regard.bench import encoder, look, ours, translation
 from regard.bench.cases import OURS, Contest, Contestant
 from regard.bench.driver import Driver
 from regard.bench.machine import machine
@@ -39,7 +39,17 @@ SUITES: Mapping[str, Suite] = {
         about="training and translating with a small Transformer",
         cases=("training", "translation"),
         contests=translation.contests,
-    )
+    ),
+    "look": Suite(
+        about="seeing the attention of a model of BERT-base's shape, and a picture of it",
+        cases=("recording", "picture"),
+        contests=look.contests,
+    ),
+    "encoder": Suite(
+        about="vectors of sentences, and training BERT on masked text",
+        cases=("embedding", "training"),
+        contests=encoder.contests,
+    ),
 }
 """A new suite joins by an entry here."""
 

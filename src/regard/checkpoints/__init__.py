@@ -7,11 +7,14 @@ from regard.checkpoints.folder import (
     layout_of,
     parameters_of,
     read_card,
+    read_config,
     read_model,
     read_parameters,
     write_model,
 )
+from regard.checkpoints.hub import located
 from regard.checkpoints.names import IDENTITY, NameTable, Rule, torch_transformer
+from regard.checkpoints.pretrained import adopt
 from regard.checkpoints.tensors import read_tensors, write_tensors
 
 __all__ = [
@@ -19,11 +22,14 @@ __all__ = [
     "Card",
     "NameTable",
     "Rule",
+    "adopt",
     "fill",
     "is_foreign",
     "layout_of",
+    "located",
     "parameters_of",
     "read_card",
+    "read_config",
     "read_model",
     "read_parameters",
     "read_tensors",

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import marian
+from regard.checkpoints import layouts
+from regard.checkpoints.layouts import LAYOUTS, OF_FAMILY
 from regard.checkpoints.names import IDENTITY, NameTable
-from regard.checkpoints.tensors import check_same, read_tensors, write_tensors
+from regard.checkpoints.tensors import check_same, read_outline, read_tensors, write_tensors
 from regard.errors import InputError, nearest
 from regard.machine import versions
 from regard.models import MODELS
@@ -26,7 +27,9 @@ CARD = "regard.json"
 
 NAME_TABLES: Mapping[str, NameTable] = {
     "bahdanau": IDENTITY,
+    "bert": IDENTITY,
     "cho": IDENTITY,
+    "distilbert": IDENTITY,
     "gnmt": IDENTITY,
     "lstm_language_model": IDENTITY,
     "luong": IDENTITY,
@@ -53,7 +56,7 @@ class Card:
         metrics: the last evaluation.
         digests: the SHA-256 of every tensor in model.safetensors.
         versions: of the libraries that wrote it; empty where another program did.
-        layout: `name`, whose config and names the folder has: Hugging Face's `marian` or `pegasus`, with what their config cannot
+        layout: `name`, whose config and names the folder has: one of Hugging Face's (`LAYOUTS`), with what their config cannot
             say under `unsaid`; or `regard`, with `why` it could not be told in one of those.
     """
 
@@ -85,19 +88,22 @@ def write_model(
     recipe: Mapping[str, Any],
     metrics: Mapping[str, float],
     obstacle: str = "",
+    said: Mapping[str, Any] | None = None,
 ) -> None:
     """Write config, weights and card into an existing folder: in Hugging Face's layout where it can be told there.
 
     Arguments:
         tensors: as `parameters_of` gives them.
         obstacle: what beside the config keeps the model from being told there, as half a sentence; empty where nothing does.
+        said: what the task adds to Hugging Face's config.json, such as the names of labels.
     """
     layout = layout_of(config, obstacle)
     if layout["name"] == OWN:
         values, stored = config_to_json(config), NAME_TABLES[config.model_type].to_theirs(tensors)
     else:
-        values = marian.config_to_theirs(config, next(iter(tensors.values())).dtype)
-        stored = marian.tensors_to_theirs(config, tensors)
+        theirs = OF_FAMILY[config.model_type]
+        values = theirs.config_to_theirs(config, next(iter(tensors.values())).dtype) | dict(said or {})
+        stored = theirs.tensors_to_theirs(config, tensors)
     (folder / CONFIG).write_text(_json(values))
     digests = write_tensors(folder / WEIGHTS, stored)
     card = {
@@ -118,10 +124,11 @@ def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:
     Arguments:
         obstacle: as for `write_model`.
     """
-    why = marian.obstacle(config) or obstacle
+    why = layouts.obstacle(config) or obstacle
     if why:
         return {"name": OWN, "why": why}
-    return {"name": marian.family_of(config), "unsaid": marian.unsaid(config)}
+    theirs = OF_FAMILY[config.model_type]
+    return {"name": theirs.family_of(config), "unsaid": theirs.unsaid(config)}
 
 
 def is_foreign(folder: str | os.PathLike[str]) -> bool:
@@ -129,7 +136,7 @@ def is_foreign(folder: str | os.PathLike[str]) -> bool:
     folder = Path(folder)
     if (folder / CARD).is_file() or not (folder / CONFIG).is_file():
         return False
-    return _read_json(folder / CONFIG).get("model_type") in marian.NORMS
+    return _is_theirs(_read_json(folder / CONFIG))
 
 
 def read_card(folder: str | os.PathLike[str]) -> Card:
@@ -161,9 +168,29 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
         InputError: naming file and key for whatever is missing, cut short, tampered with, unknown or of another shape.
     """
     config, tensors = read_parameters(folder)
-    model = MODELS[config.model_type].model(config)
+    model = _unset(config)
     fill(model, tensors, str(Path(folder) / WEIGHTS))
     return model.eval()
+
+
+def _unset(config: Any) -> nn.Module:
+    """The model of a config, its parameters yet to be set: drawing those of a large one takes longer than reading them."""
+    family = MODELS[config.model_type].model
+    with torch.device("meta"):
+        model = family(config)
+    if next(model.buffers(), None) is not None:  # what is computed and not read would be missing
+        return family(config)
+    places: dict[int, list[tuple[nn.Module, str]]] = {}
+    parameters: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            places.setdefault(id(parameter), []).append((module, name))
+            parameters[id(parameter)] = parameter
+    for key, parameter in parameters.items():
+        placed = nn.Parameter(torch.empty_like(parameter, device="cpu"), requires_grad=parameter.requires_grad)
+        for module, name in places[key]:  # of a tied one several
+            setattr(module, name, placed)
+    return model
 
 
 def read_parameters(folder: str | os.PathLike[str]) -> tuple[Any, dict[str, Tensor]]:
@@ -173,20 +200,36 @@ def read_parameters(folder: str | os.PathLike[str]) -> tuple[Any, dict[str, Tens
         InputError: as `read_model`, except that a folder in our own layout is not yet compared with its config.
     """
     folder = Path(folder)
-    path, file = folder / CONFIG, folder / WEIGHTS
-    values, name = _family(path)
-    if name in marian.NORMS:
-        card = read_card(folder)
-        tensors = read_tensors(file, card.digests)
-        said = None if is_foreign(folder) else card.layout.get("unsaid", {})
-        config = marian.config_to_ours(values, said, tensors.get(marian.BIAS), str(path))
-        return config, marian.tensors_to_ours(config, tensors, str(file))
+    file = folder / WEIGHTS
+    values, name = _family(folder / CONFIG)
+    digests = read_card(folder).digests if (folder / CARD).is_file() else None
+    tensors = read_tensors(file, digests)
+    config = _config(folder, values, name, tensors)
+    if _is_theirs(values):
+        return config, LAYOUTS[name].tensors_to_ours(config, tensors, str(file))
+    return config, NAME_TABLES[name].to_ours(tensors)
+
+
+def read_config(folder: str | os.PathLike[str]) -> Any:
+    """The config of the model in a folder, without reading its weights.
+
+    Raises:
+        InputError: as `read_parameters`, as far as the config goes.
+    """
+    folder = Path(folder)
+    values, name = _family(folder / CONFIG)
+    return _config(folder, values, name, read_outline(folder / WEIGHTS))
+
+
+def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping[str, Tensor]) -> Any:
+    path = folder / CONFIG
+    if _is_theirs(values):
+        said = None if is_foreign(folder) else read_card(folder).layout.get("unsaid", {})
+        return LAYOUTS[name].config_to_ours(values, said, tensors, str(path))
     version = values.get("format_version", 1)
     if version != 1:
         raise InputError(f"{path}: format_version {version!r} is not known; update regard")
-    config = config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **values}, str(path))
-    digests = read_card(folder).digests if (folder / CARD).is_file() else None
-    return config, NAME_TABLES[name].to_ours(read_tensors(file, digests))
+    return config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **values}, str(path))
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
@@ -202,12 +245,17 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
             tensor.copy_(tensors[name])
 
 
+def _is_theirs(values: Mapping[str, Any]) -> bool:
+    """Whether a config.json is in one of Hugging Face's layouts, not in our own, whose families have some of the same names."""
+    return values.get("model_type") in LAYOUTS and "format_version" not in values
+
+
 def _family(path: Path) -> tuple[dict[str, Any], str]:
     """The content of a config.json and the family it names."""
     values = _read_json(path)
     name = str(values.get("model_type"))
-    if name not in MODELS and name not in marian.NORMS:
-        raise InputError(f"{path}: model_type is {name!r}; {nearest(name, [*MODELS, *marian.NORMS])}")
+    if name not in MODELS and name not in LAYOUTS:
+        raise InputError(f"{path}: model_type is {name!r}; {nearest(name, sorted({*MODELS, *LAYOUTS}))}")
     return values, name
 
 

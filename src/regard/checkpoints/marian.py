@@ -111,10 +111,8 @@ class Unsaid:
     alignment_layer: int = -1
 
 
-def obstacle(config: Any) -> str:
+def obstacle(config: TransformerConfig) -> str:
     """Why a model cannot be told in one of these layouts, as half a sentence; empty where it can."""
-    if not isinstance(config, TransformerConfig):
-        return f"no other library has the family {config.model_type}"
     last = config.target_vocabulary - 1
     reasons = {
         "source, target and output do not share one table": config.sharing != "all",
@@ -180,14 +178,14 @@ def unsaid(config: TransformerConfig) -> dict[str, Any]:
 
 
 def config_to_ours(
-    values: Mapping[str, Any], said: Mapping[str, Any] | None, bias: Tensor | None, where: str
+    values: Mapping[str, Any], said: Mapping[str, Any] | None, tensors: Mapping[str, Tensor], where: str
 ) -> TransformerConfig:
     """Our config from their config.json.
 
     Arguments:
         values: the content of config.json.
         said: what regard.json keeps beside it; None for a folder made elsewhere.
-        bias: their bias of the logits, from which a folder made elsewhere is understood.
+        tensors: those of the file: from the bias of the logits a folder made elsewhere is understood.
         where: what messages call config.json.
 
     Raises:
@@ -220,7 +218,7 @@ def config_to_ours(
         )
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
-    return config if said is not None else replace(config, output_bias=_kind_of(bias, config))
+    return config if said is not None else replace(config, output_bias=_kind_of(tensors.get(BIAS), config))
 
 
 def _kind_of(bias: Tensor | None, config: TransformerConfig) -> OutputBias:

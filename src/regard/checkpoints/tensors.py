@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +50,7 @@ def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"{path}: no such file; the folder is not a whole model, save or copy it again")
+        raise InputError(_missing(path))
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -63,6 +64,41 @@ def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None
                 f"{path}: {name} is not what was saved (its checksum differs); copy the file again from its source"
             )
     return tensors
+
+
+def read_outline(path: str | os.PathLike[str], *, largest: int = 1 << 18) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; of those with more than `largest` numbers only shape and dtype, on the meta device.
+
+    Raises:
+        InputError: for a missing or truncated file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(_missing(path))
+    tensors: dict[str, Tensor] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                shape = file.get_slice(name).get_shape()
+                small = math.prod(shape) <= largest
+                tensors[name] = file.get_tensor(name) if small else torch.empty(shape, device="meta")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(
+            f"{path}: not a readable safetensors file ({error}); it was cut short or damaged, save or copy it again"
+        ) from error
+    return tensors
+
+
+def _missing(path: Path) -> str:
+    """Why there are no weights, as far as what stands beside tells it."""
+    if path.with_name("pytorch_model.bin").is_file():
+        return (
+            f"{path}: no such file; the weights beside it, pytorch_model.bin, are a pickle, which is never read; save the model "
+            "again with safetensors"
+        )
+    if path.with_name(f"{path.name}.index.json").is_file():
+        return f"{path}: no such file; the weights beside it are in several parts; save the model again in one"
+    return f"{path}: no such file; the folder is not a whole model, save or copy it again"
 
 
 def check_same(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, Tensor], where: str) -> None:

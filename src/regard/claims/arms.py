@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,9 @@ from regard.training.recipe import put, read_override
 
 TRAINS = "trains"
 """The key of an arm that says whose trained runs it takes."""
+
+RUN = "run:"
+"""What a setting begins with that stands for the folder of another arm's run with the same seed: `run:teacher`."""
 
 _NAME = re.compile(r"\w[\w .,+=-]*")
 _LONGEST_NAME = 80
@@ -24,7 +27,8 @@ class Arm:
 
     Arguments:
         name: also of its folder.
-        settings: dotted keys of the recipe and their values; `model` alone replaces the whole section.
+        settings: dotted keys of the recipe and their values; `model` alone replaces the whole section. `run:teacher` stands for
+            the folder of the arm `teacher`, trained with the same seed, as in `model.pretrained` and `data.teacher.folder`.
         trains: another arm whose trained runs this one takes; it may then change `generation` and nothing else.
 
     Raises:
@@ -47,16 +51,49 @@ class Arm:
                 "without training anew it can change generation alone"
             )
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The arms whose runs its settings name."""
+        return tuple(dict.fromkeys(name for _, name in _named_runs(self.settings)))
+
+    @property
+    def referring(self) -> frozenset[str]:
+        """The dotted keys of the recipe in which it names a run; where it starts from a model, the tokenizer's too."""
+        keys = {key for key, _ in _named_runs(self.settings)}
+        return frozenset(keys | ({"tokenizer.path"} if "model.pretrained" in keys else set()))
+
     def to_mapping(self) -> dict[str, Any]:
         """As YAML values, as `arms_of` reads them."""
         return dict(self.settings) | ({TRAINS: self.trains} if self.trains is not None else {})
 
-    def applied(self, recipe: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of a recipe's values with this arm's settings."""
+    def applied(self, recipe: Mapping[str, Any], runs: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """A copy of a recipe's values with this arm's settings.
+
+        Arguments:
+            runs: the folders of the runs that it needs, by arm; they stay `run:...` where None.
+        """
         values = copied(recipe)
         for key, value in self.settings.items():
-            put(values, key, copied(value))
+            put(values, key, _found(value, runs or {}))
         return values
+
+
+def _named_runs(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys, and the arms whose runs stand there."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _named_runs(part, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, str) and value.startswith(RUN):
+        yield key, value.removeprefix(RUN)
+
+
+def _found(value: Any, runs: Mapping[str, str]) -> Any:
+    """YAML values with the folders of runs in place of their names."""
+    if isinstance(value, Mapping):
+        return {key: _found(part, runs) for key, part in value.items()}
+    if isinstance(value, str) and value.startswith(RUN):
+        return runs.get(value.removeprefix(RUN), value)
+    return copied(value)
 
 
 def copied(value: Any) -> Any:
@@ -95,7 +132,7 @@ def arms_of(values: Any, where: str) -> tuple[Arm, ...]:
 
 
 def check_together(arms: Sequence[Arm]) -> None:
-    """Refuse arms that are called alike, or take the runs of one that does not train.
+    """Refuse arms that are called alike, or need the runs of one that does not train, or not before them.
 
     Raises:
         InputError: naming the arm.
@@ -106,7 +143,14 @@ def check_together(arms: Sequence[Arm]) -> None:
         if folded.count(name.casefold()) > 1:
             raise InputError(f"two arms are called {name!r}; give each its own name")
     trained = [arm.name for arm in arms if arm.trains is None]
-    for arm in arms:
+    for place, arm in enumerate(arms):
+        for name in arm.needs:
+            if name not in trained:
+                raise InputError(
+                    f"arm {arm.name!r} needs the run of {name!r}, which trains none; {nearest(name, trained)}"
+                )
+            if name not in names[:place]:
+                raise InputError(f"arm {arm.name!r} needs the run of {name!r}; name that arm before it")
         if arm.trains is not None and arm.trains not in trained:
             raise InputError(
                 f"arm {arm.name!r} takes the runs of {arm.trains!r}, which trains none; {nearest(arm.trains, trained)}"

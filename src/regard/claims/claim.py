@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from regard.claims.comparison import SECTIONS, Comparison, read_comparison
+from regard.claims.computation import EXPERIMENT, Computation, read_computation
 from regard.claims.expression import Expression, references
 from regard.claims.own_data import OwnData
 from regard.errors import InputError, nearest
@@ -38,7 +39,8 @@ class Claim:
         own_data: what it means on the user's pairs, or a sentence why it means nothing there.
         minutes: about how long it takes on two cores.
 
-    The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) beside the other fields.
+    The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) beside the other fields; those
+    of one that trains no model are `experiment`, `arms` and `seeds`.
 
     Raises:
         InputError: for expressions that ask for arms or measures the comparison does not have.
@@ -80,9 +82,11 @@ class Claim:
         )
 
     @cached_property
-    def resolved(self) -> Comparison:
-        """The comparison as the catalogue has it."""
+    def resolved(self) -> Comparison | Computation:
+        """The comparison as the catalogue has it; a computation where no model is trained."""
         try:
+            if EXPERIMENT in self.comparison:
+                return read_computation(self.comparison)
             return read_comparison(self.comparison)
         except InputError as error:
             raise InputError(f"claim {self.name!r}: {error}") from error
@@ -131,8 +135,8 @@ def claim_of(values: Mapping[str, Any], where: str) -> Claim:
     Raises:
         InputError: for what is missing, unknown or of another type, naming the place.
     """
-    own = {key: value for key, value in values.items() if key not in SECTIONS}
-    sections = {key: value for key, value in values.items() if key in SECTIONS}
+    own = {key: value for key, value in values.items() if key not in (*SECTIONS, EXPERIMENT)}
+    sections = {key: value for key, value in values.items() if key in (*SECTIONS, EXPERIMENT)}
     return from_mapping(Claim, own | {"comparison": sections}, where)
 
 

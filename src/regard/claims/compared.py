@@ -18,6 +18,8 @@ from regard.errors import InputError, nearest
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from regard.claims.computation import Computation
+
 Seeds = dict[int, float | None]
 
 
@@ -56,7 +58,7 @@ class Compared:
         runs: arm by arm, in the order of the seeds.
     """
 
-    comparison: Comparison
+    comparison: Comparison | Computation
     folder: Path
     runs: tuple[Run, ...]
 
@@ -145,13 +147,16 @@ class Compared:
 
         table = Table(header_style="bold")
         table.add_column("arm")
-        table.add_column("parameters", justify="right")
+        trained = any(run.parameters for run in self.runs)
+        if trained:
+            table.add_column("parameters", justify="right")
         measures = [measure for measure in self.comparison.measures if measure.kind != "parameters"]
         for measure in measures:
             table.add_column(measure.name, justify="right")
         for arm in self.comparison.arms:
             cells = [spoken(measure, self.values(arm.name, measure.name)) for measure in measures]
-            table.add_row(arm.name, f"{self.of(arm.name)[0].parameters:,}", *cells)
+            size = [f"{self.of(arm.name)[0].parameters:,}"] if trained else []
+            table.add_row(arm.name, *size, *cells)
         return table
 
     def bin_tables(self) -> dict[str, Table]:

@@ -108,18 +108,18 @@ class _Runs:
         for seed in comparison.seeds:
             for arm in trained:
                 number += 1
-                places[arm.name, seed] = self._trained(arm, seed, f"{number} of {count}")
+                places[arm.name, seed] = self._trained(arm, seed, f"{number} of {count}", places)
         return [self._measured(arm, seed, places) for arm in comparison.arms for seed in comparison.seeds]
 
-    def _trained(self, arm: Arm, seed: int, number: str) -> Path:
+    def _trained(self, arm: Arm, seed: int, number: str, places: Mapping[tuple[str, int], Path]) -> Path:
         """The folder of a finished run."""
-        recipe = self.comparison.recipe_of(arm, seed)
+        recipe = self.comparison.recipe_of(arm, seed, self._needed(arm, seed, places))
         place = self.folder / arm.name / str(seed)
         if (place / FINISHED).is_file():
-            changed = differences(read_recipe(place / RECIPE), recipe)
+            changed = set(differences(read_recipe(place / RECIPE), recipe)) - arm.referring  # the folder may have moved
             if changed:  # an arm of that name was there before, and gone in between
                 raise InputError(
-                    f"{place}: holds a finished run that differs in {', '.join(changed)}; "
+                    f"{place}: holds a finished run that differs in {', '.join(sorted(changed))}; "
                     "call the arm otherwise, or choose another folder"
                 )
             return place
@@ -145,6 +145,10 @@ class _Runs:
             f"{arm.name}, seed {seed}: {parameters:,} parameters, {result.reason}, {result.seconds:.1f} s; {metrics}"
         )
         return place
+
+    def _needed(self, arm: Arm, seed: int, places: Mapping[tuple[str, int], Path]) -> dict[str, str]:
+        """The folders of the runs that an arm starts from."""
+        return {name: str(places[name, seed].resolve()) for name in self.comparison.needs(arm)}
 
     def _note(self, sentence: str) -> None:
         """Of what training says: the precision, once, and what became of the data; sizes are told at a run's end."""
@@ -178,7 +182,7 @@ class _Runs:
     def _measured(self, arm: Arm, seed: int, places: Mapping[tuple[str, int], Path]) -> Run:
         trained = places[arm.trains or arm.name, seed]
         own = self.folder / arm.name / str(seed)
-        recipe = self.comparison.recipe_of(arm, seed)
+        recipe = self.comparison.recipe_of(arm, seed, self._needed(arm, seed, places))
         device = "cuda" if recipe.training.device != "cpu" and torch.cuda.is_available() else "cpu"
         measuring = RunMeasures(trained, own, recipe, device)
         values = {measure.name: measuring.value(measure) for measure in self.comparison.measures}
@@ -228,6 +232,10 @@ def _changes(old: Comparison, new: Comparison) -> list[str]:
         if before.trains != arm.trains:
             found.append(f"arms.{arm.name}.trains")
         seed = new.seeds[0]
+        if old.needs(before) or new.needs(arm):  # their recipes cannot be read before what they need is trained
+            same = before.applied(old.recipe) == arm.applied(new.recipe)
+            found += [] if same else [f"settings of arm {arm.name!r}"]
+            continue
         found += [
             f"{key} of arm {arm.name!r}"
             for key in differences(old.recipe_of(before, seed), new.recipe_of(arm, seed))

@@ -14,6 +14,7 @@ from regard.claims.arms import Arm, arms_of, check_together, copied, grid_arms
 from regard.claims.measure import JUDGING, Measure, read_measures, wanted
 from regard.errors import InputError, nearest
 from regard.structure import coerced, from_mapping
+from regard.tasks.kinds import kind_of
 from regard.tasks.translation.data import TranslationData
 from regard.tasks.translation.task import TranslationTask
 from regard.training.recipe import Recipe, put, read_override, read_recipe, read_yaml
@@ -50,10 +51,15 @@ class Comparison:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, none twice")
         check_together(self.arms)
-        recipes = [(arm, self.recipe_of(arm, self.seeds[0])) for arm in self.arms]
+        # What needs another arm's run can be read only once that is there.
+        recipes = [(arm, self.recipe_of(arm, self.seeds[0])) for arm in self.arms if not self.needs(arm)]
         if not self.measures:
             decodes = all(recipe.training.evaluate_generated > 0 for _, recipe in recipes)
             names = ("loss", "perplexity", "token_accuracy", *(("exact_match", "bleu") if decodes else ()))
+            kinds = [kind_of(recipe.task) for _, recipe in recipes]
+            if all(kind.interface == "encoder" for kind in kinds):
+                judged = [kind.predictor.judged or ("masked_loss", "masked_accuracy") for kind in kinds]
+                names = ("loss", *dict.fromkeys(name for each in judged for name in each))
             usual = tuple(Measure(name=name, kind="validation", metric=name) for name in names)
             object.__setattr__(self, "measures", usual)  # frozen for everybody else
         for measure in self.measures:
@@ -66,6 +72,8 @@ class Comparison:
             given = from_mapping(TranslationData, measure.data, f"measure {measure.name!r}: data")
         for arm, recipe in recipes:
             where = f"measure {measure.name!r}, arm {arm.name!r}"
+            if measure.kind == "computed":
+                raise InputError(f"{where}: a trained model computes nothing of that name; choose another kind")
             if measure.kind in JUDGING and recipe.task != TranslationTask.name:
                 raise InputError(
                     f"{where}: {measure.kind} reads pairs, and the task is {recipe.task}; measure what training logs, such as "
@@ -98,17 +106,29 @@ class Comparison:
             raise InputError(f"there is no arm {name!r}; {nearest(name, names)}")
         return self.arms[names.index(name)]
 
-    def recipe_of(self, arm: Arm, seed: int) -> Recipe:
+    def needs(self, arm: Arm) -> tuple[str, ...]:
+        """The arms whose runs an arm starts from, itself or that whose runs it takes."""
+        return arm.needs + (self.arm(arm.trains).needs if arm.trains is not None else ())
+
+    def recipe_of(self, arm: Arm, seed: int, runs: Mapping[str, str] | None = None) -> Recipe:
         """The complete recipe of one run; of an arm that takes another's runs, with that one's settings below its own.
+
+        Arguments:
+            runs: the folders of the runs with this seed that the arm needs, by arm.
 
         Raises:
             InputError: naming the arm.
         """
-        values = self.arm(arm.trains).applied(self.recipe) if arm.trains is not None else self.recipe
+        values = self.arm(arm.trains).applied(self.recipe, runs) if arm.trains is not None else self.recipe
         try:
-            return read_recipe(arm.applied(values) | {"seed": seed})
+            return read_recipe(arm.applied(values, runs) | {"seed": seed})
         except InputError as error:
             raise InputError(f"arm {arm.name!r}: {error}") from error
+
+    @property
+    def precision(self) -> str:
+        """What the first arm is trained in, as measured results have it."""
+        return self.recipe_of(self.arms[0], self.seeds[0]).training.precision
 
     def to_mapping(self) -> dict[str, Any]:
         """As YAML values; `read_comparison` reads them back."""

@@ -105,7 +105,7 @@ def _metrics(compared: Compared) -> list[str]:
     there = [metric for metric in dict.fromkeys(asked) if any(metric in run.curves for run in compared.runs)]
     if "perplexity" in there and "loss" in there:  # one is the other's exponential
         there.remove("perplexity")
-    return there or ["loss"]
+    return there or ["loss"] * any(run.curves for run in compared.runs)
 
 
 def _styles(compared: Compared) -> dict[str, dict[str, Any]]:
@@ -182,7 +182,7 @@ def _dots(axes: Axes, compared: Compared, measure: Measure, styles: dict[str, di
     axes.tick_params(axis="x", labelsize=7)
     axes.grid(axis="x", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
-    if measure.metric in SHARES:
+    if measure.metric in SHARES and measure.kind != "steps_to":
         axes.set_xlim(-0.02, 1.02)
     elif shown and min(shown) >= 0 and max(shown) > 3 * max(min(shown), 1e-9):
         axes.set_xlim(left=0)
@@ -216,7 +216,7 @@ def _by_length(axes: Axes, compared: Compared, measure: Measure, styles: dict[st
 
 def _heading(measure: Measure) -> str:
     name, what = _called(measure.name), _called(measure.metric or measure.kind)
-    return name if what.casefold() in name.casefold() else f"{name} ({what})"
+    return name if what.casefold() in name.casefold() or measure.kind == "computed" else f"{name} ({what})"
 
 
 def _called(name: str) -> str:

@@ -11,6 +11,7 @@ import yaml
 
 from regard.errors import InputError, nearest
 from regard.structure import from_mapping
+from regard.tasks.kinds import TASKS
 from regard.tasks.translation.data import TranslationData
 
 Kind = Literal[
@@ -24,23 +25,30 @@ Kind = Literal[
     "parameters",
     "seconds_per_epoch",
     "tokens_per_second",
+    "computed",
 ]
 
+MASKED = ("masked_loss", "masked_accuracy", "next_sentence_loss", "next_sentence_accuracy")
+"""What pre-training finds on its validation data beside loss and perplexity."""
+
+_LOGGED = ("loss", "perplexity", "token_accuracy", "exact_match", "bleu", *MASKED)
+_JUDGED = (name for kind in TASKS.values() for name in kind.predictor.judged)
+
 METRICS: Mapping[str, tuple[str, ...]] = {
-    "validation": ("loss", "perplexity", "token_accuracy", "exact_match", "bleu"),
+    "validation": tuple(dict.fromkeys((*_LOGGED, *_JUDGED))),
     "teacher_forced": ("loss", "perplexity", "token_accuracy"),
     "decoded": ("exact_match", "position_accuracy", "bleu", "chrf", "length_ratio"),
-    "steps_to": ("loss", "perplexity", "token_accuracy", "exact_match", "bleu"),
+    "steps_to": _LOGGED,
 }
 """The metrics that a measure of each kind may ask for; the other kinds are numbers in themselves."""
 
-FALLING = ("loss", "perplexity")
+FALLING = ("loss", "perplexity", "masked_loss", "next_sentence_loss")
 """Metrics that are better the lower they are."""
 
 JUDGING = ("teacher_forced", "decoded")
 """Kinds that run the trained model on pairs."""
 
-_PLAIN = tuple(kind for kind in Kind.__args__ if kind not in METRICS)  # type: ignore[attr-defined]
+_PLAIN = tuple(kind for kind in Kind.__args__ if kind not in (*METRICS, "computed"))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +65,7 @@ class Measure:
     | `steps`, `seconds` | updates made and seconds of training |
     | `parameters` | how many the model has |
     | `seconds_per_epoch`, `tokens_per_second` | of training, evaluations left out; target tokens |
+    | `computed` | what an experiment without training gives under this name; not for recipes |
 
     Arguments:
         name: of the table's column, and in judging expressions.
@@ -139,7 +148,7 @@ def read_measures(values: Sequence[Any], where: str = "measures") -> tuple[Measu
 
     | short | stands for |
     |---|---|
-    | `loss`, `perplexity`, `token_accuracy` | the metric on the run's validation pairs |
+    | `loss`, `perplexity`, `token_accuracy`; `masked_loss`, `accuracy`, ... | the metric on the run's validation data |
     | `exact_match`, `bleu`, `chrf`, ... | the metric of the answers to 500 of the run's validation pairs |
     | `steps_to:token_accuracy=0.9` | updates until a validation metric reached a threshold |
     | `parameters`, `steps`, `seconds`, `training_loss`, ... | the kind of that name |
@@ -203,7 +212,9 @@ def _short(text: str) -> Measure:
         return Measure(name=text, kind="validation", metric=text)
     if text in METRICS["decoded"]:
         return Measure(name=text, kind="decoded", metric=text)
+    if text in METRICS["validation"]:
+        return Measure(name=text, kind="validation", metric=text)
     if text in _PLAIN:
         return from_mapping(Measure, {"name": text, "kind": text}, "measure")
-    known = [*METRICS["teacher_forced"], *METRICS["decoded"], *_PLAIN, "steps_to:METRIC=NUMBER"]
+    known = [*METRICS["teacher_forced"], *METRICS["decoded"], *METRICS["validation"], *_PLAIN, "steps_to:METRIC=NUMBER"]
     raise InputError(f"there is no measure {text!r}; {nearest(text, list(dict.fromkeys(known)))}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.checkpoints import read_card
 from regard.claims.judging import judged
-from regard.claims.measure import Measure, wanted
+from regard.claims.measure import FALLING, Measure, wanted
 from regard.data.pairs import read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -114,7 +114,7 @@ class RunMeasures:
     def _steps_to(self, measure: Measure) -> float:
         threshold = measure.threshold if measure.threshold is not None else math.nan
         for step, value in self.curve(measure.metric or ""):
-            if value <= threshold if measure.metric in ("loss", "perplexity") else value >= threshold:
+            if value <= threshold if measure.metric in FALLING else value >= threshold:
                 return float(step)
         return math.inf
 

@@ -37,6 +37,7 @@ class OwnData:
         says: what the user's pairs replace, for people.
         needed: whether the claim has no data of its own.
         texts: whether plain text is meant, and not pairs.
+        files: what to give, where that is neither pairs nor one text.
         languages: how the two parallel files of a split end in a folder, the source's first, such as [en, de].
         settings: dotted keys of the recipe on top, where the user's pairs ask for other ones.
         renamed: keys of the arms that mean nothing there, and what says the same: `data.sequences.longest` may become
@@ -46,6 +47,7 @@ class OwnData:
     says: str
     needed: bool = False
     texts: bool = False
+    files: str = ""
     languages: tuple[str, str] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -79,7 +81,11 @@ def on_own_data(
     values = copied(comparison)
     recipe = values["recipe"]
     reading = {} if files.cut else dict(reading or {})
-    cut = {key: value for key, value in recipe["data"].items() if own.texts and key in ("unit", "length")}
+    cut = {
+        key: value
+        for key, value in recipe["data"].items()
+        if own.texts and key not in ("train", "validation", "builtin")
+    }
     recipe["data"] = {**cut, "train": files.train, "validation": files.validation, **reading}
     for key, value in own.settings.items():
         put(recipe, key, copied(value))

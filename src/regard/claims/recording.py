@@ -31,7 +31,6 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
     picture = folder / "claims" / f"{claim.name}.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
     compared.save_plot(picture, f"{claim.row}  {claim.statement}\n{verdict.outcome}: {claim.predicted}")
-    recipe = compared.comparison.recipe_of(compared.comparison.arms[0], verdict.seeds[0])
     notes = [claim.source + "."]
     if verdict.changes:
         notes.append(f"Run with {', '.join(verdict.changes)}: the verdict is of the claim under these changes.")
@@ -45,7 +44,7 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
         "figures": {"verdict": verdict.outcome, **_figures(verdict), "minutes": round((verdict.seconds or 0) / 60, 1)},
         "command": command,
         "threads": torch.get_num_threads(),
-        "precision": recipe.training.precision,
+        "precision": compared.comparison.precision,
         "seed": ", ".join(map(str, verdict.seeds)),
         "machine": machine() | {"versions": versions()},
         "note": " ".join(notes),

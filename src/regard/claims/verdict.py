@@ -14,6 +14,7 @@ from typing import Any, Literal
 from regard.claims.claim import Claim
 from regard.claims.compared import Compared, spread_json
 from regard.claims.comparing import Place, compare
+from regard.claims.computation import EXPERIMENT, compute
 from regard.claims.expression import NoNumber, references
 from regard.claims.own_data import OwnData, files_of, on_own_data
 from regard.errors import InputError
@@ -100,15 +101,18 @@ def run_claim(
     sections = _sections(claim, own, place)
     if say is not None:
         say(f"{claim.row} {claim.name}: {claim.statement}")
-    compared = compare(
-        sections,
-        others,
-        output=place / "runs",
-        seeds=wanted,
-        reuse=[Path(each) / "runs" if (Path(each) / "runs").is_dir() else each for each in reuse],
-        callbacks=callbacks,
-        say=say,
-    )
+    if EXPERIMENT in sections:
+        compared = compute(sections, others, output=place / "runs", seeds=wanted, say=say)
+    else:
+        compared = compare(
+            sections,
+            others,
+            output=place / "runs",
+            seeds=wanted,
+            reuse=[Path(each) / "runs" if (Path(each) / "runs").is_dir() else each for each in reuse],
+            callbacks=callbacks,
+            say=say,
+        )
     outcome, reason = judged(claim, compared)
     command = ["regard", "claims", "run", claim.name, *overrides]
     if wanted != claim.seeds:
@@ -196,6 +200,10 @@ def _sections(claim: Claim, own: dict[str, Any], place: Path) -> dict[str, Any]:
     data = claim.own_data
     if "data.path" not in own:
         if isinstance(data, OwnData) and data.needed:
+            if data.files:
+                raise InputError(
+                    f"claim {claim.name!r} needs text, and nothing is downloaded: {data.says} Give data.path=, {data.files}"
+                )
             if data.texts:
                 raise InputError(
                     f"claim {claim.name!r} needs text, and nothing is downloaded: {data.says} Give data.path=, a file of text or "
@@ -211,6 +219,9 @@ def _sections(claim: Claim, own: dict[str, Any], place: Path) -> dict[str, Any]:
         return claim.comparison
     if isinstance(data, str):
         raise InputError(f"claim {claim.name!r} cannot be run on other data: {data}")
+    if EXPERIMENT in claim.comparison:
+        path = own["data.path"]
+        return {**claim.comparison, EXPERIMENT: {**claim.comparison[EXPERIMENT], "path": path}}
     reading = {key.removeprefix("data."): value for key, value in own.items() if key in _READING}
     files = files_of(own["data.path"], data, place / "data", reading)
     return on_own_data(claim.comparison, data, files, reading)

@@ -21,7 +21,9 @@ MEASUREMENT_FAILED = 1
 
 
 def bench(
-    suite: Annotated[str, typer.Argument(metavar="SUITE", help="What to measure: translation.", show_default=False)],
+    suite: Annotated[
+        str, typer.Argument(metavar="SUITE", help="What to measure: translation or look.", show_default=False)
+    ],
     pairs: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,6 +71,7 @@ def bench(
       regard bench translation --threads 2
       regard bench translation --pairs train.en.gz --pairs train.de.gz --model runs/en-de --json
       regard bench translation --cases training --peer joeynmt=other-venv/bin/python --output speed.json
+      regard bench look --threads 2
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.bench.suites import suite_of
 

@@ -52,12 +52,12 @@ def metric_text(name: str, value: float) -> tuple[str, str]:
     ('BLEU de', '36.0')
     """
     metric, _, language = name.partition(".")
-    words = {"bleu": "BLEU", "chrf": "chrF"}.get(metric, metric.replace("_", " "))
-    if metric in ("exact_match", "token_accuracy", "position_accuracy"):
+    words = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1"}.get(metric, metric.replace("_", " "))
+    if metric.endswith("accuracy") or metric in ("exact_match", "f1"):
         number = f"{100 * value:.2f} %"
     else:
         number = f"{value:.1f}" if metric in ("bleu", "chrf") else f"{value:.4g}"
-    return f"{words} {language}".rstrip(), number
+    return f"{words} {language.replace('_', ' ')}".rstrip(), number
 
 
 def one_line(text: str) -> str:

@@ -15,6 +15,7 @@ import typer
 from regard.cli import generation_options as options
 from regard.cli.answers import line_of
 from regard.cli.console import metric_text, print_json, print_table, say
+from regard.cli.evaluate_examples import evaluate_examples
 from regard.cli.evaluate_texts import evaluate_texts
 from regard.cli.evaluation_data import builtin_test, is_builtin, read_files
 from regard.cli.new_file import NewFile
@@ -35,7 +36,8 @@ def evaluate(
         typer.Argument(
             metavar="DATA",
             help="A TSV, CSV or JSONL file, or two files (source, target), perhaps gzip; or dates, dates:typos, or "
-            "sequences; for a language model files of text, or python_docs. Settings for decoding may follow, such as beam=5.",
+            "sequences; for a language model files of text, or python_docs; for a classifier and the like files of examples. "
+            "Settings may follow: beam=5 for decoding, format=sst2 for the layout of examples.",
             show_default=False,
         ),
     ],
@@ -59,7 +61,10 @@ def evaluate(
     batch_size: Annotated[int, typer.Option(min=1, help="Texts decoded together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure a model on what it has not seen: a translator by exact match, BLEU and chrF, a language model by perplexity.
+    """Measure a model on what it has not seen.
+
+    A translator by exact match, BLEU and chrF, a language model by perplexity, a classifier by accuracy, F1 and Matthews'
+    correlation, and so on. What a file of examples holds is as in the training data, unless settings say otherwise.
 
     BLEU and chrF are sacreBLEU's, printed with its signature. Of builtin data the test split is taken, 2,000 pairs unless
     --limit says otherwise; dates:typos has one typo in each text, sequences are the model's own problem, and
@@ -71,14 +76,31 @@ def evaluate(
       regard evaluate runs/en-de test.en test.de beam=5 length_penalty=1.0 --bins 10,15,20
       regard evaluate runs/one-to-many test.en test.fr --to fr
       regard evaluate runs/language-model test.txt
+      regard evaluate runs/sentiment dev.tsv format=sst2
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
     """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.tasks.loading import task_of
+
+    task = task_of(model)
+    if task not in ("translation", "language_modelling"):
+        places, section = options.split_any_settings(data)
+        unfit = {
+            "--source": source,
+            "--target": target,
+            "--to": to,
+            "--bins": bins,
+            "--beam": beam,
+            "--length-penalty": length_penalty,
+        }
+        given = [name for name, value in unfit.items() if value is not None]
+        evaluate_examples(model, places, section, given, limit, output, as_json)
+        return
     places, settings = options.split_settings(data)
     for name, value in (("beam", beam), ("length_penalty", length_penalty)):
         if value is not None and settings.setdefault(name, value) != value:
             raise InputError(f"{name} is both {value} and {settings[name]}; give it once")
     ends = _numbers(bins)
-    if _is_language_model(model):
+    if task == "language_modelling":
         unfit = {"--source": source, "--target": target, "--to": to, "--bins": bins, **settings}
         evaluate_texts(
             model,
@@ -149,12 +171,6 @@ def evaluate(
     print_table(rows)
     if result.bins:
         _print_bins(result.bins)
-
-
-def _is_language_model(model: Path) -> bool:
-    from regard.tasks.loading import task_of
-
-    return task_of(model) == "language_modelling"
 
 
 def _numbers(bins: str | None) -> list[int] | None:

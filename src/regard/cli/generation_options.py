@@ -74,18 +74,33 @@ def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     >>> split_settings(["test.tsv", "beam=5", "length_penalty=1.0"])
     (['test.tsv'], {'beam': 5, 'length_penalty': 1.0})
     """
+    others, settings = split_any_settings(words)
+    for key, value in settings.items():
+        _check_known(key, f"{key}={value}")
+    return others, settings
+
+
+def split_any_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """As `split_settings`, whatever the keys are.
+
+    Raises:
+        InputError: for a value that is no YAML.
+
+    >>> split_any_settings(["dev.tsv", "format=sst2", "label=1"])
+    (['dev.tsv'], {'format': 'sst2', 'label': 1})
+    """
     others: list[str] = []
     settings: dict[str, Any] = {}
     for word in words:
         key, separator, text = word.partition("=")
         if separator and key.isidentifier():
-            settings[_known(key, word)] = _value(text, word)
+            settings[key] = _value(text, word)
         else:
             others.append(word)
     return others, settings
 
 
-def _known(key: str, word: str) -> str:
+def _check_known(key: str, word: str) -> None:
     import dataclasses
 
     from regard.generation import GenerationSettings
@@ -93,7 +108,6 @@ def _known(key: str, word: str) -> str:
     known = sorted(part.name for part in dataclasses.fields(GenerationSettings))
     if key not in known:
         raise InputError(f"{word!r}: there is no setting {key!r} of generation; {nearest(key, known)}")
-    return key
 
 
 def _value(text: str, word: str) -> Any:

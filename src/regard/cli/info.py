@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from regard.checkpoints import Card
-    from regard.tasks import Predictor
+    from regard.text import Tokenizer
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "typer", "rich", "pyyaml")
 EXTRAS = {
@@ -82,12 +82,16 @@ def folder(path: Path) -> dict[str, Any]:
     Raises:
         InputError: for a folder that holds no model, or is damaged.
     """
-    from regard.checkpoints import read_card
+    from regard.checkpoints import read_card, read_config
     from regard.inspection import attention_addresses
+    from regard.models import MODELS
     from regard.models.config import config_to_json
     from regard.tasks.loading import load, model_folder
 
     place = model_folder(path)
+    config = read_config(place)
+    if MODELS[config.model_type].interface == "encoder":
+        return _encoder(path, place)
     predictor, card = load(place), read_card(place)
     sizes = config_to_json(predictor.model.config)
     del sizes["format_version"]
@@ -99,7 +103,7 @@ def folder(path: Path) -> dict[str, Any]:
         "family": sizes.pop("model_type"),
         "parameters": sum(parameter.numel() for parameter in predictor.model.parameters()),
         "sizes": sizes,
-        "tokenizers": _tokenizers(predictor),
+        "tokenizers": {side: _tokenizer(each) for side, each in predictor.task.tokenizers.items()},
         "attention": list(attention_addresses(predictor.model)),
         "metrics": predictor.metrics,
         "versions": dict(card.versions),
@@ -109,11 +113,45 @@ def folder(path: Path) -> dict[str, Any]:
     }
 
 
-def _tokenizers(predictor: Predictor[Any]) -> dict[str, Any]:
+def _encoder(path: Path, place: Path) -> dict[str, Any]:
+    """The same of an encoder of texts, ours or another program's: with its head, and the names of what that tells apart."""
+    from regard.checkpoints import is_foreign, read_card
+    from regard.inspection import attention_addresses
+    from regard.inspection.text_reader import TextReader
+    from regard.models.config import config_to_json
+    from regard.tasks.classification.foreign import names_of
+    from regard.tasks.loading import task_of
+
+    reader, card = TextReader.load(place), read_card(place)
+    config: Any = reader.model.config
+    sizes = config_to_json(config)
+    del sizes["format_version"]
+    labels = card.task.get("classes", card.task.get("labels", []))
+    if is_foreign(place) and config.head in ("sequence", "tokens") and config.outputs > 1:
+        labels = names_of(place, config.outputs)
     return {
-        side: {"kind": tokenizer.kind, "vocabulary": tokenizer.size}
-        for side, tokenizer in predictor.task.tokenizers.items()
+        "folder": str(path),
+        "checkpoint": place.name if place != path else None,
+        "task": task_of(place),
+        "languages": [],
+        "family": sizes.pop("model_type"),
+        "head": sizes.pop("head"),
+        "outputs": sizes.pop("outputs"),
+        "labels": list(labels) if isinstance(labels, list | tuple) else [],
+        "parameters": sum(parameter.numel() for parameter in reader.model.parameters()),
+        "sizes": sizes,
+        "tokenizers": {"text": _tokenizer(reader.tokenizer)},
+        "attention": list(attention_addresses(reader.model)),
+        "metrics": dict(card.metrics),
+        "versions": dict(card.versions),
+        "layout": _layout(place, card),
+        "recipe": dict(card.recipe),
+        "run": _run_state(path),
     }
+
+
+def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {"kind": tokenizer.kind, "vocabulary": tokenizer.size}
 
 
 def _layout(place: Path, card: Card) -> dict[str, Any]:
@@ -126,10 +164,13 @@ def _layout(place: Path, card: Card) -> dict[str, Any]:
     return dict(card.layout) or {"name": OWN, "why": "it was written before there was another"}
 
 
-def _layout_text(layout: Mapping[str, Any]) -> str:
+def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any]) -> str:
     if "why" in layout:
         return f"Regard's own, which no other program opens: {layout['why']}"
-    return f"Hugging Face's {layout['name'].capitalize()}, which transformers opens and CTranslate2 converts"
+    name = {"bert": "BERT", "distilbert": "DistilBERT"}.get(layout["name"], layout["name"].capitalize())
+    if sizes.get("pruned_heads"):
+        return f"Hugging Face's {name}, which transformers opens up to version 4: later ones know no pruned heads"
+    return f"Hugging Face's {name}, which transformers opens and CTranslate2 converts"
 
 
 def _run_state(path: Path) -> dict[str, Any] | None:
@@ -178,8 +219,9 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             values["task"].replace("_", " ")
             + (" into " + ", ".join(values["languages"]) if values["languages"] else ""),
         ),
-        ("layout", _layout_text(values["layout"])),
+        ("layout", _layout_text(values["layout"], values["sizes"])),
         ("family", f"{values['family']}, {values['parameters']:,} parameters"),
+        *_head_rows(values),
         ("sizes", ", ".join(f"{name} {value}" for name, value in values["sizes"].items())),
     ]
     rows += [
@@ -198,6 +240,15 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     versions = ", ".join(f"{name} {version}" for name, version in values["versions"].items())
     rows.append(("written by", versions or "another program"))
     return rows
+
+
+def _head_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What an encoder's head tells, and its labels where they have names."""
+    if "head" not in values:
+        return []
+    head = values["head"].replace("_", " ") + (f", {values['outputs']} outputs" if values["outputs"] > 1 else "")
+    labels = ", ".join(map(str, values["labels"][:12])) + (", ..." if len(values["labels"]) > 12 else "")
+    return [("head", head), *([("labels", labels)] if labels else [])]
 
 
 def _data_text(data: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from regard.cli.console import say
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.inspection import AttentionView
+    from regard.inspection import AttentionMap, AttentionView
 
 SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 
@@ -23,6 +23,10 @@ def look(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is to read.", show_default=False)],
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Look at the model reading this answer, not at its own.")
+    ] = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="The second text, for a model that reads two.", show_default=False),
     ] = None,
     to: options.To = None,
     output: Annotated[
@@ -35,27 +39,29 @@ def look(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the weights as one JSON object.")] = False,
 ) -> None:
-    """Show the attention of a model while it translates a text.
+    """Show the attention of a model while it translates a text, or of an encoder such as BERT while it reads one or two.
 
-    Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at. `regard info MODEL` lists
-    the layers' addresses.
+    Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at; of an encoder the last
+    layer, rows the tokens that look. `regard info MODEL` lists the layers' addresses. An encoder may be a folder of any
+    program's, with a head or without; a [MASK] in the text is one where the model was trained on them.
 
     \b
     Example:
       regard look runs/dates "mardi 9 mai 2017"
       regard look runs/dates "mardi 9 mai 2017" --target 2017-05-09 -o attention.html
       regard look runs/en-de "A dog runs." --layer "decoder.layers.*.cross_attention" -o heads.png
+      regard look bert-base-uncased "The animal didn't cross the street because it was too tired" -o heads.html
+      regard look runs/paraphrases "It rains." --pair "Rain is falling." --layer "layers.2.*"
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"{output}: the name's end says what to write; give one that ends in .html, .png, .svg or .json"
         )
-    view = _seen(model, text, target, to, layer)
+    view = _seen(model, text, target, pair, to, layer)
     if output is not None:
-        from regard.inspection.page import save_page
-        from regard.inspection.plots import save_plot
+        from regard.inspection.saving import save_view
 
-        (save_page if output.suffix.lower().startswith(".htm") else save_plot)(view, output)
+        save_view(view, output)
         say(f"{output}: {len(view.maps)} attention maps of {view.title!r}")
     if as_json:
         print(view.to_json())
@@ -63,14 +69,32 @@ def look(
         _show(view, every=bool(layer))
 
 
-def _seen(model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None) -> AttentionView:
+def _seen(
+    model: Path, text: str, target: str | None, pair: str | None, to: str | None, layers: list[str] | None
+) -> AttentionView:
+    from regard.checkpoints import read_config
+    from regard.models import MODELS
+    from regard.tasks.loading import model_folder
+    from regard.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    place = model_folder(model)
+    if MODELS[read_config(place).model_type].interface != "encoder":
+        if pair is not None:
+            raise InputError("--pair is for models that read two texts; this one writes, and --target is what it is to")
+        return _translating(model, text, target, to, layers)
+    if to is not None:
+        raise InputError("--to is for models that write in several languages; this one only reads")
+    if pair is not None and target is not None:
+        raise InputError("--pair and --target are both the second text here; give one of them")
+    return _reading(place, text, pair if target is None else target, layers)
+
+
+def _translating(model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None) -> AttentionView:
     import torch
 
     from regard.inspection import look as recording
     from regard.tasks.loading import load
-    from regard.training.memory import keep_freed_memory
-
-    keep_freed_memory()
 
     translator = load(model, task="translation")
     translator.task.check_language(to)
@@ -87,17 +111,30 @@ def _seen(model: Path, text: str, target: str | None, to: str | None, layers: li
     return record.view(0)
 
 
+def _reading(place: Path, text: str, second: str | None, layers: list[str] | None) -> AttentionView:
+    """The maps of an encoder of texts, whatever its head is for, and whoever wrote its folder."""
+    from regard.inspection.text_reader import TextReader
+
+    for name, given in (("TEXT", text), ("the second text", second)):
+        if given is not None and not given.strip():
+            raise InputError(f"{name} is empty; there is nothing to look at")
+    return TextReader.load(place).view(text, second, addresses=layers or None)
+
+
 def _show(view: AttentionView, *, every: bool) -> None:
-    """Print heatmaps: of every map, or of those over the source where there are any."""
+    """Print heatmaps: of every map; or of those over the source where there are any, else of the last layer."""
     from dataclasses import replace
 
     from rich.console import Console
 
     from regard.inspection.terminal import render
 
-    maps = view.maps if every else tuple(item for item in view.maps if item.kind == "cross") or view.maps
+    crossed: tuple[AttentionMap, ...] = tuple(item for item in view.maps if item.kind == "cross")
+    maps = view.maps if every else crossed or view.maps[-1:]
     console = Console(file=sys.stdout)
     console.print(view.title, markup=False, highlight=False)
     console.print(render(replace(view, maps=maps)))
-    if len(maps) < len(view.maps):
-        say(f"{len(view.maps) - len(maps)} further maps, of tokens looking at their own side; --layer '*' shows all")
+    left = len(view.maps) - len(maps)
+    if left:
+        which = "of tokens looking at their own side" if crossed else "of the layers below"
+        say(f"{left} further maps, {which}; --layer '*' shows all")

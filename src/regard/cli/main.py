@@ -14,16 +14,23 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from regard import __version__
+from regard.cli.answer import answer
 from regard.cli.bench import bench
 from regard.cli.claims import claims
+from regard.cli.classify import classify
 from regard.cli.compare import compare
 from regard.cli.console import on_terminal, one_line, say
+from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
+from regard.cli.fill import fill
 from regard.cli.info import info
 from regard.cli.interruption import Interruption, ReaderGone
 from regard.cli.look import look
+from regard.cli.search import search
+from regard.cli.tag import tag
 from regard.cli.train import train
 from regard.cli.translate import translate
+from regard.cli.walk import walk
 from regard.errors import InputError, nearest
 
 SUCCESS, READER_GONE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -90,7 +97,22 @@ def regard(
         print(context.get_help())
 
 
-for _command in (train, evaluate, translate, look, compare, info, bench):
+for _command in (
+    train,
+    evaluate,
+    translate,
+    classify,
+    fill,
+    tag,
+    answer,
+    embed,
+    search,
+    look,
+    walk,
+    compare,
+    info,
+    bench,
+):
     app.command()(_command)
 app.add_typer(claims, name="claims", cls=_Commands)
 

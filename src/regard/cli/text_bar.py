@@ -1,4 +1,4 @@
-"""A bar on the terminal that counts texts while a model translates them."""
+"""A bar on the terminal that counts texts while a model answers them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from regard.cli.console import on_terminal
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from regard.tasks import Translator
+    from regard.tasks.predictor import Predictor
 
 
 @contextlib.contextmanager
-def text_bar(translator: Translator, total: int | None, *, shown: bool = True) -> Iterator[None]:
-    """Inside the block, show on standard error how many texts the model has translated; only where that is a terminal.
+def text_bar(model: Predictor[Any], total: int | None, *, shown: bool = True) -> Iterator[None]:
+    """Inside the block, show on standard error how many texts the model has answered; only where that is a terminal.
 
     Arguments:
-        translator: is watched from outside, and does nothing else than before.
+        model: is watched from outside, and does nothing else than before.
         total: of texts; None where it is not known yet.
         shown: no bar where False, because the texts themselves are written to the terminal.
     """
@@ -42,7 +42,7 @@ def text_bar(translator: Translator, total: int | None, *, shown: bool = True) -
         expand=True,
     )
     bar.add_task("texts", total=total, speed="")
-    with bar, translator.observing(_Counter(bar)):
+    with bar, model.observing(_Counter(bar)):
         yield
 
 

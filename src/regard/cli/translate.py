@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,13 +12,13 @@ import typer
 from regard.cli import generation_options as options
 from regard.cli.answers import line_of, object_of
 from regard.cli.console import on_terminal
+from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts, refuse_too_long
 
 if TYPE_CHECKING:
-    from regard.generation import GenerationSettings
-    from regard.tasks import Translation, Translator
+    from regard.tasks import Translation
 
 BATCHES_AT_ONCE = 16  # read together and sorted by length, so that batches hold little padding
 
@@ -93,37 +90,21 @@ def translate(
                 "seed": seed,
             },
         )
-        by_hand = not texts and input_file is None and on_terminal(sys.stdin)
-        together = 1 if by_hand or batch_size == 1 else BATCHES_AT_ONCE * batch_size
-        shown = not by_hand and (file is not None or not on_terminal(sys.stdout))
+        typed = by_hand(texts, input_file)
+        shown = not typed and (file is not None or not on_terminal(sys.stdout))
         stack.enter_context(text_bar(translator, len(texts) if texts else None, shown=shown))
-        separator = '{"translations": [\n'
-        for chunk in _chunks(translator, waiting, settings, to, batch_size, together):
-            for text, translation in chunk:
-                if file is not None:
-                    file.write(line_of(translation))
-                if as_json:
-                    sys.stdout.write(separator + json.dumps(object_of(text.content, translation), ensure_ascii=False))
-                    separator = ",\n"
-                elif file is None:
-                    sys.stdout.write(line_of(translation))
-            sys.stdout.flush()
-        if as_json:
-            print("\n]}" if separator == ",\n" else '{"translations": []}')
 
+        def answer(chunk: list[Text]) -> list[Translation]:
+            refuse_too_long(translator, chunk, to)
+            return translator.translate_batch([text.content for text in chunk], settings, to=to, batch_size=batch_size)
 
-def _chunks(
-    translator: Translator,
-    texts: Iterator[Text],
-    settings: GenerationSettings,
-    to: str | None,
-    batch_size: int,
-    together: int,
-) -> Iterator[list[tuple[Text, Translation | None]]]:
-    """The texts with their translations, in order, `together` at a time; None for an empty text."""
-    while chunk := list(itertools.islice(texts, together)):
-        full = [text for text in chunk if text.content.strip()]
-        refuse_too_long(translator, full, to)
-        contents = [text.content for text in full]
-        found = iter(translator.translate_batch(contents, settings, to=to, batch_size=batch_size))
-        yield [(text, next(found) if text.content.strip() else None) for text in chunk]
+        answer_all(
+            waiting,
+            answer,
+            name="translations",
+            line_of=line_of,
+            object_of=lambda text, translation: object_of(text.content, translation),
+            file=file,
+            as_json=as_json,
+            together=1 if typed or batch_size == 1 else BATCHES_AT_ONCE * batch_size,
+        )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import itertools
 import os
 import shlex
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from regard.errors import InputError
 
 LONGEST_LINE = 1 << 20  # bytes; a longer line is no sentence, and must not fill the memory
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _SAMPLE_LINES = 1000
 _SAMPLE_BYTES = 1 << 20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _PACKED = {
     b"PK\x03\x04": "a zip archive",
@@ -54,7 +55,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
     [b'one', b'two']
     """
     name = os.fspath(path)
-    stream = _open(name)
+    stream = open_file(name)
     try:
         lines = _split(stream, name)
         sample = _sample(lines)
@@ -65,9 +66,14 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
     return itertools.chain(sample, lines)
 
 
-def _open(name: str) -> BinaryIO:
+def open_file(name: str) -> BinaryIO:
+    """The bytes of a file, of a gzip file (told by content) what is packed in it.
+
+    Raises:
+        InputError: no such file, a folder, not readable.
+    """
     if Path(name).is_dir():
-        raise InputError(f"{name}: is a folder, not a file; give the path of a file of pairs")
+        raise InputError(f"{name}: is a folder, not a file; give the path of a file")
     try:
         stream = open(name, "rb")  # noqa: SIM115  # closed by `_split`, when its lines are used up
         if stream.peek(2)[:2] == b"\x1f\x8b":
@@ -101,29 +107,39 @@ class _Gunzip(gzip.GzipFile):
 
 def _split(stream: BinaryIO, name: str) -> Iterator[Line]:
     number = 0
+    with reading_errors(name, lambda: f"line {number}"), stream:
+        for number in itertools.count(1):
+            content = stream.readline(LONGEST_LINE + 2)
+            if not content:
+                return
+            if number == 1:
+                content = content.removeprefix(BYTE_ORDER_MARK)
+            if content.endswith(b"\n"):
+                content = content[:-1]
+            elif len(content) > LONGEST_LINE:
+                while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
+                    pass
+            too_long = len(content) > LONGEST_LINE
+            yield Line(number, content[: 1 << 12] if too_long else content.removesuffix(b"\r"), too_long)
+
+
+@contextlib.contextmanager
+def reading_errors(name: str, where: Callable[[], str]) -> Iterator[None]:
+    """Turn what goes wrong when reading the file `name` into one sentence; `where` says how far reading had come.
+
+    Raises:
+        InputError: broken gzip data, or a failure of the file system.
+    """
     try:
-        with stream:
-            for number in itertools.count(1):
-                content = stream.readline(LONGEST_LINE + 2)
-                if not content:
-                    return
-                if number == 1:
-                    content = content.removeprefix(_BYTE_ORDER_MARK)
-                if content.endswith(b"\n"):
-                    content = content[:-1]
-                elif len(content) > LONGEST_LINE:
-                    while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
-                        pass
-                too_long = len(content) > LONGEST_LINE
-                yield Line(number, content[: 1 << 12] if too_long else content.removesuffix(b"\r"), too_long)
+        yield
     except EOFError:
         raise InputError(
-            f"{name}: the gzip data ends too early, in line {number}; it was cut short, so fetch it again"
+            f"{name}: the gzip data ends too early, in {where()}; it was cut short, so fetch it again"
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{name}: the gzip data is corrupt at line {number} ({error}); fetch it again") from None
+        raise InputError(f"{name}: the gzip data is corrupt at {where()} ({error}); fetch it again") from None
     except OSError as error:
-        raise InputError(f"{name}: reading failed at line {number} ({error.strerror or error})") from None
+        raise InputError(f"{name}: reading failed at {where()} ({error.strerror or error})") from None
 
 
 def _sample(lines: Iterator[Line]) -> list[Line]:
@@ -140,7 +156,7 @@ def _sample(lines: Iterator[Line]) -> list[Line]:
 def _judge(name: str, sample: list[Line]) -> None:
     """Refuse a file that is as a whole not UTF-8 text; single bad lines are the reader's to report."""
     if not any(line.content.strip() for line in sample):
-        raise InputError(f"{name}: is empty; give a file with one pair in each line")
+        raise InputError(f"{name}: is empty; give a file with text in it")
     head = b"\n".join(line.content for line in itertools.islice(sample, 100))[: 1 << 16]
     not_text = b"\0" in head or not is_utf_8(Line(1, head, too_long=True))
     for mark, packing in _PACKED.items():

@@ -15,6 +15,7 @@ class MalformedRow:
         line: from 1.
         reason: the kind of fault, the same words for all rows of that kind.
         detail: what was found there.
+        unit: what `line` counts, where it is not lines, such as the questions of a JSON document.
 
     >>> str(MalformedRow(file="pairs.tsv", line=7, reason="empty target", detail="'yes\t'"))
     "pairs.tsv, line 7: empty target ('yes\t')"
@@ -24,9 +25,10 @@ class MalformedRow:
     line: int
     reason: str
     detail: str = ""
+    unit: str = "line"
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.reason}" + (f" ({self.detail})" if self.detail else "")
+        return f"{self.file}, {self.unit} {self.line}: {self.reason}" + (f" ({self.detail})" if self.detail else "")
 
 
 class MalformedRows:

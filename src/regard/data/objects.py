@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from regard.data.lines import Line
 from regard.data.malformed import MalformedRow
-from regard.data.pair import Found, Pair, decoded, malformed_row, pair_or_fault, short
+from regard.data.pair import Found, decoded, malformed_row, pair_or_fault, short
 from regard.errors import InputError
 
 HUB = "hub:"
+
+Object = tuple[int, dict] | MalformedRow  # a line number and the object there
 
 _MISSING = object()
 
@@ -26,6 +28,11 @@ def keys_of(name: str, source: int | str | None, target: int | str | None) -> tu
 
 def pairs_of_jsonl(name: str, lines: Iterator[Line], source: str, target: str) -> Found:
     """The pairs of a file with one JSON object in each line."""
+    return _pairs(name, objects_of_jsonl(name, lines), source, target)
+
+
+def objects_of_jsonl(name: str, lines: Iterator[Line]) -> Iterator[Object]:
+    """The objects of a file with one JSON object in each line."""
     for line in lines:
         text = decoded(name, line)
         if isinstance(text, MalformedRow):
@@ -40,19 +47,27 @@ def pairs_of_jsonl(name: str, lines: Iterator[Line], source: str, target: str) -
             yield malformed_row(name, line.number, "broken JSON", f"{error}: {short(text)}")
             continue
         if isinstance(row, dict):
-            yield _pair_of_object(name, line.number, row, source, target)
+            yield line.number, row
         else:
             yield malformed_row(name, line.number, "not a JSON object", short(text))
 
 
-def _pair_of_object(name: str, line: int, row: dict, source: str, target: str) -> Pair | MalformedRow:
-    values = []
-    for key in (source, target):
-        value = _lookup(row, key)
+def _pairs(name: str, rows: Iterator[Object], source: str, target: str) -> Found:
+    for row in rows:
+        if isinstance(row, MalformedRow):
+            yield row
+            continue
+        values = values_of(name, *row, (source, target))
+        yield values if isinstance(values, MalformedRow) else pair_or_fault(name, row[0], *values)
+
+
+def values_of(name: str, line: int, row: dict, keys: Sequence[str]) -> list[object] | MalformedRow:
+    """What stands under some keys of an object, or the first key that is missing; "a.b" reaches into nested objects."""
+    values = [_lookup(row, key) for key in keys]
+    for key, value in zip(keys, values, strict=True):
         if value is _MISSING:
             return malformed_row(name, line, "missing key", f"no {key!r} among {short(list(row))}")
-        values.append(value)
-    return pair_or_fault(name, line, *values)
+    return values
 
 
 def _lookup(row: object, key: str) -> object:
@@ -67,6 +82,11 @@ def _lookup(row: object, key: str) -> object:
 
 def pairs_of_hub(name: str, source: str, target: str) -> Found:
     """The pairs of `hub:owner/name[:configuration][@split]`, streamed; `line` is the row, from 1."""
+    return _pairs(name, objects_of_hub(name), source, target)
+
+
+def objects_of_hub(name: str) -> Iterator[Object]:
+    """The rows of `hub:owner/name[:configuration][@split]`, streamed and numbered from 1."""
     try:
         datasets = importlib.import_module("datasets")
     except ImportError:
@@ -80,10 +100,10 @@ def pairs_of_hub(name: str, source: str, target: str) -> Found:
         rows = iter(datasets.load_dataset(dataset, configuration or None, split=split or "train", streaming=True))
     except Exception as error:  # the library passes on whatever the network, the hub or a file raised
         raise InputError(f"{name}: the dataset cannot be opened ({_first_line(error)}); {what_to_do}") from None
-    return _objects_to_pairs(name, rows, source, target, what_to_do)
+    return _numbered(name, rows, what_to_do)
 
 
-def _objects_to_pairs(name: str, rows: Iterator, source: str, target: str, what_to_do: str) -> Found:
+def _numbered(name: str, rows: Iterator, what_to_do: str) -> Iterator[Object]:
     for number in itertools.count(1):
         try:
             row = next(rows)
@@ -91,7 +111,7 @@ def _objects_to_pairs(name: str, rows: Iterator, source: str, target: str, what_
             return
         except Exception as error:
             raise InputError(f"{name}: reading stopped at row {number} ({_first_line(error)}); {what_to_do}") from None
-        yield _pair_of_object(name, number, row, source, target)
+        yield number, row
 
 
 def _first_line(error: Exception) -> str:

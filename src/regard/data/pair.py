@@ -31,13 +31,14 @@ Found = Iterator[Pair | MalformedRow]
 def pair_or_fault(name: str, line: int, source: object, target: object) -> Pair | MalformedRow:
     """The pair of two values, or the first thing that keeps one of them from being a usable text."""
     for side, text in (("source", source), ("target", target)):
-        fault = _text_fault(side, text)
+        fault = text_fault(side, text)
         if fault is not None:
             return malformed_row(name, line, *fault)
     return Pair(source=str(source), target=str(target), file=name, line=line)
 
 
-def _text_fault(side: str, text: object) -> tuple[str, str] | None:
+def text_fault(side: str, text: object) -> tuple[str, str] | None:
+    """Reason and detail of what keeps a value from being a usable text, or None; `side` is what the text is called."""
     if not isinstance(text, str):
         return "not a text", f"{side} is {short(text)}"
     if not text or text.isspace():
@@ -49,9 +50,9 @@ def _text_fault(side: str, text: object) -> tuple[str, str] | None:
     return None
 
 
-def malformed_row(name: str, line: int, reason: str, detail: str = "") -> MalformedRow:
+def malformed_row(name: str, line: int, reason: str, detail: str = "", unit: str = "line") -> MalformedRow:
     """A `MalformedRow`, in the order its fields are read aloud."""
-    return MalformedRow(file=name, line=line, reason=reason, detail=detail)
+    return MalformedRow(file=name, line=line, reason=reason, detail=detail, unit=unit)
 
 
 def short(value: object) -> str:

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
-from regard.data.lines import Line, read_lines, wrong_encoding
+from regard.data.file_format import FORMATS, guess
+from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
 from regard.data.objects import HUB, keys_of, pairs_of_hub, pairs_of_jsonl
-from regard.data.pair import NOT_UTF_8, Found, Pair, decoded, malformed_row, pair_or_fault
+from regard.data.pair import Found, Pair, decoded, malformed_row, pair_or_fault
 from regard.data.tables import csv_rows, pairs_of_table, tsv_rows
+from regard.data.usable import usable
 from regard.errors import InputError, nearest
 
 __all__ = ["FORMATS", "MalformedRow", "MalformedRows", "Pair", "read_pairs", "read_parallel"]
-
-FORMATS = ("auto", "tsv", "csv", "jsonl")
-
-_SUFFIXES = {
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-}
-_GIVE_UP_AFTER = 1000  # rows, none of them usable: the format is wrong, and the rest need not be read
 
 AnyPath = str | os.PathLike[str]
 
@@ -86,24 +74,24 @@ def read_pairs(
     if name.startswith(HUB):
         keys = keys_of(name, source, target)
         needed = f"each row needs texts under {keys[0]!r} and {keys[1]!r}; name others as source and target"
-        return _usable(pairs_of_hub(name, *keys), name, needed, on_error, malformed)
+        return usable(pairs_of_hub(name, *keys), name, needed, on_error, malformed)
     lines = read_lines(name)
     if format == "auto":
-        format, lines = _guess(name, lines)
+        format, lines = guess(name, lines)
     if format == "jsonl":
         keys = keys_of(name, source, target)
         needed = (
             f"each line needs to be a JSON object with texts under {keys[0]!r} and {keys[1]!r}; "
             "name other keys as source and target"
         )
-        return _usable(pairs_of_jsonl(name, lines, *keys), name, needed, on_error, malformed)
+        return usable(pairs_of_jsonl(name, lines, *keys), name, needed, on_error, malformed)
     rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
     columns = (0 if source is None else source, 1 if target is None else target)
     delimiter = "tab" if format == "tsv" else "comma"
     needed = f"each line needs two {delimiter}-separated columns, source and target"
     if columns != (0, 1):
         needed = f"each line needs the {delimiter}-separated columns {columns[0]!r} and {columns[1]!r}"
-    return _usable(pairs_of_table(name, rows, *columns), name, needed, on_error, malformed)
+    return usable(pairs_of_table(name, rows, *columns), name, needed, on_error, malformed)
 
 
 def read_parallel(
@@ -136,51 +124,7 @@ def read_parallel(
     names = os.fspath(source_path), os.fspath(target_path)
     found = _from_parallel(names[0], read_lines(names[0]), names[1], read_lines(names[1]))
     needed = "each line needs a text that is not empty in both files"
-    return _usable(found, f"{names[0]} and {names[1]}", needed, on_error, malformed)
-
-
-def _guess(name: str, lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
-    suffixes = [suffix for suffix in Path(name.lower()).suffixes if suffix not in (".gz", ".gzip")]
-    if suffixes and suffixes[-1] in _SUFFIXES:
-        return _SUFFIXES[suffixes[-1]], lines
-    first = next(lines)
-    looks_like_json = first.content.lstrip().startswith(b"{")
-    return "jsonl" if looks_like_json else "tsv", itertools.chain([first], lines)
-
-
-def _usable(found: Found, name: str, needed: str, on_error: str, malformed: MalformedRows | None) -> Iterator[Pair]:
-    if on_error not in ("skip", "stop"):
-        raise InputError(f"data.on_error {on_error!r} is not known; {nearest(on_error, ('skip', 'stop'))}")
-    return _sift(found, name, needed, on_error == "stop", MalformedRows() if malformed is None else malformed)
-
-
-def _sift(found: Found, name: str, needed: str, stop: bool, malformed: MalformedRows) -> Iterator[Pair]:
-    first: MalformedRow | None = None
-    reasons: Counter[str] = Counter()
-    usable = False
-    for row in found:
-        if isinstance(row, Pair):
-            usable = True
-            yield row
-            continue
-        if stop:
-            raise InputError(f"{row}; {needed}")
-        malformed.record(row)
-        if usable:
-            continue
-        first = first or row
-        reasons[row.reason] += 1
-        if reasons.total() >= _GIVE_UP_AFTER:
-            break
-    if usable:
-        return
-    if first is None:
-        raise InputError(f"{name}: has a header and no rows; {needed}")
-    if reasons.most_common(1)[0][0] == NOT_UTF_8:
-        raise wrong_encoding(first.file, None)
-    count = reasons.total()
-    looked = f"{count:,} {'row' if count == 1 else 'rows'}" + (" read" if count >= _GIVE_UP_AFTER else "")
-    raise InputError(f"{name}: none of {looked} is usable; {needed}; the first fault: {first}")
+    return usable(found, f"{names[0]} and {names[1]}", needed, on_error, malformed)
 
 
 def _from_parallel(source_name: str, sources: Iterator[Line], target_name: str, targets: Iterator[Line]) -> Found:

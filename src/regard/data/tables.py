@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from regard.data.lines import Line
 from regard.data.malformed import MalformedRow
@@ -69,29 +69,40 @@ def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
 
 def pairs_of_table(name: str, rows: Iterator[Row], source: int | str, target: int | str) -> Found:
     """The pairs in two columns, each given by its index or by its name in the header."""
-    for column in (source, target):
+    by_name = isinstance(source, str) or isinstance(target, str)
+    for row in columns_of_table(name, rows, (source, target), by_name):
+        yield row if isinstance(row, MalformedRow) else pair_or_fault(name, row[0], *row[1])
+
+
+def columns_of_table(
+    name: str, rows: Iterator[Row], columns: Sequence[int | str], header: bool, ragged: bool = False
+) -> Iterator[Row]:
+    """The cells of some columns, each given by its index or by its name in the header, in the order asked for.
+
+    Arguments:
+        header: whether the first row names the columns.
+        ragged: whether rows may have more columns than most; else such a row is malformed.
+    """
+    for column in columns:
         if isinstance(column, int) and column < 0:
             raise InputError(f"{name}: column {column} is not possible; columns count from 0")
-    if isinstance(source, str) or isinstance(target, str):
-        header = _header(name, rows)
-        width = len(header)
-        first, second = _column(name, header, source), _column(name, header, target)
+    if header:
+        names = header_of(name, rows)
+        width = len(names)
+        indices = [_column(name, names, column) for column in columns]
     else:
-        first, second = source, target
+        indices = [int(column) for column in columns]
         sample = list(itertools.islice(rows, _WIDTH_SAMPLE))
         rows = itertools.chain(sample, rows)
-        width = _width(sample, max(first, second) + 1)
-    return _rows_to_pairs(name, rows, first, second, width)
-
-
-def _rows_to_pairs(name: str, rows: Iterator[Row], first: int, second: int, width: int) -> Found:
+        width = usual_width(sample, max(indices) + 1)
+    least = max(indices) + 1 if ragged else width
     for row in rows:
         if isinstance(row, MalformedRow):
             yield row
             continue
         number, cells = row
-        if len(cells) == width:
-            yield pair_or_fault(name, number, cells[first], cells[second])
+        if len(cells) == width or (ragged and len(cells) >= least):
+            yield number, [cells[index] for index in indices]
         elif not any(cell.strip() for cell in cells):
             yield malformed_row(name, number, "empty line")
         else:
@@ -99,10 +110,11 @@ def _rows_to_pairs(name: str, rows: Iterator[Row], first: int, second: int, widt
             yield malformed_row(name, number, "wrong number of columns", detail)
 
 
-def _header(name: str, rows: Iterator[Row]) -> list[str]:
+def header_of(name: str, rows: Iterator[Row]) -> list[str]:
+    """The names in the first row, which is taken."""
     row = next(rows)
     if isinstance(row, MalformedRow):
-        raise InputError(f"{row}; the first line has to name the columns, since source or target is a name")
+        raise InputError(f"{row}; the first line has to name the columns, since columns are given by name")
     return [cell.strip() for cell in row[1]]
 
 
@@ -116,8 +128,8 @@ def _column(name: str, header: list[str], column: int | str) -> int:
     return column
 
 
-def _width(sample: list[Row], needed: int) -> int:
-    """How many columns the table has: what most of its first rows have, those with too few left aside."""
+def usual_width(sample: Sequence[Row], needed: int) -> int:
+    """How many columns a table has: what most of its first rows have, those with too few left aside."""
     counts = Counter(len(row[1]) for row in sample if not isinstance(row, MalformedRow))
     enough = {count: rows for count, rows in counts.items() if count >= needed}
     return max(enough, key=lambda count: (enough[count], -count)) if enough else needed

@@ -47,12 +47,12 @@ def read_texts(
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise InputError("no file of text is given; name one at least")
-    lines = _lines(paths, malformed if malformed is not None else MalformedRows())
+    lines = decoded_lines(paths, malformed if malformed is not None else MalformedRows())
     return (line.strip() for line in lines if line.strip()) if unit == "line" else _paragraphs(lines)
 
 
-def _lines(paths: Sequence[AnyPath], malformed: MalformedRows) -> Iterator[str]:
-    """Every line of every file; an empty one between two files."""
+def decoded_lines(paths: Sequence[AnyPath], malformed: MalformedRows) -> Iterator[str]:
+    """Every line of every file, an empty one after each file; those that are no UTF-8 or too long are recorded and left out."""
     for path in paths:
         name = os.fspath(path)
         for line in read_lines(name):

@@ -122,6 +122,18 @@ class TokenStore:
         """The number of ids in each sequence of a column: (rows,) int64, computed anew on each call."""
         return np.diff(self._of(self._offsets, column))
 
+    def numbers(self, column: str) -> np.ndarray:
+        """The ids of a column that has one in each row: (rows,) int64.
+
+        Raises:
+            InputError: a row has none, or more.
+        """
+        lengths = self.lengths(column)
+        if (lengths != 1).any():
+            row = int(np.flatnonzero(lengths != 1)[0])
+            raise InputError(f"{self._folder}: column {column!r} has {lengths[row]} ids in row {row + 1}, not one")
+        return self._tokens[column].astype(np.int64)
+
     def sequence(self, column: str, index: int) -> np.ndarray:
         """The ids of one sequence: a read-only view of the file, uint16 or uint32, nothing copied.
 

@@ -1,8 +1,42 @@
-"""Looking inside: the recorder, its record, pictures of attention."""
+"""Looking inside: the recorder, its record, pictures of attention; changing what is inside, and what comes of it."""
 
+from regard.inspection.choosing import attention_addresses
+from regard.inspection.editing import (
+    MeanHeads,
+    ScaleHeads,
+    SetHeads,
+    SetOutput,
+    SetWeights,
+    ablate,
+    change,
+    patch,
+)
 from regard.inspection.look import look
+from regard.inspection.pruning import prune
 from regard.inspection.record import Record
-from regard.inspection.recorder import Recorder, Run, attention_addresses
+from regard.inspection.recorder import Recorder
+from regard.inspection.run import Run
 from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.walk import Walk, walk, walk_attention
 
-__all__ = ["AttentionMap", "AttentionView", "Record", "Recorder", "Run", "attention_addresses", "look"]
+__all__ = [
+    "AttentionMap",
+    "AttentionView",
+    "MeanHeads",
+    "Record",
+    "Recorder",
+    "Run",
+    "ScaleHeads",
+    "SetHeads",
+    "SetOutput",
+    "SetWeights",
+    "Walk",
+    "ablate",
+    "attention_addresses",
+    "change",
+    "look",
+    "patch",
+    "prune",
+    "walk",
+    "walk_attention",
+]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from regard.attention.layer import Side
-from regard.inspection.recorder import Run
+from regard.errors import InputError
+from regard.inspection.run import Run
 
 if TYPE_CHECKING:
-    from regard.tasks import TranslationTask
+    from regard.tasks.task import Task
+    from regard.text import Tokenizer
 
 Places = list[tuple[int, str]]
 """Positions in a batch row, each with its token; padding is not among them."""
@@ -26,62 +29,153 @@ class Labels:
         source: source tokens by position; None where unknown.
         consumed: target tokens by the position at which the decoder reads them, the start token first.
         produced: target tokens by the position at which the decoder writes them.
+        told: the tokens of source and target as somebody told them, padding among them, for modules that do not read `Tokens`.
     """
 
     title: str
     source: Places | None = None
     consumed: Places | None = None
     produced: Places | None = None
+    told: tuple[Sequence[str] | None, Sequence[str] | None] = (None, None)
 
     @classmethod
-    def of(cls, run: Run, row: int, hypothesis: int, task: TranslationTask | None) -> Labels:
-        """The labels of batch row `row`; ids as text where no task knows better."""
-        source_tokenizer = None if task is None else task.source_tokenizer
-        target_tokenizer = None if task is None else task.target_tokenizer
+    def of(
+        cls,
+        run: Run,
+        row: int,
+        hypothesis: int,
+        task: Task | None,
+        tokens: Sequence[str] | None = None,
+        target_tokens: Sequence[str] | None = None,
+    ) -> Labels:
+        """The labels of batch row `row`; ids as text where neither a task nor the caller knows better.
 
-        def texts(ids: list[int], tokenizer: object) -> list[str]:
-            return [str(i) for i in ids] if tokenizer is None else list(tokenizer.tokens(ids))  # type: ignore[attr-defined]
-
-        source = None
-        if run.source is not None:
-            places, ids = _real(run.source.ids[row], run.source.valid[row])
-            source = list(zip(places, texts(ids, source_tokenizer), strict=True))
+        Raises:
+            InputError: where tokens were told of a run whose tokens are known, or fit no map of it.
+        """
+        if tokens is not None or target_tokens is not None:
+            if run.source is not None and task is not None:
+                raise InputError("the tokens of this run are known; leave tokens and target_tokens out")
+            _refuse_misfits(run, tokens, target_tokens)
+        if run.source is None:
+            title = " ".join(tokens) if tokens is not None else f"example {row}"
+            return cls(title, told=(tokens, target_tokens))
+        known = {} if task is None else task.tokenizers
+        reads = known.get("source", next(iter(known.values()), None))
+        writes = known.get("target", reads)
+        places, ids = _real(run.source.ids[row], run.source.valid[row])
+        source = list(zip(places, _texts(places, ids, reads, tokens), strict=True))
         consumed = produced = None
         if run.target is not None:
-            places, ids = _real(run.target.ids[row], run.target.valid[row])
-            written = texts(ids, target_tokenizer)
-            end = "end" if target_tokenizer is None else target_tokenizer.tokens([target_tokenizer.end_id])[0]
-            consumed = list(zip(places, written, strict=True))
-            produced = list(zip(places, [*written[1:], end], strict=True))
+            places, written = _real(run.target.ids[row], run.target.valid[row])
+            texts = _texts(places, written, writes, target_tokens)
+            consumed = list(zip(places, texts, strict=True))
+            produced = list(zip(places, [*texts[1:], _called(writes, "end")], strict=True))
         elif run.hypotheses is not None:
             found = run.hypotheses[row][hypothesis]
-            ids = list(found.tokens)
-            written = texts(ids, target_tokenizer)
-            if found.length > len(ids):
-                written.append(
-                    "end" if target_tokenizer is None else target_tokenizer.tokens([target_tokenizer.end_id])[0]
-                )
-            start = "start" if target_tokenizer is None else target_tokenizer.tokens([target_tokenizer.start_id])[0]
-            produced = list(enumerate(written))
-            consumed = list(enumerate([start, *written[:-1]]))
-        title = f"example {row}"
-        if run.predictions and run.hypotheses is not None and task is not None:
+            texts = _texts([], list(found.tokens), writes, None)
+            if found.length > len(texts):
+                texts.append(_called(writes, "end"))
+            produced = list(enumerate(texts))
+            consumed = list(enumerate([_called(writes, "start"), *texts[:-1]]))
+        title = f"example {row}" if tokens is None else " ".join(text for _, text in source)
+        if run.predictions and run.hypotheses is not None and writes is not None:
             draws = len(run.hypotheses) // len(run.predictions)  # above 1 where each source was sampled several times
-            answer = task.target_tokenizer.decode(run.hypotheses[row][hypothesis].tokens)
+            answer = writes.decode(run.hypotheses[row][hypothesis].tokens)
             title = f"{run.predictions[row // draws].source} → {answer}"
-        elif task is not None and run.source is not None:
-            title = task.source_tokenizer.decode(run.source.ids[row][run.source.valid[row]].tolist())
+        elif reads is not None:
+            fitting = run.predictions is not None and len(run.predictions) == len(run.source)
+            title = _text_read(reads, ids, run.predictions[row] if run.predictions and fitting else None)
         return cls(title, source, consumed, produced)
 
-    def queries(self, queries_from: Side, keys_from: Side, size: int) -> Places:
-        """Rows: what was being written where a decoder looks at the source, else what was read."""
-        if queries_from == "source":
-            return _or_numbers(self.source, size)
-        return _or_numbers(self.produced if keys_from == "source" else self.consumed, size)
+    def axes(self, between: tuple[Side, Side], weights: Tensor) -> tuple[Places, Places]:
+        """What to write beside the rows and the columns of weights (H, L, S)."""
+        queries_from, keys_from = between
+        queries, keys = weights.shape[1:]
+        if self.source is None:
+            return self._told_axes(between, weights)
+        columns = self.source if keys_from == "source" else self.consumed
+        # Where a decoder looks at the source, what it was writing; where it looks at its own side, what it read of it.
+        written = self.produced if keys_from == "source" else self.consumed
+        rows = self.source if queries_from == "source" else written
+        return _or_numbers(rows, queries), _or_numbers(columns, keys)
 
-    def keys(self, keys_from: Side, size: int) -> Places:
-        """Columns: what was looked at."""
-        return _or_numbers(self.source if keys_from == "source" else self.consumed, size)
+    def _told_axes(self, between: tuple[Side, Side], weights: Tensor) -> tuple[Places, Places]:
+        source, target = self.told
+        queries, keys = weights.shape[1:]
+        seen = weights != 0
+        columns = seen.any(dim=0).any(dim=0)
+        rows = seen.any(dim=0).any(dim=-1)
+        if between[0] == between[1]:
+            # Both sequences may be as long: only a decoder's queries see nothing that comes later.
+            causal = queries == keys and not seen.triu(1).any()
+            named = next(
+                (text for text in ((target, source) if causal else (source, target)) if _fits(text, keys)), None
+            )
+            labels = named, None if named is None else named[-queries:]
+            if queries == keys:
+                rows = rows & columns
+        else:
+            labels = source if _fits(source, keys) else None, target if _fits(target, queries) else None
+        return _those(labels[1], rows), _those(labels[0], columns)
+
+
+def _texts(
+    places: Sequence[int], ids: Sequence[int], tokenizer: Tokenizer | None, told: Sequence[str] | None
+) -> list[str]:
+    """Tokens in words, as whoever knows them best says."""
+    if told is not None and all(place < len(told) for place in places):
+        return [told[place] for place in places]
+    return [str(index) for index in ids] if tokenizer is None else list(tokenizer.tokens(ids))
+
+
+def _called(tokenizer: Tokenizer | None, role: str) -> str:
+    """What a tokenizer calls its token for the start or the end of a text."""
+    if tokenizer is None:
+        return role
+    return tokenizer.tokens([tokenizer.start_id if role == "start" else tokenizer.end_id])[0]
+
+
+def _text_read(tokenizer: Tokenizer, ids: Sequence[int], prediction: Any) -> str:
+    """The text, or the two, that was read: as it was given where that is known, else as its tokens tell it."""
+    parts: list[list[int]] = [[]]
+    for index in ids:
+        if index == tokenizer.end_id:
+            parts.append([])
+        elif index != tokenizer.start_id:
+            parts[-1].append(index)
+    parts = [part for part in parts if part] or [[]]
+    given: Any = getattr(prediction, "text", None)
+    texts: list[str] = [
+        text for text in (given if isinstance(given, tuple | list) else [given]) if isinstance(text, str)
+    ]
+    # Predictions may come in another order than the rows that they were made of, and a text may have been cut.
+    if len(texts) == len(parts):
+        encoded = tokenizer.encode_batch(texts)
+        if all(whole[: len(part)] == part for whole, part in zip(encoded, parts, strict=True)):
+            return " | ".join(texts)
+    return " | ".join(tokenizer.decode(part) for part in parts)
+
+
+def _refuse_misfits(run: Run, tokens: Sequence[str] | None, target_tokens: Sequence[str] | None) -> None:
+    sizes = {size for calls in run.calls.values() for call in calls for size in call.shape[2:]}
+    for name, given in (("tokens", tokens), ("target_tokens", target_tokens)):
+        if isinstance(given, str):
+            raise InputError(f"{name}: a string given; give a list of strings, one for each place")
+        if given is not None and len(given) not in sizes:
+            raise InputError(
+                f"{name}: {len(given)} given, but the maps are over {', '.join(map(str, sorted(sizes)))} places; give one for "
+                "each place, padding and special tokens among them"
+            )
+
+
+def _fits(tokens: Sequence[str] | None, size: int) -> bool:
+    return tokens is not None and len(tokens) == size
+
+
+def _those(tokens: Sequence[str] | None, places: Tensor) -> Places:
+    kept = places.nonzero()[:, 0].tolist() or list(range(len(places)))
+    return [(place, str(place) if tokens is None else tokens[place]) for place in kept]
 
 
 def _real(ids: Tensor, valid: Tensor) -> tuple[list[int], list[int]]:

@@ -105,7 +105,7 @@ def figure(view: AttentionView) -> Figure:
         raise InputError("a plot needs matplotlib: pip install 'regard[plot]'") from None
 
     panels, columns = _arrange(view)
-    write = _Writer.for_texts([view.title, view.note, *(panel.label for panel in panels), *_words(view)])
+    write = Writer.for_texts([view.title, view.note, *(panel.label for panel in panels), *_words(view)])
     places = _Layout(panels, columns, write)
     drawing = Figure(figsize=(places.width, places.height))
     signed = any(bool((panel.weights < 0).any()) for panel in panels)
@@ -187,7 +187,7 @@ def _arrange(view: AttentionView) -> tuple[list[_Panel], int]:
 class _Layout:
     """Where each panel stands, in inches. Those of a column line up on their left, those of a row on top."""
 
-    def __init__(self, panels: list[_Panel], columns: int, write: _Writer) -> None:
+    def __init__(self, panels: list[_Panel], columns: int, write: Writer) -> None:
         self.panels = panels
         self.columns = columns
         rows = math.ceil(len(panels) / columns)
@@ -231,7 +231,7 @@ class _Layout:
         return x / self.width, y / self.height, width / self.width, height / self.height
 
 
-def _label(axes: Axes, panel: _Panel, cell: float, font: float, write: _Writer) -> None:
+def _label(axes: Axes, panel: _Panel, cell: float, font: float, write: Writer) -> None:
     for side in axes.spines.values():
         side.set_visible(False)
     axes.xaxis.tick_top()
@@ -272,14 +272,15 @@ def _words(view: AttentionView) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Writer:
+class Writer:
     """Writes texts in fonts that have their characters, and what no installed font has in another way."""
 
     families: list[str]
     unwritable: frozenset[str]
 
     @classmethod
-    def for_texts(cls, texts: list[str]) -> _Writer:
+    def for_texts(cls, texts: list[str]) -> Writer:
+        """A writer for these texts, in as few installed fonts as have their characters."""
         from matplotlib import font_manager
 
         families = ["DejaVu Sans"]  # comes with matplotlib
@@ -310,10 +311,12 @@ class _Writer:
         return "".join("?" if character in self.unwritable else character for character in readable(text))
 
     def token(self, token: str, place: int) -> str:
+        """A token, or ‹its position› where no font has its characters."""
         text = _cut(visible(token), LONGEST_TOKEN)
         return text if self.unwritable.isdisjoint(text) else f"‹{place}›"
 
     def style(self, font: float) -> dict[str, Any]:
+        """What matplotlib is to be told with each text of this font size."""
         # Without parse_math=False a dollar sign would begin a formula.
         return {"family": self.families, "fontsize": font, "parse_math": False}
 
@@ -322,5 +325,6 @@ class _Writer:
         return max(1.2, *(_length(self.token(token, 999)) for token in tokens)) * font / 72 + 0.06
 
     def unwritable_names(self) -> str:
+        """The first characters that no font has."""
         names = [f"U+{ord(character):04X}" for character in sorted(self.unwritable)]
         return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

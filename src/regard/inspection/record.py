@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from regard.attention import AttentionLayer
-from regard.attention.layer import Side
 from regard.errors import InputError, nearest
-from regard.generation import Hypothesis
 from regard.inspection.calls import Call
+from regard.inspection.following import Index, check_hypothesis, followed, indices
 from regard.inspection.labels import Labels
-from regard.inspection.recorder import Recorder, Run
+from regard.inspection.patches import Patches
+from regard.inspection.recorder import Recorder
+from regard.inspection.run import Run
+from regard.inspection.saving import save_view
 from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.words import word_numbers
 
 if TYPE_CHECKING:
-    from regard.tasks import TranslationTask
-
-Index = int | slice | Sequence[int] | Tensor
+    from regard.tasks.task import Task
 
 
 class Record:
@@ -31,21 +31,53 @@ class Record:
     Arguments:
         recorder: what kept it.
         task: turns token ids into strings for labels; ids are shown where None.
+        runs: which runs it is about; all that the recorder kept where None.
     """
 
-    def __init__(self, recorder: Recorder, task: TranslationTask | None = None) -> None:
+    def __init__(self, recorder: Recorder, task: Task | None = None, runs: list[Run] | None = None) -> None:
         self.recorder = recorder
         self.task = task
+        self._runs = runs
 
     @property
     def addresses(self) -> list[str]:
-        """The attention layers that were looked at."""
-        return list(self.recorder.layers)
+        """The attention layers that were looked at; those of other libraries' modules once they were called.
+
+        A module that attends from several lines of its code has an address for each, `name` and `name:2`; one that is called
+        again within a forward pass, its parameters shared between layers, `name@2`.
+        """
+        return self.recorder.addresses
 
     @property
     def runs(self) -> list[Run]:
         """The forward passes and searches that were seen, in order."""
-        return self.recorder.runs
+        return self.recorder.runs if self._runs is None else self._runs
+
+    def joined(self, runs: slice = slice(None)) -> Record:
+        """The same, with several runs as one: the map that grew while another library's model generated.
+
+        Each pass of such a generation is a run, the first over the prompt, then one for each token that was written. Put
+        together they are one map, a row for each token that was read. That holds for greedy search and sampling with a cache,
+        where a batch row stays what it is; in a beam search rows change places, and which took whose is not known here.
+
+        Arguments:
+            runs: which, in order.
+
+        Raises:
+            InputError: where one of them is a search of this package, which is one map already, or there is none.
+        """
+        chosen = self.runs[runs]
+        if not chosen or any(run.searched or run.source is not None for run in chosen):
+            raise InputError(
+                "joined takes passes of another library's model, at least one; a search of ours is one map already"
+            )
+        together = Run()
+        for run in chosen:
+            for address, calls in run.calls.items():
+                together.calls.setdefault(address, []).extend(calls)
+            for address, outputs in run.hidden.items():
+                together.hidden.setdefault(address, []).extend(outputs)
+        return Record(self.recorder, self.task, [together])
 
     def weights(
         self,
@@ -79,15 +111,94 @@ class Record:
         """
         seen = self._run(run)
         calls = self._calls(seen, address)
-        chosen = None if heads is None else _indices(heads, calls[0].shape[1])
-        queries_from, keys_from = self._between(address)
+        chosen = None if heads is None else indices(heads, calls[0].shape[1])
+        queries_from, keys_from = calls[0].between
         if seen.searched and queries_from == "target":
-            weights = _followed(seen, calls, rows, chosen, hypothesis, growing=keys_from == "target")
+            weights = followed(seen, calls, rows, chosen, hypothesis, growing=keys_from == "target")
         else:
-            picked = None if rows is None else _indices(rows, calls[0].shape[0])
+            picked = None if rows is None else indices(rows, calls[0].shape[0])
             parts = [call.read(picked, chosen) for call in calls]
             weights = parts[0] if len(parts) == 1 else torch.cat(_widened(parts), dim=2)
-        return weights if queries is None else weights[:, :, _indices(queries, weights.shape[2])]
+        return weights if queries is None else weights[:, :, indices(queries, weights.shape[2])]
+
+    def attentions(self, *patterns: str, run: int = -1) -> tuple[Tensor, ...]:
+        """The weights of every layer, as `transformers` gives them with `output_attentions=True` and as BertViz takes them.
+
+        For an encoder-decoder three tuples are usual: `attentions("encoder.*")`, `attentions("decoder.*.self_attn")` and
+        `attentions("decoder.*.encoder_attn")`, or whatever the layers are called there.
+
+        Arguments:
+            patterns: which addresses, with `*`; all that were called in the run where none is given.
+            run: which of `runs`.
+
+        Returns:
+            For each layer, in the order of the calls, (batch, heads, queries, keys) float32.
+
+        Raises:
+            InputError: where no layer that was called is called so.
+        """
+        called = list(self._run(run).calls)
+        chosen = [name for name in called if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
+        if not chosen:
+            raise InputError(f"nothing to show of {' and '.join(patterns) or 'this run'}: {_of_these(called)}")
+        return tuple(self.weights(address, run=run) for address in chosen)
+
+    def queries(self, address: str, *, rows: Index | None = None, heads: Index | None = None, run: int = -1) -> Tensor:
+        """The projected queries of one layer in one run, (rows, heads, queries, E), in the dtype of the model.
+
+        Raises:
+            InputError: as `weights`, and where a search or a growing cache left only weights.
+        """
+        parts = [
+            self._of_rows(call.queries_and_keys()[0], rows, heads) for call in self._calls(self._run(run), address)
+        ]
+        return torch.cat(parts, dim=2)
+
+    def keys(self, address: str, *, rows: Index | None = None, heads: Index | None = None, run: int = -1) -> Tensor:
+        """The projected keys of one layer in one run, as they last were, (rows, key heads, keys, E).
+
+        Raises:
+            InputError: as `queries`.
+        """
+        return self._of_rows(self._calls(self._run(run), address)[-1].queries_and_keys()[1], rows, heads)
+
+    def value_norms(
+        self, address: str, *, rows: Index | None = None, heads: Index | None = None, run: int = -1
+    ) -> Tensor:
+        """The Euclidean norms of the values of one layer in one run, as they last were, (rows, key heads, keys) float32.
+
+        A large weight on a value of nearly no length moves nothing (Kobayashi et al. 2020).
+
+        Raises:
+            InputError: as `weights`, and where the look was not with `values=True`.
+        """
+        return self._of_rows(self._calls(self._run(run), address)[-1].value_norms(), rows, heads)
+
+    def head_outputs(self, address: str, *, run: int = -1) -> Tensor:
+        """What every head of one layer gathered in one run, before the output projection: its weights on its values.
+
+        Returns:
+            (B, H, L, Ev), computed as the plain product in the dtype of the values.
+
+        Raises:
+            InputError: as `weights`, and where the look was not with `values=True`.
+        """
+        parts = [call.head_outputs() for call in self._calls(self._run(run), address)]
+        return torch.cat(parts, dim=2)
+
+    def hidden(self, address: str, *, run: int = -1) -> Tensor:
+        """What a module gave out in one run, as the model computed it; several calls follow one another along axis 1.
+
+        Raises:
+            InputError: for a module whose output was not asked for, or was changed in place since.
+        """
+        seen = self._run(run)
+        if address not in seen.hidden:
+            known = list(seen.hidden)
+            hint = nearest(address, known) if known else "name modules to look at with hidden=[...]"
+            raise InputError(f"the output of {address!r} was not kept in this run; {hint}")
+        parts = [kept.read(f"{address}: the output") for kept in seen.hidden[address]]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def view(
         self,
@@ -96,6 +207,10 @@ class Record:
         run: int = -1,
         hypothesis: int = 0,
         addresses: Sequence[str] | None = None,
+        tokens: Sequence[str] | None = None,
+        target_tokens: Sequence[str] | None = None,
+        image: Any = None,
+        patches: Patches | None = None,
     ) -> AttentionView:
         """The maps of all layers for one batch row, or for every row, with tokens as labels and padding left out.
 
@@ -104,30 +219,50 @@ class Record:
             run: which of `runs`.
             hypothesis: in a search, which answer of the n-best list.
             addresses: which layers; all where None.
+            tokens: of one row, padding among them, where no task knows them: what a bare model or another library's module
+                read. Ids or numbers stand for them where None.
+            target_tokens: likewise what its decoder read, where it has one.
+            image: the picture that it read, PNG bytes or a uint8 array (Y, X, 3), to lay weights over.
+            patches: which of the places that it read are patches of that picture.
 
         Raises:
-            InputError: for a row, run, hypothesis or address that is not there.
+            InputError: for a row, run, hypothesis or address that is not there, tokens or a picture without a single row, or
+                patches that do not fit.
         """
+        given = any(one is not None for one in (tokens, target_tokens, image))
+        if row is None and given and self._rows(self._run(run)) > 1:
+            raise InputError("tokens and a picture are those of one batch row; say which with row=")
+        if (image is None) != (patches is None):
+            raise InputError("image and patches belong together; give both, or neither")
         seen = self._run(run)
         size = self._rows(seen)
-        rows = range(size) if row is None else _indices(row, size).tolist()
+        rows = range(size) if row is None else indices(row, size).tolist()
         maps: list[AttentionMap] = []
         titles: list[str] = []
         for number, index in enumerate(rows):
             if seen.hypotheses is not None:
-                _check_hypothesis(seen.hypotheses, index, hypothesis)
-            labels = Labels.of(seen, index, hypothesis, self.task)
+                check_hypothesis(seen.hypotheses, index, hypothesis)
+            labels = Labels.of(seen, index, hypothesis, self.task, tokens, target_tokens)
             titles.append(labels.title)
             for address in self.addresses if addresses is None else addresses:
                 if addresses is not None or address in seen.calls:
-                    maps.append(self._map(address, index, run, hypothesis, labels, number))
+                    maps.append(self._map(address, index, run, hypothesis, labels, number, patches))
         if not maps:
-            raise InputError(
-                "nothing was recorded; use the model inside the block: with regard.look(model) as seen: ..."
-            )
-        return AttentionView(title=titles[0], maps=tuple(maps), examples=tuple(titles))
+            raise InputError(f"nothing to show of this run: {_of_these([])}")
+        images = () if image is None else (image,)
+        return AttentionView(title=titles[0], maps=tuple(maps), examples=tuple(titles), images=images)
 
-    def show(self, path: str | os.PathLike[str] | None = None, *, row: int | None = 0, run: int = -1) -> None:
+    def show(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        row: int | None = 0,
+        run: int = -1,
+        tokens: Sequence[str] | None = None,
+        target_tokens: Sequence[str] | None = None,
+        image: Any = None,
+        patches: Patches | None = None,
+    ) -> None:
         """Show the maps: on the terminal, or in a file of the kind its suffix says.
 
         Arguments:
@@ -135,29 +270,24 @@ class Record:
                 matplotlib), `.json` for the numbers; None prints heatmaps.
             row: which batch row; None for all.
             run: which of `runs`.
+            tokens, target_tokens, image, patches: of that row, as `view` takes them.
 
         Raises:
             InputError: for another suffix, or a place that cannot be written to.
         """
-        view = self.view(row, run=run)
-        if path is None:
+        view = self.view(row, run=run, tokens=tokens, target_tokens=target_tokens, image=image, patches=patches)
+        if path is not None:
+            save_view(view, path)
+        else:
             from rich.console import Console
 
             from regard.inspection.terminal import render
 
             Console().print(render(view))
-        elif Path(path).suffix.lower() in (".html", ".htm"):
-            from regard.inspection.page import save_page
-
-            save_page(view, path)
-        else:
-            from regard.inspection.plots import save_plot
-
-            save_plot(view, path)
 
     def _repr_html_(self) -> str:
         """The page, in a frame of its own, for notebooks."""
-        from regard.inspection.page import html_fragment
+        from regard.inspection.viewer import html_fragment
 
         return html_fragment(self.view())
 
@@ -172,92 +302,58 @@ class Record:
             raise InputError(f"run {run} of {len(self.runs)} recorded; count from 0, or from -1 backwards") from error
 
     def _calls(self, seen: Run, address: str) -> list[Call]:
-        if address not in self.recorder.layers:
-            raise InputError(f"no layer {address!r} was looked at; {nearest(address, self.addresses)}")
+        if address not in self.addresses:
+            raise InputError(f"no layer {address!r} was looked at: {_of_these(self.addresses, address)}")
         if address not in seen.calls:
             raise InputError(f"{address} was not called in this run")
         return seen.calls[address]
+
+    @staticmethod
+    def _of_rows(tensor: Tensor, rows: Index | None, heads: Index | None) -> Tensor:
+        tensor = tensor if rows is None else tensor[indices(rows, tensor.shape[0])]
+        return tensor if heads is None else tensor[:, indices(heads, tensor.shape[1])]
 
     def _rows(self, seen: Run) -> int:
         if seen.source is not None:
             return len(seen.source)
         return next(iter(seen.calls.values()))[0].shape[0] if seen.calls else 0
 
-    def _map(self, address: str, row: int, run: int, hypothesis: int, labels: Labels, example: int) -> AttentionMap:
+    def _map(
+        self,
+        address: str,
+        row: int,
+        run: int,
+        hypothesis: int,
+        labels: Labels,
+        example: int,
+        patches: Patches | None,
+    ) -> AttentionMap:
         weights = self.weights(address, rows=[row], run=run, hypothesis=hypothesis)[0]
-        queries_from, keys_from = self._between(address)
-        queries = labels.queries(queries_from, keys_from, weights.shape[1])
-        keys = labels.keys(keys_from, weights.shape[2])
+        between = self._calls(self._run(run), address)[0].between
+        queries, keys = labels.axes(between, weights)
         places = [place for place, _ in queries], [place for place, _ in keys]
+        query_tokens, key_tokens = tuple(text for _, text in queries), tuple(text for _, text in keys)
         return AttentionMap(
             address=address,
-            kind="self" if queries_from == keys_from else "cross",
-            query_tokens=tuple(text for _, text in queries),
-            key_tokens=tuple(text for _, text in keys),
+            kind="self" if between[0] == between[1] else "cross",
+            query_tokens=query_tokens,
+            key_tokens=key_tokens,
             weights=weights[:, places[0]][:, :, places[1]].cpu().numpy(),
             example=example,
+            query_words=word_numbers(query_tokens),
+            key_words=word_numbers(key_tokens),
+            query_patches=patches if between[0] == "source" else None,
+            key_patches=patches if between[1] == "source" else None,
         )
 
-    def _between(self, address: str) -> tuple[Side, Side]:
-        layer = self.recorder.module.get_submodule(address)
-        return layer.between if isinstance(layer, AttentionLayer) else ("source", "source")
 
-
-def _followed(
-    seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tensor | None, hypothesis: int, *, growing: bool
-) -> Tensor:
-    """One map per source row of a search: at every step the row in which the hypothesis then stood.
-
-    Arguments:
-        growing: whether the keys are what was written so far. Those of all hypotheses about a source may stand side by side.
-    """
-    answers = seen.hypotheses or []
-    sources = list(range(len(answers))) if rows is None else _indices(rows, len(answers)).tolist()
-    for source in sources:
-        _check_hypothesis(answers, source, hypothesis)
-    paths = [answers[source][hypothesis].rows for source in sources]
-    steps = max((len(path) for path in paths), default=0)
-    count = calls[0].shape[1] if heads is None else len(heads)
-    longest = len(calls) if growing else max((call.shape[3] for call in calls), default=0)
-    weights = torch.zeros(len(sources), count, steps, longest)
-    for step in range(steps):
-        present = [place for place, path in enumerate(paths) if step < len(path)]
-        # Hypotheses about one source may have been so many queries of one batch row.
-        rows_then = torch.tensor([paths[place][step] for place in present])
-        width = calls[step].shape[2]
-        part = calls[step].read(rows_then // width, heads)
-        found = part[torch.arange(len(present)), :, rows_then % width].cpu()
-        places = calls[step].places
-        if growing and places is not None:
-            # Of the keys at one place a hypothesis sees one; the weights of the others are zero.
-            own = places.cpu()[rows_then // width].unsqueeze(1).expand_as(found)
-            found = torch.zeros(*found.shape[:2], step + 1).scatter_add_(2, own, found)
-        weights[present, :, step, : found.shape[2]] = found
-    return weights
-
-
-def _check_hypothesis(answers: Sequence[Sequence[Hypothesis]], row: int, hypothesis: int) -> None:
-    if not 0 <= hypothesis < len(answers[row]):
-        raise InputError(
-            f"hypothesis {hypothesis} of {len(answers[row])} found for row {row}; search with a larger n_best"
-        )
+def _of_these(known: list[str], wrong: str = "") -> str:
+    if not known:
+        return "no attention was called, neither a mechanism of this package nor an attention function of torch"
+    return nearest(wrong, known) if wrong else f"choose from {', '.join(known)}"
 
 
 def _widened(parts: Sequence[Tensor]) -> list[Tensor]:
     """Parts of a map side by side, keys that came later filled with zeros in the earlier ones."""
     widest = max(part.shape[3] for part in parts)
     return [torch.nn.functional.pad(part, (0, widest - part.shape[3])) for part in parts]
-
-
-def _indices(index: Index, size: int) -> Tensor:
-    """An index of any kind as a list of places, counted from 0.
-
-    Raises:
-        InputError: for a place outside.
-    """
-    if isinstance(index, slice):
-        return torch.arange(size)[index]
-    places = torch.as_tensor([index] if isinstance(index, int) else index, dtype=torch.long).reshape(-1)
-    if len(places) and not -size <= int(places.min()) <= int(places.max()) < size:
-        raise InputError(f"index {places.tolist()} is outside 0 to {size - 1}")
-    return places % max(size, 1)

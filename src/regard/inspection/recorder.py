@@ -1,98 +1,117 @@
 """The recorder: keeps what attention weights are a function of, while a model runs at full speed.
 
-It hangs a hook before every attention mechanism of a module and keeps its inputs, detached, without copying them. Weights
-are computed when they are read. The model's path, its kernels and its output are what they are without it.
+It hangs a hook before every attention mechanism of a module and keeps its inputs, detached, without copying them. In modules
+that are not this package's it sees the attention functions of torch instead (`regard.inspection.foreign`). Weights are
+computed when they are read. The model's path, its kernels and its output are what they are without it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
-from regard.attention import Attention, AttentionInputs, AttentionLayer
+from regard.attention import Attention, AttentionInputs, AttentionLayer, Dense
 from regard.errors import InputError
 from regard.generation import Hypothesis
-from regard.inspection.calls import Call, Kept, Snapshot
+from regard.inspection.calls import Call, Called, Kept, Snapshot
+from regard.inspection.choosing import attention_addresses, chosen_mechanisms, chosen_modules
+from regard.inspection.foreign import (
+    Around,
+    Attended,
+    FusedLayers,
+    Interception,
+    Place,
+    addresses_of,
+    around_forward,
+    is_compiled,
+)
+from regard.inspection.run import Run
 from regard.layers import Tokens
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """The calls of one forward pass, or of one search.
-
-    Arguments:
-        calls: by address, in the order they were made.
-        source, target: what the model read; the target only in a forward pass.
-        hypotheses: of a search, per source row, best first; `rows` in them says where each stood at every step.
-        predictions: what the hypotheses became, where a task made something of them.
-    """
-
-    calls: dict[str, list[Call]] = field(default_factory=dict)
-    source: Tokens | None = None
-    target: Tokens | None = None
-    hypotheses: list[list[Hypothesis]] | None = None
-    predictions: list[Any] | None = None
-
-    @property
-    def searched(self) -> bool:
-        """Whether this was a search."""
-        return self.hypotheses is not None
+from regard.models import MODELS
 
 
 class Recorder:
     """Records the attention of one module, in one thread.
 
     Arguments:
-        module: any module with `regard.attention.Attention` mechanisms inside.
+        module: any torch module.
         addresses: which layers, as names or patterns with `*`; all where None.
         keep: how many runs to keep, the latest; all where None.
+        values: whether to keep what is weighed, too.
+        hidden: modules whose outputs to keep, as names or patterns in which `*` has no dot.
 
     Raises:
-        InputError: where nothing in the module is called so, the module is compiled, or `keep` is below 1.
+        InputError: where nothing in the module is called so, it is one of this package's models without attention, it is
+            compiled, or `keep` is below 1.
     """
 
-    def __init__(self, module: nn.Module, addresses: Sequence[str] | None = None, keep: int | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        addresses: Sequence[str] | None = None,
+        keep: int | None = None,
+        *,
+        values: bool = False,
+        hidden: Sequence[str] = (),
+    ) -> None:
         self.module = module
         self.runs: list[Run] = []
-        self.layers = _chosen(attention_addresses(module), addresses)
+        self.modules = addresses_of(module)
+        self.compiled = {name: part for name, part in self.modules.items() if is_compiled(part)}
+        self.registered = type(getattr(module, "_orig_mod", module)) in {family.model for family in MODELS.values()}
+        self.layers = chosen_mechanisms(attention_addresses(module), addresses, () if self.registered else self.modules)
+        self._addresses = None if addresses is None else tuple(addresses)
+        self._hidden = chosen_modules(self.modules, hidden)
+        self._values = values
         self._keep = keep
         self._thread = 0
         self._current: Run | None = None
         self._keys: dict[tuple[Any, ...], Kept] = {}
         self._parameters: dict[str, tuple[Snapshot, ...]] = {}
+        self._latest: dict[str, tuple[Snapshot, ...]] = {}
+        self._sites: dict[str, list[object]] = {}
+        # What compiled graphs gave out.
+        self._traced: list[tuple[str, Any]] = []
+        if self.registered and not self.layers and not hidden:
+            raise InputError("there is no attention in this model to look at; choose a model that has some")
         if keep is not None and keep < 1:
             raise InputError(f"keep is {keep}; give the number of runs to keep, 1 or more, or None for all")
-        # Compiled in place (`module.compile()`), or wrapped (`torch.compile(module)`).
-        if any(part._compiled_call_impl is not None or hasattr(part, "_orig_mod") for part in module.modules()):
-            raise InputError(
-                "the model runs through torch.compile, which a recorder cannot look into; load or build it without compile"
-            )
+
+    @property
+    def addresses(self) -> list[str]:
+        """The attention layers that are looked at: those that are known beforehand, then those that were found in a run."""
+        found = (address for run in self.runs for address in run.calls)
+        return list(dict.fromkeys((*self.layers, *found)))
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """Inside the block, what this thread calls is recorded; calls from other threads are not."""
         self._thread = threading.get_ident()
-        handles: list[RemovableHandle] = [
-            self.module.register_forward_pre_hook(self._entered),
-            self.module.register_forward_hook(self._left, always_call=True),
-        ]
-        for address, mechanism in self.layers.items():
-            handles.append(mechanism.register_forward_pre_hook(partial(self._called, address)))
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._close)
+            for address, mechanism in self.layers.items():
+                around, traced = partial(self._called, address), _tracing_inputs(self._traced, address, self._values)
+                stack.enter_context(around_forward(mechanism, around, traced))
+            for address, part in self._hidden.items():
+                traced = _tracing_output(self._traced, address)
+                stack.enter_context(around_forward(part, partial(self._gave, address), traced))
+            # All attention of a registered model is a mechanism with an address; in any other module there may be more.
+            if not self.registered or self.compiled:
+                interception = Interception(self.module, self, values=self._values)
+                stack.enter_context(FusedLayers(interception).telling())
+                stack.enter_context(interception.telling())
+            for part in self.compiled.values():
+                stack.enter_context(around_forward(part, self._ran_compiled, outside=True))
+            # Outermost, for a run begins before anything in it is told.
+            stack.enter_context(around_forward(self.module, self._ran, outside=True))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
-            self._close()
 
     # What a search tells (regard.generation.SearchObserver, regard.tasks.PredictionObserver).
 
@@ -111,47 +130,136 @@ class Recorder:
         if self.runs:
             self.runs[-1].predictions = list(predictions)
 
-    # Hooks. None of them returns anything, so nothing they see is replaced.
+    # What stands around and before the modules. Nothing of what passes through is replaced.
 
-    def _entered(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() != self._thread or _is_recomputing():
-            return
-        if self._current is not None and self._current.source is not None:
-            return  # within a search whose decoder calls its own forward pass
-        tokens = [argument for argument in arguments if isinstance(argument, Tokens)]
+    def _ran(self, forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if not self._listening() or (self._current is not None and self._current.source is not None):
+            return forward(*arguments, **named)  # or within a search whose decoder calls its own forward pass
+        tokens = [argument for argument in (*arguments, *named.values()) if isinstance(argument, Tokens)]
         self._open(Run(source=tokens[0] if tokens else None, target=tokens[1] if len(tokens) > 1 else None))
-
-    def _left(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        if threading.get_ident() == self._thread and (self._current is None or not self._current.searched):
+        try:
+            return forward(*arguments, **named)
+        finally:
             self._close()
 
-    def _called(self, address: str, mechanism: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() != self._thread or not isinstance(mechanism, Attention) or _is_recomputing():
-            return
-        inputs: AttentionInputs = arguments[0]
-        if self._current is None:  # the user's own calls of `start` and `step`
-            self._open(Run())
-        run = self._current
-        if run is None:
-            return
-        calls = run.calls.setdefault(address, [])
-        calls.append(self._call(address, mechanism, inputs, calls))
+    def _ran_compiled(self, forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if not self._listening():
+            return forward(*arguments, **named)
+        self._traced.clear()
+        output = forward(*arguments, **named)
+        for address, given in self._traced:
+            if isinstance(given, Tensor):
+                self._keep_output(address, given)
+            else:
+                *axes, visible, value, record = given
+                names = ("query", "key", "query_positions", "key_positions")
+                mask = None if visible is None else Dense(visible)
+                inputs = AttentionInputs(**dict(zip(names, axes, strict=True)), mask=mask, record=record)
+                self._keep_call(address, inputs, value)
+        self._traced.clear()
+        return output
 
-    def _call(self, address: str, mechanism: Attention, inputs: AttentionInputs, before: Sequence[Call]) -> Call:
+    def _gave(
+        self, address: str, forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        output = forward(*arguments, **named)
+        if self._listening():
+            self._keep_output(address, output[0] if isinstance(output, tuple | list) else output)
+        return output
+
+    def _keep_output(self, address: str, output: Any) -> None:
+        if isinstance(output, Tensor):
+            self._run().hidden.setdefault(address, []).append(Kept.of(output))
+
+    def _called(
+        self, address: str, forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        if self._listening():
+            self._keep_call(address, *arguments, **named)
+        return forward(*arguments, **named)
+
+    def _keep_call(self, address: str, inputs: AttentionInputs, value: Tensor | None = None) -> None:
+        calls = self._run().calls.setdefault(address, [])
+        layer = self.modules[address]
+        between = layer.between if isinstance(layer, AttentionLayer) else ("source", "source")
+        kept = Kept.of(value) if self._values and value is not None else None
+        called = Called(address, self.layers[address], inputs.shape, between, kept)
+        calls.append(self._call(called, inputs, growing=bool(calls)))
+
+    def attended(self, place: Place, attended: Attended, run: Callable[[], Any]) -> Any:
+        """A module that is not this package's is about to compute attention (`regard.inspection.foreign.Listener`)."""
+        if self._listening():
+            address = self._address(place, attended)
+            if self._addresses is None or any(fnmatchcase(address, pattern) for pattern in self._addresses):
+                self._run().calls.setdefault(address, []).append(self._foreign_call(address, place, attended))
+        return run()
+
+    def _foreign_call(self, address: str, place: Place, attended: Attended) -> Call:
+        crossed = place.crossed if attended.crossed is None else attended.crossed
+        value = Kept.of(attended.value()) if self._values and attended.value is not None else None
+        between = ("target", "source") if crossed else ("source", "source")
+        called = Called(address, attended.mechanism, attended.shape, between, value)
+        if attended.weights is not None:
+            return Call.laid_out(called, attended.weights)
+        if attended.inputs is None:
+            raise RuntimeError("attention with neither inputs nor weights")
+        # Fewer queries than keys: what else is looked at, or what a cache holds.
+        return self._call(called, attended.inputs, growing=attended.shape[2] < attended.shape[3])
+
+    def _address(self, place: Place, attended: Attended) -> str:
+        """The module's address; a number after it where the module attends from several lines, or again in one pass."""
+        lines = self._sites.setdefault(place.address, [])
+        if place.line not in lines:
+            lines.append(place.line)
+        site = lines.index(place.line)
+        address = f"{place.address}:{site + 1}" if site else place.address
+        # One query after another is a sequence that grows; several at once are another layer with the same parameters.
+        if attended.shape[2] > 1:
+            calls = self._run().calls
+            again = 2
+            first = address
+            while address in calls:
+                address = f"{first}@{again}"
+                again += 1
+        return address
+
+    def _call(self, called: Called, inputs: AttentionInputs, *, growing: bool) -> Call:
         identity = _identity(inputs.key)
         kept = None if identity is None else self._keys.get(identity)
-        _, heads, queries, _ = inputs.shape
+        _, heads, queries, _ = called.shape
         width = inputs.key.shape[1] * inputs.key.shape[3]
-        if kept is None and before and heads * queries < width:
+        if kept is None and growing and heads * queries < width:
             # A key that is new at every call, as in a growing cache: its weights are smaller than it.
-            return Call.computed(address, mechanism, inputs)
+            return Call.computed(called, inputs)
         if kept is None:
             kept = Kept.of(inputs.key)
             if identity is not None:
                 self._keys[identity] = kept
-        if address not in self._parameters:
-            self._parameters[address] = tuple(map(Snapshot.of, mechanism.parameters()))
-        return Call.keeping(address, mechanism, inputs, kept, self._parameters[address])
+        if called.address not in self._parameters:
+            self._parameters[called.address] = self._snapshots(called.address, called.mechanism)
+        return Call.keeping(called, inputs, kept, self._parameters[called.address])
+
+    def _snapshots(self, address: str, mechanism: Attention) -> tuple[Snapshot, ...]:
+        last = {id(snapshot.parameter): snapshot for snapshot in self._latest.get(address, ())}
+        snapshots = []
+        for parameter in mechanism.parameters():
+            snapshot = last.get(id(parameter))
+            current = snapshot is not None and snapshot.seems_current(parameter)
+            snapshots.append(snapshot if snapshot is not None and current else Snapshot.of(parameter))
+        if snapshots:
+            self._latest[address] = tuple(snapshots)
+        return tuple(snapshots)
+
+    def _listening(self) -> bool:
+        return threading.get_ident() == self._thread and not _is_recomputing()
+
+    def _run(self) -> Run:
+        """The run that is going on; one begins with the user's own calls of parts of the model."""
+        if self._current is None:
+            self._open(Run())
+        if self._current is None:
+            raise RuntimeError("a run that was opened is not there")
+        return self._current
 
     def _open(self, run: Run) -> None:
         self._close()
@@ -164,6 +272,7 @@ class Recorder:
         self._current = None
         self._keys.clear()
         self._parameters.clear()
+        self._sites.clear()
 
 
 def _is_recomputing() -> bool:
@@ -171,32 +280,27 @@ def _is_recomputing() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def attention_addresses(module: nn.Module) -> dict[str, Attention]:
-    """Every attention mechanism of a module by its layer's name, such as `encoder.layers.3.attention`."""
-    found: dict[str, Attention] = {}
-    inside: set[int] = set()
-    for name, part in module.named_modules():
-        if isinstance(part, AttentionLayer):
-            found[name] = part.attention
-            inside.add(id(part.attention))
-    for name, part in module.named_modules():
-        if isinstance(part, Attention) and id(part) not in inside:
-            found[name] = part
-    return found
+def _tracing_inputs(traced: list[tuple[str, Any]], address: str, values: bool) -> Around:
+    def around(forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        # Tensors can be given out by a graph, objects of this package cannot.
+        inputs, value = arguments[0], arguments[1].detach() if values else None
+        places = (inputs.query_positions, inputs.key_positions)
+        record = dict(inputs.record)
+        traced.append((address, (inputs.query.detach(), inputs.key.detach(), *places, inputs.visible(), value, record)))
+        return forward(*arguments, **named)
+
+    return around
 
 
-def _chosen(layers: Mapping[str, Attention], addresses: Sequence[str] | None) -> dict[str, Attention]:
-    if not layers:
-        raise InputError("there is no attention in this module to look at; choose a model that has some")
-    if addresses is None:
-        return dict(layers)
-    chosen: dict[str, Attention] = {}
-    for pattern in addresses:
-        matching = {name: part for name, part in layers.items() if fnmatchcase(name, pattern)}
-        if not matching:
-            raise InputError(f"no attention layer is called {pattern!r}; choose from {', '.join(layers)}")
-        chosen.update(matching)
-    return chosen
+def _tracing_output(traced: list[tuple[str, Any]], address: str) -> Around:
+    def around(forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        output = forward(*arguments, **named)
+        first = output[0] if isinstance(output, tuple | list) else output
+        if isinstance(first, Tensor):
+            traced.append((address, first.detach()))
+        return output
+
+    return around
 
 
 def _identity(key: Tensor) -> tuple[Any, ...] | None:

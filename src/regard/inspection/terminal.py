@@ -118,13 +118,13 @@ class _Paint:
         if not self.coloured:
             shade = self.shades[round(min(abs(share), 1) * 4)]
             return Segment(("-" if share <= -0.125 else shade) + shade * (CELL - 1))
-        return Segment(" " * CELL, Style(bgcolor=_colour(share, signed)))
+        return Segment(" " * CELL, Style(bgcolor=colour_of(share, signed)))
 
     def legend(self, largest: float, signed: bool, width: int, kind: Kind) -> Iterator[Segment]:
         scale = [Segment(f"{-largest:.2g} " if signed else "0 ")]
         if self.coloured:
             shares = np.linspace(-1 if signed else 0, 1, 16).tolist()
-            scale += [Segment(" ", Style(bgcolor=_colour(share, signed))) for share in shares]
+            scale += [Segment(" ", Style(bgcolor=colour_of(share, signed))) for share in shares]
         else:
             left, right = ("|", "|") if self.shades.isascii() else ("▕", "▏")
             scale.append(Segment(left + ("-" if signed else "") + self.shades.strip() + right))
@@ -210,7 +210,8 @@ def _right_to_left(text: str) -> bool:
     return any(unicodedata.bidirectional(character) in ("R", "AL", "AN") for character in text)
 
 
-def _colour(share: float, signed: bool) -> str:
+def colour_of(share: float, signed: bool) -> str:
+    """The colour of a share of the largest value, as `#rrggbb`: in [0, 1], or where values have signs in [-1, 1]."""
     stops = PURPLE_ORANGE if signed else VIRIDIS
     place = min(max((share + 1) / 2 if signed else share, 0.0), 1.0) * (len(stops) - 1)
     low = min(int(place), len(stops) - 2)

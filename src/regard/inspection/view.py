@@ -5,17 +5,15 @@ Nothing here knows a model. Weights from any library can be shown: see `Attentio
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 
 from regard.errors import InputError, nearest
-
-FORMAT_VERSION = 1
+from regard.inspection.patches import Patches, png
 
 Kind = Literal["self", "cross"]
 
@@ -32,9 +30,15 @@ class AttentionMap:
         weights: (H, L, S), kept as float32, read-only; `weights[h, i, j]` is how much query i attends to
             key j in head h. They need not be a distribution and may be negative.
         example: which of the view's examples it belongs to.
+        query_words: for each query token the number of the word it is a piece of, never falling; see
+            `regard.inspection.words.word_numbers`. None where tokens are not pieces, or nobody knows.
+        key_words: the same of the keys.
+        query_patches: which query tokens are patches of the example's picture; None where none are.
+        key_patches: the same of the keys.
 
     Raises:
-        InputError: the weights are not (H, L, S) numbers that fit the tokens, or are not finite.
+        InputError: the weights are not (H, L, S) numbers that fit the tokens, or are not finite; words or
+            patches do not fit the tokens.
 
     >>> seen = AttentionMap(address="decoder.attention", kind="cross", query_tokens=("la", "maison"),
     ...                     key_tokens=("the", "house"), weights=np.eye(2)[None])
@@ -49,6 +53,10 @@ class AttentionMap:
     key_tokens: tuple[str, ...]
     weights: np.ndarray
     example: int = 0
+    query_words: tuple[int, ...] | None = None
+    key_words: tuple[int, ...] | None = None
+    query_patches: Patches | None = None
+    key_patches: Patches | None = None
 
     def __post_init__(self) -> None:
         """Convert what was given to its declared types and check that it fits together."""
@@ -78,12 +86,23 @@ class AttentionMap:
         object.__setattr__(self, "query_tokens", queries)
         object.__setattr__(self, "key_tokens", keys)
         object.__setattr__(self, "weights", weights)
+        for side, tokens in (("query", queries), ("key", keys)):
+            words, patches = getattr(self, f"{side}_words"), getattr(self, f"{side}_patches")
+            if words is not None:
+                object.__setattr__(self, f"{side}_words", _words(words, len(tokens), f"{self.address}: {side}_words"))
+            if patches is not None and not isinstance(patches, Patches):
+                raise InputError(f"{self.address}: {side}_patches is {patches!r}; give Patches(rows=..., columns=...)")
+            if patches is not None and patches.last >= len(tokens):
+                raise InputError(
+                    f"{self.address}: {side}_patches end at token {patches.last}, but there are {len(tokens)} "
+                    f"{side} tokens; give the grid's rows and columns, and the first patch's position"
+                )
 
     def __eq__(self, other: object) -> bool:
         """Equal in every field, the weights bit for bit."""
         if not isinstance(other, AttentionMap):
             return NotImplemented
-        names = ("address", "kind", "query_tokens", "key_tokens", "example")
+        names = [field.name for field in fields(self) if field.name != "weights"]
         return all(getattr(self, name) == getattr(other, name) for name in names) and (
             self.weights.shape == other.weights.shape and self.weights.tobytes() == other.weights.tobytes()
         )
@@ -109,9 +128,12 @@ class AttentionView:
         maps: at least one; an address occurs once for each example.
         note: a sentence shown under the title.
         examples: a label for each example; where none are given they are numbered.
+        images: a picture for each example, or None for one without: PNG bytes or a uint8 array (Y, X, 3), kept as
+            PNG bytes. Empty where no example has one.
 
     Raises:
-        InputError: there is no map, two maps share an address and an example, or an example has no label.
+        InputError: there is no map, two maps share an address and an example, or an example has no label; a
+            picture is none.
 
     >>> view = AttentionView.of([[0.9, 0.1], [0.2, 0.8]], ["la", "maison"], ["the", "house"], title="en-fr")
     >>> view.map("attention").weights.shape
@@ -125,6 +147,7 @@ class AttentionView:
     maps: tuple[AttentionMap, ...]
     note: str = ""
     examples: tuple[str, ...] = ()
+    images: tuple[bytes | None, ...] = ()
 
     def __post_init__(self) -> None:
         """Number the examples that have no labels and check the maps against each other."""
@@ -146,8 +169,15 @@ class AttentionView:
             if (item.example, item.address) in places:
                 raise InputError(f"maps: {item.address!r} occurs twice in example {item.example}; rename one")
             places.add((item.example, item.address))
+        # An array is a sequence of its rows: one picture alone would pass as many.
+        if not isinstance(self.images, list | tuple):
+            raise InputError(f"images: {type(self.images).__name__} given; give a list with a picture for each example")
+        if self.images and len(self.images) != len(examples):
+            raise InputError(f"images: {len(self.images)} for {len(examples)} examples; give one, or None, for each")
+        images = tuple(None if image is None else png(image) for image in self.images)
         object.__setattr__(self, "maps", maps)
         object.__setattr__(self, "examples", examples)
+        object.__setattr__(self, "images", images if any(images) else ())
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -176,6 +206,11 @@ class AttentionView:
         address: str = "attention",
         kind: Kind | None = None,
         note: str = "",
+        image: Any = None,
+        query_words: Sequence[int] | None = None,
+        key_words: Sequence[int] | None = None,
+        query_patches: Patches | None = None,
+        key_patches: Patches | None = None,
     ) -> AttentionView:
         """The view of one array of weights, from any library.
 
@@ -187,6 +222,11 @@ class AttentionView:
             address: what to call the layer.
             kind: "self" or "cross"; by default "self" where the two token sequences are equal.
             note: a sentence shown under the title.
+            image: a picture that queries or keys are patches of: PNG bytes or a uint8 array (Y, X, 3).
+            query_words: for each query token the number of its word.
+            key_words: the same of the keys.
+            query_patches: which query tokens are patches of the picture.
+            key_patches: which key tokens are.
 
         Raises:
             InputError: the shapes do not fit, or there is something that is not a finite number.
@@ -205,52 +245,25 @@ class AttentionView:
             query_tokens=queries,
             key_tokens=keys,
             weights=array if array.ndim == 3 else array[None],
+            query_words=query_words,  # type: ignore[arg-type]  # a map turns what it is given into tuples
+            key_words=key_words,  # type: ignore[arg-type]
+            query_patches=query_patches,
+            key_patches=key_patches,
         )
-        return cls(title=title, maps=(item,), note=note)
+        return cls(title=title, maps=(item,), note=note, images=() if image is None else (image,))
 
     def to_json(self) -> str:
         """The view as JSON text; `from_json` gives back an equal view, every weight bit for bit."""
-        maps = [
-            {
-                "address": item.address,
-                "kind": item.kind,
-                "example": item.example,
-                "query_tokens": item.query_tokens,
-                "key_tokens": item.key_tokens,
-                "weights": [[[_nine_digits(x) for x in row] for row in head] for head in item.weights],
-            }
-            for item in self.maps
-        ]
-        value = {
-            "format_version": FORMAT_VERSION,
-            "title": self.title,
-            "note": self.note,
-            "examples": self.examples,
-            "maps": maps,
-        }
-        return json.dumps(value)
+        from regard.inspection.view_json import written
+
+        return written(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> AttentionView:
-        """The view that `to_json` wrote; InputError where the text is not one."""
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"attention view: this is not JSON ({error}); give what to_json wrote") from None
-        if not isinstance(value, dict):
-            raise InputError("attention view: the JSON is not an object; give what to_json wrote")
-        version = value.get("format_version")
-        if version != FORMAT_VERSION:
-            raise InputError(
-                f"attention view: format_version is {version!r}, this version reads {FORMAT_VERSION}; "
-                "write the view again"
-            )
-        fields = _fields(value, ("format_version", "title", "note", "examples", "maps"), "attention view")
-        names = ("address", "kind", "example", "query_tokens", "key_tokens", "weights")
-        if not isinstance(fields["maps"], list):
-            raise InputError("attention view: 'maps' is not a list; give what to_json wrote")
-        maps = [AttentionMap(**_fields(item, names, f"map {i}")) for i, item in enumerate(fields["maps"])]
-        return cls(title=fields["title"], note=fields["note"], examples=fields["examples"], maps=tuple(maps))
+        """The view that `to_json` wrote, also that of an earlier version; InputError where the text is not one."""
+        from regard.inspection.view_json import read
+
+        return read(text)
 
 
 def visible(token: str) -> str:
@@ -320,13 +333,11 @@ def _float32(weights: Any, name: str) -> np.ndarray:
         ) from None
 
 
-def _nine_digits(weight: float) -> float:
-    # Nine digits name a float32 uniquely, and are half as long as the digits of the float64 it would become.
-    return float(f"{weight:.9g}")
-
-
-def _fields(value: Any, names: tuple[str, ...], where: str) -> dict[str, Any]:
-    if not isinstance(value, dict) or set(value) != set(names):
-        found = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
-        raise InputError(f"{where}: has {found or 'nothing'}, needs {', '.join(names)}; give what to_json wrote")
-    return cast(dict[str, Any], {name: value[name] for name in names})
+def _words(numbers: Any, size: int, name: str) -> tuple[int, ...]:
+    try:
+        array = np.asarray(numbers)
+    except ValueError:  # rows of several lengths
+        array = np.empty(0)
+    if array.shape != (size,) or array.dtype.kind not in "iu" or (array[1:] < array[:-1]).any():
+        raise InputError(f"{name}: give a whole number for each of the {size} tokens, none smaller than the one before")
+    return tuple(int(number) for number in array)

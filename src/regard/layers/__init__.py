@@ -1,10 +1,13 @@
 """What surrounds attention: tokens, decoder state, residuals, feed-forward nets, recurrent readers, embeddings."""
 
 from regard.layers.ancestry import Ancestry
+from regard.layers.blocks import DecoderBlock, EncoderBlock
 from regard.layers.cells import ChoCell, GatedRecurrentCell, RecurrentCell, ResetAfterCell, TanhCell
 from regard.layers.dropout import Dropout
 from regard.layers.embeddings import PositionedEmbedding, token_embedding
+from regard.layers.encoder import Encoded, EncoderConfig, TextEmbedding, TextEncoder
 from regard.layers.feedforward import FeedForward
+from regard.layers.heads import FIXED_OUTPUTS, POOLED, HeadKind, Pooler, build_head
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates
 from regard.layers.maxout import maxout
 from regard.layers.order import in_order, put_back, reading_order
@@ -16,25 +19,33 @@ from regard.layers.state import LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfi
 from regard.layers.tokens import Tokens
 
 __all__ = [
+    "FIXED_OUTPUTS",
     "LAST_STEP",
     "NEVER",
+    "POOLED",
     "SOURCE",
     "TARGET",
     "Ancestry",
     "BidirectionalReader",
     "ChoCell",
     "Decoder",
+    "DecoderBlock",
     "DecoderConfig",
     "DecoderState",
     "Dropout",
+    "Encoded",
+    "EncoderBlock",
+    "EncoderConfig",
     "FeedForward",
     "GatedRecurrentCell",
+    "HeadKind",
     "LSTMStack",
     "LSTMState",
     "LSTMStates",
     "LongShortTermMemoryCell",
     "NormPlacement",
     "OutputBias",
+    "Pooler",
     "PositionedEmbedding",
     "Reader",
     "ReaderConfig",
@@ -42,8 +53,11 @@ __all__ = [
     "ResetAfterCell",
     "Residual",
     "TanhCell",
+    "TextEmbedding",
+    "TextEncoder",
     "Tokens",
     "VocabularyOutput",
+    "build_head",
     "in_order",
     "maxout",
     "put_back",

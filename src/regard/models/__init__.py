@@ -13,7 +13,9 @@ from typing import Any, Literal
 from torch import nn
 
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
+from regard.models.bert import Bert, BertConfig
 from regard.models.cho import Cho, ChoConfig
+from regard.models.distilbert import DistilBert, DistilBertConfig
 from regard.models.gnmt import GNMT, GNMTConfig
 from regard.models.lstm_language_model import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.luong import Luong, LuongConfig
@@ -25,8 +27,12 @@ __all__ = [
     "MODELS",
     "Bahdanau",
     "BahdanauConfig",
+    "Bert",
+    "BertConfig",
     "Cho",
     "ChoConfig",
+    "DistilBert",
+    "DistilBertConfig",
     "Family",
     "GNMTConfig",
     "Interface",
@@ -41,8 +47,9 @@ __all__ = [
 ]
 
 
-Interface = Literal["encoder_decoder", "language_model"]
-"""What a model is called with: a source and a target (`regard.layers.Decoder`), or one text (`regard.layers.Reader`)."""
+Interface = Literal["encoder_decoder", "language_model", "encoder"]
+"""What a model is called with: a source and a target (`regard.layers.Decoder`), one text from its beginning
+(`regard.layers.Reader`), or one or two texts seen as a whole (`regard.layers.TextEncoder`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class Family:
 MODELS: Mapping[str, Family] = MappingProxyType(
     {
         BahdanauConfig.model_type: Family(BahdanauConfig, Bahdanau),
+        BertConfig.model_type: Family(BertConfig, Bert, interface="encoder"),
+        DistilBertConfig.model_type: Family(DistilBertConfig, DistilBert, interface="encoder"),
         ChoConfig.model_type: Family(ChoConfig, Cho),
         LSTMLanguageModelConfig.model_type: Family(
             LSTMLanguageModelConfig, LSTMLanguageModel, interface="language_model"

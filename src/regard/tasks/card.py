@@ -41,7 +41,10 @@ def model_card(
         "```",
         "",
     ]
-    lines += _elsewhere(layout, task.get("languages") or [])
+    if "why" not in layout and hasattr(config, "head"):
+        lines += _encoder_elsewhere(config, layout)
+    else:
+        lines += _elsewhere(layout, task.get("languages") or [])
     if metrics:
         lines += ["| metric | value |", "|---|---|"]
         lines += [f"| {name} | {value:.4g} |" for name, value in metrics.items()]
@@ -81,6 +84,37 @@ def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str]) -> list[str]
         *tagged,
         'answer = model.generate(**tokenizer("...", return_tensors="pt"))',
         "print(tokenizer.decode(answer[0], skip_special_tokens=True))",
+        "```",
+        "",
+    ]
+
+
+CLASSES = {
+    "none": "AutoModel",
+    "masked": "AutoModelForMaskedLM",
+    "next_sentence": "AutoModelForNextSentencePrediction",
+    "pretraining": "AutoModelForPreTraining",
+    "sequence": "AutoModelForSequenceClassification",
+    "tokens": "AutoModelForTokenClassification",
+    "spans": "AutoModelForQuestionAnswering",
+    "choice": "AutoModelForMultipleChoice",
+}
+"""By the head of an encoder, the class of Hugging Face's that opens it."""
+
+
+def _encoder_elsewhere(config: Any, layout: Mapping[str, Any]) -> list[str]:
+    """How other programs open the folder of an encoder of texts."""
+    name = {"bert": "BERT", "distilbert": "DistilBERT"}.get(layout["name"], layout["name"])
+    until = "up to version 4, for heads were pruned, " if config.pruned_heads else ""
+    opens = CLASSES[config.head]
+    return [
+        f"The folder is also one of Hugging Face's ({name}), which transformers {until}opens:",
+        "",
+        "```python",
+        f"from transformers import {opens}, AutoTokenizer",
+        "",
+        f'tokenizer, model = AutoTokenizer.from_pretrained("."), {opens}.from_pretrained(".")',
+        'print(model(**tokenizer("...", return_tensors="pt")))',
         "```",
         "",
     ]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.classification.evaluation import ClassificationEvaluation, RegressionEvaluation
+from regard.tasks.classification.rater import Rater
+from regard.tasks.kinds import kind_of
 from regard.tasks.language_modelling.evaluation import TextEvaluation
-from regard.tasks.language_modelling.evaluation import evaluate as evaluate_texts
 from regard.tasks.language_modelling.language_model import LanguageModel
+from regard.tasks.masked_language_modelling.evaluation import MaskedEvaluation
+from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
 from regard.tasks.translation.evaluation import Evaluation
-from regard.tasks.translation.evaluation import evaluate as evaluate_pairs
 from regard.tasks.translation.translator import Translator
 
 
@@ -21,15 +25,32 @@ def evaluate(model: Translator, data: Sequence[tuple[str, str]], /, *arguments: 
 def evaluate(model: LanguageModel, data: Sequence[str], /, *arguments: Any, **settings: Any) -> TextEvaluation: ...
 
 
+@overload
+def evaluate(
+    model: MaskedLanguageModel, data: Sequence[str] | Sequence[Sequence[str]], /, *arguments: Any, **settings: Any
+) -> MaskedEvaluation: ...
+
+
+@overload
+def evaluate(model: Classifier, data: Sequence[Any], /) -> ClassificationEvaluation: ...
+
+
+@overload
+def evaluate(model: Rater, data: Sequence[Any], /) -> RegressionEvaluation: ...
+
+
+@overload
+def evaluate(model: Any, data: Any, /, *arguments: Any, **settings: Any) -> Any: ...
+
+
 def evaluate(model: Any, data: Any, /, *arguments: Any, **settings: Any) -> Any:
     """Measure a model on examples it has not seen.
 
     For a `Translator` this is `regard.tasks.translation.evaluation.evaluate`, on pairs; for a `LanguageModel`
-    `regard.tasks.language_modelling.evaluation.evaluate`, on texts. Further arguments are theirs.
+    `regard.tasks.language_modelling.evaluation.evaluate`, on texts; and so on, as `regard.tasks.kinds` names them. Further
+    arguments are theirs.
 
     Raises:
         InputError: as they do.
     """
-    if isinstance(model, LanguageModel):
-        return evaluate_texts(model, data, *arguments, **settings)
-    return evaluate_pairs(model, data, *arguments, **settings)
+    return kind_of(model.task.name).evaluate(model, data, *arguments, **settings)

@@ -9,12 +9,17 @@ from typing import Any, Literal, overload
 
 import torch
 
-from regard.checkpoints import is_foreign, read_card, read_model
+from regard.checkpoints import is_foreign, located, read_card, read_config, read_model
 from regard.errors import InputError, nearest
-from regard.tasks.kinds import kind_of
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.classification.rater import Rater
+from regard.tasks.kinds import kind_of, task_for
 from regard.tasks.language_modelling.language_model import LanguageModel
-from regard.tasks.translation.open_folder import foreign_parts
-from regard.tasks.translation.task import TranslationTask
+from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
+from regard.tasks.multiple_choice.chooser import Chooser
+from regard.tasks.question_answering.answerer import Answerer
+from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard.tasks.tagging.tagger import Tagger
 from regard.tasks.translation.translator import Translator
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -45,6 +50,76 @@ def load(
 def load(
     folder: str | os.PathLike[str],
     *,
+    task: Literal["masked_language_modelling"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> MaskedLanguageModel: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["classification"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Classifier: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["regression"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Rater: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["tagging"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Tagger: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["question_answering"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Answerer: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["multiple_choice"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Chooser: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["sentence_embedding"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> SentenceEncoder: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
     task: str | None = None,
     device: str | torch.device = "cpu",
     dtype: str = "float32",
@@ -60,35 +135,62 @@ def load(
 ) -> Any:
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
-    A Marian or Pegasus folder of Hugging Face's loads too, if it has a tokenizer.json.
+    Hugging Face's folders load too: Marian and Pegasus with a tokenizer.json, BERT and DistilBERT with that or a vocab.txt.
 
     Arguments:
-        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken.
-        task: the task the caller needs; another one in the folder is an error.
+        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or the id of a model
+            on the Hugging Face hub, which is fetched once.
+        task: the task the caller needs, by name; what the model in the folder is not for is an error.
         device: where to put the parameters.
         dtype: `float32`, `bfloat16` or `float16`.
 
     Returns:
-        A `Translator` or a `LanguageModel`: what the folder's task makes of a model.
+        A `Translator`, a `Classifier` or another `Predictor`: what the task makes of a model.
 
     Raises:
         InputError: for a folder that holds no model, is damaged, or is of another task.
     """
     place = model_folder(folder)
-    name = task_of(place)
-    if task is not None and name != task:
-        raise InputError(
-            f"{folder}: a model for {_spoken(name)}, and {_spoken(task)} is wanted; use the command for that"
-        )
-    kind = kind_of(name, f"{folder}: its task")
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; {nearest(dtype, list(DTYPES))}")
+    if task is not None:
+        kind_of(task)
+    card = None if is_foreign(place) else read_card(place)
+    own = None if card is None else str(card.task.get("name"))
+    if own is not None:
+        kind_of(own, f"{folder}: its task")
+    if card is None or (task is not None and task != own):
+        return _adapted(folder, place, task, own, device, dtype)
+    kind = kind_of(str(own))
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
-    if is_foreign(place):
-        tokenizer, settings = foreign_parts(place, model.config)
-        return Translator(model, TranslationTask(tokenizer, tokenizer, settings))
-    card = read_card(place)
     return kind.predictor(model, kind.task.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
+
+
+def _adapted(
+    folder: str | os.PathLike[str],
+    place: Path,
+    task: str | None,
+    own: str | None,
+    device: str | torch.device,
+    dtype: str,
+) -> Any:
+    """A predictor of a model whose folder does not say what the task needs, but whose config fits it.
+
+    Arguments:
+        task: the task wanted; the one that the config tells of where None.
+        own: the task that the folder is for; None where another program wrote it.
+    """
+    config = read_config(place)
+    name = task if task is not None else task_for(config, str(folder))
+    kind = kind_of(name)
+    # A folder of ours says what it is for; but what was trained to classify texts can give their vectors too.
+    if kind.foreign is None or not kind.fits(config) or (own is not None and kind.interface != "encoder"):
+        what = (
+            f"a model for {_spoken(own)}" if own is not None else f"a {config.model_type} with the head {config.head!r}"
+        )
+        raise InputError(f"{folder}: {what}, and {_spoken(name)} is wanted; use the command for that")
+    model = read_model(place).to(device=device, dtype=DTYPES[dtype])
+    return kind.predictor(model, kind.foreign(place, config))
 
 
 def task_of(folder: str | os.PathLike[str]) -> str:
@@ -99,7 +201,7 @@ def task_of(folder: str | os.PathLike[str]) -> str:
     """
     place = model_folder(folder)
     card = read_card(place)
-    return TranslationTask.name if is_foreign(place) else str(card.task.get("name"))
+    return task_for(read_config(place), str(folder)) if is_foreign(place) else str(card.task.get("name"))
 
 
 def _spoken(task: str) -> str:
@@ -112,7 +214,7 @@ def model_folder(folder: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: where there is neither.
     """
-    folder = Path(folder)
+    folder = located(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a trained model")
     if (folder / "config.json").is_file():

@@ -27,9 +27,15 @@ MODEL_FILES = frozenset(
         "README.md",
         "tokenizer.json",
         "tokenizer_config.json",
+        "vocab.txt",
         "generation_config.json",
         "source",
         "target",
+        "modules.json",
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
+        "1_Pooling",
+        *(f"{number}_{kind}" for number in range(2, 10) for kind in ("Dense", "Normalize")),
     }
 )
 """All that a model's folder may hold."""
@@ -47,6 +53,9 @@ class Predictor(Generic[T]):
 
     judged: ClassVar[tuple[str, ...]] = ()
     """The metrics that `judge` finds; none where a model's own answers are not judged."""
+
+    judged_always: ClassVar[bool] = False
+    """Whether all validation examples are judged at each evaluation, because that costs no more than their loss."""
 
     def __init__(
         self,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -32,11 +33,14 @@ class LossSum:
         total: the sum, a scalar with a gradient.
         tokens: how many labels it is over.
         correct: how many of them had the highest logit.
+        beside: further losses by name, each over labels of its own, as `Task.beside` counts them. What is learnt from is the sum
+            of the means.
     """
 
     total: Tensor
     tokens: int
     correct: Tensor
+    beside: Mapping[str, LossSum] = field(default_factory=dict)
 
 
 class Task(ABC):
@@ -54,8 +58,8 @@ class Task(ABC):
         """The tokenizers by what they read; one that is used twice once."""
 
     @abstractmethod
-    def model_settings(self) -> dict[str, int]:
-        """What the vocabularies decide of a model's config."""
+    def model_settings(self) -> dict[str, Any]:
+        """What the task decides of a model's config, such as the sizes of its vocabularies."""
 
     @abstractmethod
     def lengths(self, data: TokenStore) -> np.ndarray:
@@ -65,9 +69,24 @@ class Task(ABC):
     def labels(self, data: TokenStore) -> np.ndarray:
         """Over how many labels the loss of each example is summed, (N,) int64."""
 
+    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+        """Over how many labels each further loss of an example is summed, (N,) int64 by its name; none unless a task says so."""
+        del data
+        return {}
+
     @abstractmethod
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> Any:
         """The examples of these rows as a `Batch`."""
+
+    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> Any:
+        """The same to learn from: what `read_batch` gives, unless a task draws something anew each time, such as masks.
+
+        Arguments:
+            draw: a number that differs from epoch to epoch. All that is drawn is a function of it and the row, so that a run that
+                is resumed draws the same.
+        """
+        del draw
+        return self.read_batch(data, rows)
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any, *, smoothing: float = 0.0) -> LossSum:
@@ -88,6 +107,19 @@ class Task(ABC):
         Raises:
             InputError: such as for examples that are longer than the model has positions for.
         """
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """What a validation says, `loss` among it.
+
+        Arguments:
+            loss: the mean over labels.
+            right: the share of labels that had the highest logit.
+        """
+        return {"loss": loss, "perplexity": math.exp(min(50.0, loss)), "token_accuracy": right}
+
+    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+        """What a validation says of a further loss; it has been added to `loss` already."""
+        return {f"{name}_loss": loss, f"{name}_accuracy": right}
 
     @property
     def group_names(self) -> tuple[str, ...]:

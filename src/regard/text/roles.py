@@ -6,18 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import tokenizers
+from tokenizers import decoders, models
 
 from regard.errors import InputError
+from regard.text.bert import is_bert
 from regard.text.training import CHARACTER_PATTERN
 
-Kind = Literal["bpe", "wordpiece", "unigram", "word", "character"]
+Kind = Literal["bpe", "wordpiece", "bert", "unigram", "word", "character"]
 
 # What each family calls its special tokens, most specific first. GPT's one token plays every part.
 PADDING_TOKENS = ("<pad>", "[PAD]", "<|endoftext|>")
 START_TOKENS = ("<s>", "[CLS]", "<bos>", "<|endoftext|>")
 END_TOKENS = ("</s>", "[SEP]", "<eos>", "<|endoftext|>")
 UNKNOWN_TOKENS = ("<unk>", "[UNK]")
+MASK_TOKENS = ("[MASK]", "<mask>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +34,7 @@ class Roles:
         start_id: what a target starts with; padding where there is no token for it (T5, Marian).
         end_id: ends a text.
         unknown_id: stands for what is not in the vocabulary; None where nothing is unknown (byte-level ones).
+        mask_id: stands for what a masked language model is to tell; None where there is none.
         special: all of these, and whatever else is marked special.
     """
 
@@ -38,6 +43,7 @@ class Roles:
     start_id: int
     end_id: int
     unknown_id: int | None
+    mask_id: int | None
     special: frozenset[int]
 
     @classmethod
@@ -58,8 +64,9 @@ class Roles:
             )
         start = _first(START_TOKENS, vocabulary)
         unknown = _first(UNKNOWN_TOKENS, vocabulary)
+        mask = _first(MASK_TOKENS, vocabulary)
         start = padding if start is None else start
-        roles = {padding, end, start} | ({unknown} if unknown is not None else set())
+        roles = {padding, end, start} | {each for each in (unknown, mask) if each is not None}
         added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
         special = frozenset(roles | added)
         if special >= set(vocabulary.values()):
@@ -70,6 +77,7 @@ class Roles:
             start_id=start,
             end_id=end,
             unknown_id=unknown,
+            mask_id=mask,
             special=special,
         )
 
@@ -77,11 +85,39 @@ class Roles:
 def kind_of(layout: dict) -> str | None:
     """Which of the kinds a tokenizer file is; None where it is none of them."""
     model = layout["model"].get("type")
+    if is_bert(layout):
+        return "bert"
     if model == "WordLevel":
         splitter = layout.get("pre_tokenizer") or {}
         return "character" if splitter.get("pattern") == {"Regex": CHARACTER_PATTERN} else "word"
     kind = str(model).lower()
     return kind if kind in get_args(Kind) else None
+
+
+def word_table(backend: tokenizers.Tokenizer, roles: Roles) -> tuple[np.ndarray, np.ndarray]:
+    """(V,) bool twice: whether a piece can go on with the word of a piece before it, and whether a piece can go on with its.
+
+    Arguments:
+        backend: where the pieces are; with the prefix of WordPiece's model all is said by it, otherwise by the marks for spaces.
+        roles: whose special tokens are no part of a word.
+    """
+    prefix = getattr(backend.model, "continuing_subword_prefix", None)
+    # Letters by which byte-level vocabularies write a space and its kind.
+    spaces = "ĠĊĉč" if isinstance(backend.decoder, decoders.ByteLevel) else ""
+    going_on, open_ended = np.zeros(roles.size, dtype=bool), np.zeros(roles.size, dtype=bool)
+    for piece, index in backend.get_vocab(with_added_tokens=True).items():
+        if index in roles.special:
+            continue
+        if prefix and isinstance(backend.model, models.WordPiece):
+            going_on[index], open_ended[index] = len(piece) > len(prefix) and piece.startswith(prefix), True
+        else:
+            going_on[index] = _wordlike(piece[:1], spaces)
+            open_ended[index] = _wordlike(piece[-1:], spaces) or piece[-1:] in ("▁", spaces[:1])
+    return going_on, open_ended
+
+
+def _wordlike(character: str, spaces: str) -> bool:
+    return character.isalnum() and character not in spaces
 
 
 def prepends(layout: dict) -> bool:

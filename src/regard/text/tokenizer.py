@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import tokenizers
 
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.text.roles import Kind, Roles, kind_of, prepends
-from regard.text.training import guarded, train_backend
+from regard.text import bert, vocabulary_file
+from regard.text.config_file import check_basic, cleaning_beside, overruled
+from regard.text.feeding import guarded, half_a_pair
+from regard.text.layout import FILE_NAME, check_layout, text_of
+from regard.text.parts import Part, grouped, parts
+from regard.text.roles import Kind
+from regard.text.spans import Span, bert_spans, spans_of
+from regard.text.training import train_backend
+from regard.text.vocabulary import Vocabulary
 
-FILE_NAME = "tokenizer.json"
 
-
-class Tokenizer:
+class Tokenizer(Vocabulary):
     """Strings to token ids and back, with named roles for padding, start, end and unknown.
 
-    `train` learns one from text, `load` reads a `tokenizer.json`. Encoding adds no special token, and the
+    `train` learns one from text, `load` reads a `tokenizer.json` or BERT's `vocab.txt`. Encoding adds no special token, and the
     spelling of one in a text ("</s>") is ordinary text, never the special token. Instances do not change, are
     equal when their content is, may be shared by threads and sent to other processes.
 
@@ -34,21 +39,6 @@ class Tokenizer:
     [(0, 3), (3, 7), (7, 8)]
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        # A private copy: what the caller does to his object later does not reach this one.
-        self._adopt(backend.to_str())
-
-    def _adopt(self, text: str) -> None:
-        backend = tokenizers.Tokenizer.from_str(text)
-        backend.no_truncation()
-        backend.no_padding()
-        backend.encode_special_tokens = True  # not part of the file, so set here
-        layout = json.loads(text)
-        self._backend = backend
-        self._roles = Roles.of(backend)
-        self._kind = kind_of(layout)
-        self._prepends = prepends(layout)
-
     @classmethod
     def train(
         cls,
@@ -61,7 +51,12 @@ class Tokenizer:
     ) -> Tokenizer:
         """A tokenizer learnt from `texts`: the same texts in the same order give the same tokenizer.
 
-        The special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
+        `bert` is BERT's own WordPiece, and everything about it is BERT's: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` have
+        the ids 0 to 4; text is split at white space and around every mark of punctuation and Chinese character, and spaces are
+        lost; `lowercase` strips accents too; a word of more than 100 characters is unknown. Characters take at most half of
+        its vocabulary, as long as those left out are rarer than one in 100,000.
+
+        In all others the special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
         target too. The text is brought to
         Unicode's composed form (NFC), and to lower case where asked; apart from that, decoding what was
         encoded gives the text back exactly, spaces included, as long as every part is in the vocabulary. One
@@ -71,7 +66,7 @@ class Tokenizer:
         Arguments:
             texts: read once, in a stream.
             kind: `bpe` (Sennrich et al. 2016), `unigram` (Kudo 2018) and `wordpiece` (pieces inside a word
-                start with `##`; Wu et al. 2016) learn parts of words; `word` keeps whole words and marks of
+                start with `##`; Wu et al. 2016) and `bert` learn parts of words; `word` keeps whole words and marks of
                 punctuation, `character` single characters. A token that follows a space begins with U+2581;
                 punctuation and line breaks are tokens of their own: "the dog." is "▁the", "▁dog", ".".
             size: the largest number of tokens, special ones included. Where the text has fewer, the
@@ -79,7 +74,7 @@ class Tokenizer:
                 `<unk>`.
             lowercase: whether case is dropped.
             extra_tokens: further special tokens of the form `<name>`, such as `<2de>`. Each has one id (`id_of`),
-                before that of `<pad>`; none is ever read in a text, and none is decoded.
+                the last ones but that of a `<pad>`; none is ever read in a text, and none is decoded.
 
         Raises:
             InputError: no text, unknown kind, a `size` that cannot hold the alphabet, or an extra token of another
@@ -94,7 +89,12 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
-        """The tokenizer in a folder's `tokenizer.json`, or in that file itself; nothing is fetched.
+        """The tokenizer in a folder's `tokenizer.json` or `vocab.txt`, or in such a file itself; nothing is fetched.
+
+        A `vocab.txt` is BERT's: one piece in each line. `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` are
+        those of the tokenizer_config.json beside it; what that does not say is assumed as by `from_vocabulary`. Of both
+        files in a folder the tokenizer.json is read, because it says all; where it is BERT's and the tokenizer_config.json
+        contradicts it, that one is believed, as by the programs that wrote it.
 
         Raises:
             InputError: the file is missing, cut short or not a tokenizer, or the tokenizer has no vocabulary,
@@ -102,18 +102,62 @@ class Tokenizer:
         """
         file = Path(path)
         if file.is_dir():
-            file = file / FILE_NAME
-        try:
-            text = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(
-                f"{file}: no such file; give a folder with a {FILE_NAME} in it, or train a tokenizer"
-            ) from None
-        except UnicodeDecodeError:
-            raise InputError(f"{file}: is not a tokenizer file (it is not UTF-8 text); save or copy it again") from None
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read ({error.strerror or error}); check the path") from None
-        return cls.from_json(text, name=str(file))
+            folder = file
+            file = folder / FILE_NAME
+            if not file.is_file() and (folder / vocabulary_file.FILE_NAME).is_file():
+                file = folder / vocabulary_file.FILE_NAME
+        if file.suffix == ".txt":
+            pieces = vocabulary_file.read_vocabulary(file)
+            check_basic(file)
+            cleaning = cleaning_beside(file)
+            return cls.from_vocabulary(
+                pieces,
+                lowercase=cleaning.lowercase,
+                strip_accents=cleaning.strip_accents,
+                space_chinese=cleaning.space_chinese is not False,
+            )
+        text = text_of(file)
+        tokenizer = cls.from_json(text, name=str(file))
+        if tokenizer.kind != "bert":
+            return tokenizer
+        believed = overruled(text, cleaning_beside(file))
+        return tokenizer if believed is text else cls.from_json(believed, name=str(file))
+
+    @classmethod
+    def from_vocabulary(
+        cls,
+        pieces: Sequence[str],
+        *,
+        lowercase: bool | None = None,
+        strip_accents: bool | None = None,
+        space_chinese: bool = True,
+    ) -> Tokenizer:
+        """BERT's tokenizer around a vocabulary, such as the lines of a `vocab.txt`; the id of a piece is its place.
+
+        Arguments:
+            pieces: `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]` among them; those that begin with `##` go on with a word.
+            lowercase: whether case is dropped. None derives it: it is, unless a piece beside reserved ones such as
+                `[CLS]` has a letter in upper case, which no text in lower case could use.
+            strip_accents: whether accents are; None, as published, with case.
+            space_chinese: whether every Chinese character is a word.
+
+        Raises:
+            InputError: for an empty or repeated piece, or a special token that is missing.
+
+        >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able"]
+        >>> tokenizer = Tokenizer.from_vocabulary(pieces)
+        >>> tokenizer.tokens(tokenizer.encode("Unaffable"))
+        ['un', '##aff', '##able']
+        """
+        vocabulary_file.check_pieces(pieces, "the vocabulary")
+        return cls(
+            bert.backend_of(
+                {piece: index for index, piece in enumerate(pieces)},
+                lowercase=vocabulary_file.is_lowercase(pieces) if lowercase is None else lowercase,
+                strip_accents=strip_accents,
+                space_chinese=space_chinese,
+            )
+        )
 
     @classmethod
     def from_json(cls, text: str, *, name: str = FILE_NAME) -> Tokenizer:
@@ -122,17 +166,7 @@ class Tokenizer:
         Raises:
             InputError: as `load`.
         """
-        try:
-            layout = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{name}: is empty, cut short or not JSON ({error}); save or copy the tokenizer again"
-            ) from None
-        model = layout.get("model") if isinstance(layout, dict) else None
-        if not isinstance(model, dict):
-            raise InputError(f"{name}: is not a tokenizer (it has no 'model'); give a {FILE_NAME} of `tokenizers`")
-        if not model.get("vocab"):
-            raise InputError(f"{name}: the tokenizer has no vocabulary; train it on some text and save it again")
+        check_layout(text, name)
         tokenizer = cls.__new__(cls)
         try:
             guarded(lambda: tokenizer._adopt(text), "the tokenizers library failed on it")
@@ -149,9 +183,15 @@ class Tokenizer:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `tokenizer.json` into `folder`, made where needed; a previous file is replaced in one step.
 
+        Beside BERT's a `vocab.txt` is written too, for programs that read no other file.
+
         Raises:
             InputError: the folder cannot be written, or the disk is full; a previous file is intact.
         """
+        if self._kind == "bert":
+            text = vocabulary_file.vocabulary_text(self._backend.get_vocab(with_added_tokens=True))
+            if text is not None:
+                replace_file(Path(folder) / vocabulary_file.FILE_NAME, text)
         replace_file(Path(folder) / FILE_NAME, self.to_json())
 
     def encode(self, text: str) -> list[int]:
@@ -160,7 +200,7 @@ class Tokenizer:
         Raises:
             InputError: the string is not text (it holds half of a surrogate pair).
         """
-        return self._ordinary(self._encoding(text).ids)
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text, the same as `encode` gives one by one.
@@ -168,55 +208,104 @@ class Tokenizer:
         Raises:
             InputError: as `encode`.
         """
-        try:
-            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        except (TypeError, UnicodeEncodeError):
-            raise _fault(texts) from None
-        return [self._ordinary(encoding.ids) for encoding in encodings]
+        ids: list[list[int]] = [[] for _ in texts]
+        for part, encoding in self._read(texts, self._backend.encode_batch_fast):
+            ids[part.row] += self._ordinary(encoding.ids)
+        return ids
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where each token of `encode(text)` stands in `text`: (start, end) in characters, end excluded.
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The token ids of each word, told apart by whoever gives them; none for a word of which nothing is left.
 
-        They point into the text as given, before normalisation. A token that begins with a space includes it;
-        a mark that no character stands for (the start of the text alone) has an empty span.
+        A word that stands there often is read once, so the words of many sentences are best given together.
+
+        Raises:
+            InputError: as `encode`.
+
+        >>> tokenizer = Tokenizer.train(["playing plays"] * 9, kind="bert", size=60)
+        >>> [tokenizer.tokens(ids) for ids in tokenizer.encode_words(["plays", "", "playing", "plays"])]
+        [['plays'], [], ['playing'], ['plays']]
+        """
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise InputError(
+                "encode_words takes a list of words, such as ['a', 'dog']; give those of all sentences in one list"
+            )
+        different = list(dict.fromkeys(words))
+        known = dict(zip(different, self.encode_batch(different), strict=True))
+        return [list(known[word]) for word in words]
+
+    def encode_marked(self, text: str, marks: Sequence[str] = ("[MASK]",)) -> list[int]:
+        """The token ids of a text in which the spelling of some special tokens means those: "Paris is [MASK].".
+
+        Arguments:
+            text: every other special token in it is ordinary text, as for `encode`.
+            marks: the special tokens that are read.
+
+        Raises:
+            InputError: a mark is no special token of this tokenizer; as `encode`.
+
+        >>> tokenizer = Tokenizer.train(["a dog barks"], kind="bert", size=60)
+        >>> ids = tokenizer.encode_marked("a [MASK] barks")
+        >>> ids.index(tokenizer.mask_id), tokenizer.mask_id in tokenizer.encode("a [MASK] barks")
+        (1, False)
+        """
+        if isinstance(marks, str):
+            raise InputError(f"marks is the one string {marks!r}; give a list of special tokens")
+        known = {mark: self.id_of(mark) for mark in marks}
+        if not known:
+            return self.encode(text)
+        if not isinstance(text, str):
+            raise _fault([text])
+        longest_first = sorted(known, key=len, reverse=True)
+        pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
+        between = iter(self.encode_batch(pieces[::2]))
+        ids = next(between)
+        for mark in pieces[1::2]:
+            ids += [known[mark], *next(between)]
+        return ids
+
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[Span]]:
+        """The token ids of `text` and where each stands in it; see `spans`.
+
+        Raises:
+            InputError: as `encode`.
+
+        >>> tokenizer = Tokenizer.train(["the cafe"] * 9, kind="bert", size=60, lowercase=True)
+        >>> ids, spans = tokenizer.encode_with_spans("The Café")
+        >>> tokenizer.tokens(ids), spans
+        (['the', 'cafe'], [(0, 3), (4, 8)])
+        """
+        return self.encode_batch_with_spans([text])[0]
+
+    def encode_batch_with_spans(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
+        """What `encode_with_spans` gives for each text.
 
         Raises:
             InputError: as `encode`.
         """
-        encoding = self._encoding(text)
-        offsets: list[tuple[int, int]] = encoding.offsets
-        spans = []
-        for index, (start, end) in enumerate(offsets):
-            following = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
-            # A character composed into the one before it (e + U+0301) is in no token by the library's count.
-            while start < end < following and not text[end].isspace():
-                end += 1
-            spans.append((start, end))
-        if self._prepends and spans and encoding.tokens[0] == "▁":
-            spans[0] = (0, 0)
-        if self._roles.unknown_id is None and not self._roles.special.isdisjoint(encoding.ids):
-            spans = [span for span, index in zip(spans, encoding.ids, strict=True) if index not in self._roles.special]
-        return spans
+        found: list[tuple[list[int], list[Span]]] = [([], []) for _ in texts]
+        for part, encoding in self._read(texts, self._backend.encode_batch):
+            ids = encoding.ids
+            if self._kind == "bert":
+                spans = bert_spans(encoding, part.text, part.start)
+            else:
+                spans = spans_of(encoding, part.text, prepends=self._prepends)
+            if self._roles.unknown_id is None and not self._roles.special.isdisjoint(ids):
+                spans = [span for span, index in zip(spans, ids, strict=True) if index not in self._roles.special]
+            found[part.row][0].extend(self._ordinary(ids))
+            found[part.row][1].extend(spans)
+        return found
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens as strings, for display: "▁" is a space, "##" continues a word.
+    def spans(self, text: str) -> list[Span]:
+        """Where each token of `encode(text)` stands in `text`: (start, end) in characters, end excluded.
 
-        Raises:
-            InputError: an id is not in the vocabulary.
-        """
-        return [self._token(int(index)) for index in ids]
-
-    def id_of(self, token: str) -> int:
-        """The id of a special token, such as `<2de>`: the only way to one, since encoding a text gives none.
+        They point into the text as given, before normalisation: before accents are stripped, letters lowered and control
+        characters removed. A token that begins with a space includes it; a mark that no character stands for (the start of the
+        text alone) has an empty span. BERT's tokens include no space.
 
         Raises:
-            InputError: the vocabulary has no such special token.
+            InputError: as `encode`.
         """
-        index = self._backend.token_to_id(token)
-        if index is None or index not in self._roles.special:
-            known = ", ".join(self.tokens(sorted(self._roles.special)))
-            raise InputError(f"{token!r} is no special token of this tokenizer; it has {known}")
-        return index
+        return self.encode_with_spans(text)[1]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out, the unknown one too.
@@ -229,75 +318,25 @@ class Tokenizer:
             self.tokens(plain)
         return self._backend.decode(plain, skip_special_tokens=False)
 
-    @property
-    def size(self) -> int:
-        """The number of ids, special ones included: the rows an embedding needs."""
-        return self._roles.size
-
-    @property
-    def padding_id(self) -> int:
-        """The id that fills rows up; where one token plays every part (GPT-2), the same as `end_id`."""
-        return self._roles.padding_id
-
-    @property
-    def start_id(self) -> int:
-        """The id a target starts with; a tokenizer without one (T5, Marian) starts with padding."""
-        return self._roles.start_id
-
-    @property
-    def end_id(self) -> int:
-        """The id that ends a text."""
-        return self._roles.end_id
-
-    @property
-    def unknown_id(self) -> int | None:
-        """The id of what is not in the vocabulary; None where nothing is unknown (byte-level ones)."""
-        return self._roles.unknown_id
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        """The ids that stand for no text."""
-        return self._roles.special
-
-    @property
-    def extra_tokens(self) -> tuple[str, ...]:
-        """The special tokens beside padding, start, end and unknown, in the order of their ids."""
-        roles = {self._roles.padding_id, self._roles.start_id, self._roles.end_id, self._roles.unknown_id}
-        return tuple(self.tokens(sorted(self._roles.special - roles)))
-
-    @property
-    def adds_end(self) -> bool:
-        """Whether the end token follows each text where another program opens the tokenizer.json."""
-        with_it, without = (self._backend.encode("", add_special_tokens=adding).ids for adding in (True, False))
-        return with_it == [*without, self._roles.end_id]
-
-    @property
-    def kind(self) -> str | None:
-        """Which of the kinds of `train` this is; None where a loaded one is none of them."""
-        return self._kind
-
-    def __len__(self) -> int:
-        return self._roles.size
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Tokenizer):
-            return NotImplemented
-        return json.loads(self._backend.to_str()) == json.loads(other._backend.to_str())
-
-    def __hash__(self) -> int:
-        return hash((self._kind, self._roles.size))
-
-    def __repr__(self) -> str:
-        return f"Tokenizer(kind={self._kind!r}, size={self._roles.size})"
-
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (_from_json, (self._backend.to_str(),))
 
-    def _encoding(self, text: str) -> tokenizers.Encoding:
-        try:
-            return self._backend.encode(text, add_special_tokens=False)
-        except (TypeError, UnicodeEncodeError):
-            raise _fault([text]) from None
+    def _read(
+        self, texts: Sequence[str], encode: Callable[..., list[tokenizers.Encoding]]
+    ) -> Iterator[tuple[Part, tokenizers.Encoding]]:
+        """What the library makes of the texts, part by part."""
+        if not all(isinstance(text, str) for text in texts):
+            raise _fault(texts)
+        for group in grouped(parts(texts, cut=self._cuts)):
+            try:
+                if len(group) == 1:
+                    # Without the library's threads, of which a process that forks later would be warned.
+                    encodings = [self._backend.encode(group[0].text, add_special_tokens=False)]
+                else:
+                    encodings = encode([part.text for part in group], add_special_tokens=False)
+            except (TypeError, UnicodeEncodeError):
+                raise _fault([texts[part.row] for part in group]) from None
+            yield from zip(group, encodings, strict=True)
 
     def _ordinary(self, ids: list[int]) -> list[int]:
         """`ids` with no special token but the unknown: some loaded vocabularies find one in plain text."""
@@ -306,15 +345,6 @@ class Tokenizer:
         if self._roles.unknown_id is None:
             return [index for index in ids if index not in self._roles.special]
         return [self._roles.unknown_id if index in self._roles.special else index for index in ids]
-
-    def _token(self, index: int) -> str:
-        token = self._backend.id_to_token(index) if index >= 0 else None
-        if token is None:
-            raise InputError(
-                f"token id {index} is not in this tokenizer of {self._roles.size} tokens; "
-                "are model and tokenizer from the same folder?"
-            )
-        return token
 
 
 def _from_json(text: str) -> Tokenizer:
@@ -328,8 +358,5 @@ def _fault(texts: Sequence[str]) -> Exception:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            return InputError(
-                f"the text {text[:40]!r} holds half of a surrogate pair at character {error.start}; "
-                "it was read in the wrong encoding, so read it as UTF-8"
-            )
+            return half_a_pair(text, error)
     return TypeError("the tokenizer could not encode this text")

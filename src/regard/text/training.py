@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO
+from collections.abc import Iterable, Iterator, Sequence
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.errors import InputError, nearest
+from regard.text.bert import SPECIAL, train_bert
+from regard.text.feeding import TooSmall, checked, learn, spool
 
-KINDS = ("bpe", "wordpiece", "unigram", "word", "character")
+KINDS = ("bpe", "wordpiece", "bert", "unigram", "word", "character")
 FIRST_TOKENS = ("</s>", "<unk>")
 UNKNOWN = "<unk>"
 LAST_TOKEN = "<pad>"
@@ -41,12 +40,18 @@ def train_backend(
     """
     if kind not in KINDS:
         raise InputError(f"tokenizer kind {kind!r} is not known; {nearest(kind, KINDS)}")
-    _check_extra(extra_tokens)
+    bert = kind == "bert"
+    _check_extra(extra_tokens, (*SPECIAL_TOKENS, "<s>") if bert else SPECIAL_TOKENS)
     added = (*extra_tokens, LAST_TOKEN)
-    smallest = len(FIRST_TOKENS) + len(added) + 1
+    smallest = len(SPECIAL) + len(extra_tokens) + 2 if bert else len(FIRST_TOKENS) + len(added) + 1
     if size < smallest:
         raise InputError(f"tokenizer size {size} is too small: give at least {smallest}, special tokens included")
-    checked = _checked(texts)
+    proper = checked(texts)
+    if bert:
+        try:
+            return train_bert(proper, size=size, lowercase=lowercase, extra_tokens=extra_tokens)
+        except TooSmall as error:
+            raise _too_small(kind, size, error.needed) from None
     train = {
         "bpe": _train_bpe,
         "wordpiece": _train_wordpiece,
@@ -55,9 +60,9 @@ def train_backend(
         "character": _train_character,
     }[kind]
     try:
-        trained = train(checked, size - len(added), lowercase)
+        trained = train(proper, size - len(added), lowercase)
         needed = trained.get_vocab_size() + len(added)
-    except _TooSmall as error:
+    except TooSmall as error:
         needed = error.needed + len(added)
         raise _too_small(kind, size, needed) from None
     if needed > size:
@@ -70,26 +75,16 @@ def train_backend(
     return trained
 
 
-def _check_extra(extra_tokens: Sequence[str]) -> None:
+def _check_extra(extra_tokens: Sequence[str], taken: Sequence[str]) -> None:
     if isinstance(extra_tokens, str):
         raise InputError(f"extra_tokens is the one string {extra_tokens!r}; give a list of tokens")
-    seen: set[str] = set(SPECIAL_TOKENS)
+    seen = set(taken)
     for token in extra_tokens:
         if not isinstance(token, str) or not re.fullmatch(r"<[^<>\s]+>", token):
             raise InputError(f"the extra token {token!r} is not of the form <name>; write it like '<2de>'")
         if token in seen:
-            raise InputError(
-                f"the extra token {token!r} is there already; name each once, and none of {SPECIAL_TOKENS}"
-            )
+            raise InputError(f"the extra token {token!r} is there already; name each once, and none of {tuple(taken)}")
         seen.add(token)
-
-
-class _TooSmall(Exception):
-    """The text alone needs this many tokens."""
-
-    def __init__(self, needed: int) -> None:
-        super().__init__()
-        self.needed = needed
 
 
 def _too_small(kind: str, size: int, needed: int) -> InputError:
@@ -99,31 +94,7 @@ def _too_small(kind: str, size: int, needed: int) -> InputError:
     )
 
 
-def _checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts after the first that is not blank, each known to be a proper string."""
-    if isinstance(texts, str):
-        raise InputError("training a tokenizer takes several texts (a list or any iterable), not one string")
-    iterator = map(_proper, texts)
-    first = next((text for text in iterator if text.strip()), None)
-    if first is None:
-        raise InputError("training a tokenizer found no text: every text is blank, or there is none")
-    return itertools.chain([first], iterator)
-
-
-def _proper(text: str) -> str:
-    if not isinstance(text, str):
-        raise InputError(f"training a tokenizer takes strings, not {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"the text {text[:40]!r} holds half of a surrogate pair at character {error.start}; "
-            "it was read in the wrong encoding, so read it as UTF-8"
-        ) from None
-    return text
-
-
-# --- the five kinds ---------------------------------------------------------------------------------------
+# --- the kinds beside BERT's ------------------------------------------------------------------------------
 
 
 def _train_bpe(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
@@ -131,14 +102,14 @@ def _train_bpe(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.T
     trainer = trainers.BpeTrainer(
         vocab_size=size, min_frequency=2, special_tokens=list(FIRST_TOKENS), show_progress=False
     )
-    _run(tokenizer, texts, trainer)
+    learn(tokenizer, texts, trainer)
     return tokenizer
 
 
 def _train_word(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
     tokenizer = _marked(_word_level({}), lowercase=lowercase, split_han=True)
     trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=list(FIRST_TOKENS), show_progress=False)
-    _run(tokenizer, texts, trainer)
+    learn(tokenizer, texts, trainer)
     return tokenizer
 
 
@@ -149,11 +120,11 @@ def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool) -> tokeni
     # so the text is passed over twice.
     draft = _marked(models.WordPiece(unk_token=UNKNOWN), lowercase=lowercase, split_han=True)
     normalise = draft.normalizer.normalize_str
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
+    with spool() as kept:
         characters: set[str] = set()
         for text in texts:
             characters.update(normalise(text))
-            spool.write(json.dumps(text) + "\n")
+            kept.put(text)
         inner = sorted(character for character in characters - {SPACE} if not character.isspace())
         trainer = trainers.WordPieceTrainer(
             vocab_size=size,
@@ -161,7 +132,7 @@ def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool) -> tokeni
             special_tokens=[*FIRST_TOKENS, *("##" + character for character in inner)],
             show_progress=False,
         )
-        _run(draft, _unspool(spool), trainer)
+        learn(draft, kept.texts(), trainer)
     vocabulary = json.loads(draft.to_str())["model"]["vocab"]
     model = models.WordPiece(vocab=vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=2 * _LONGEST_PIECE)
     tokenizer = _marked(model, lowercase=lowercase, split_han=True, continuation="##")
@@ -184,7 +155,7 @@ def _train_unigram(texts: Iterator[str], size: int, lowercase: bool) -> tokenize
 
     failure: Exception | None = None
     try:
-        _run(draft, watched(), trainer)
+        learn(draft, watched(), trainer)
     except Exception as error:
         if type(error) is not Exception:  # a bare one is how the library says that the size is too small
             raise
@@ -192,7 +163,7 @@ def _train_unigram(texts: Iterator[str], size: int, lowercase: bool) -> tokenize
     # Every character and one piece more: with less the library fails, or loses sight of the size.
     needed = len(characters) + 1 + len(FIRST_TOKENS)
     if needed > size:
-        raise _TooSmall(needed)
+        raise TooSmall(needed)
     if failure is not None:
         raise InputError(f"training the tokenizer failed ({failure}); try another kind or size")
     scores = dict(json.loads(draft.to_str())["model"]["vocab"])
@@ -279,22 +250,3 @@ def _marked(
         ]
     )
     return tokenizer
-
-
-def _unspool(spool: IO[str]) -> Iterator[str]:
-    spool.seek(0)
-    return (json.loads(line) for line in spool)
-
-
-def _run(tokenizer: tokenizers.Tokenizer, texts: Iterator[str], trainer: trainers.Trainer) -> None:
-    guarded(lambda: tokenizer.train_from_iterator(texts, trainer), "training the tokenizer failed")
-
-
-def guarded(action: Callable[[], object], what: str) -> object:
-    """`action()`, with a panic inside the library turned into an `InputError` (it is not an `Exception`)."""
-    try:
-        return action()
-    except BaseException as error:
-        if type(error).__name__ == "PanicException":
-            raise InputError(f"{what}: {error}") from None
-        raise

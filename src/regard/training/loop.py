@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,10 @@ from regard.data.token_store import TokenStore
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
 from regard.training.log import JsonLines
-from regard.training.progress import Progress
+from regard.training.progress import Progress, Tally
 from regard.training.schedules import learning_rate
 from regard.training.settings import TrainingSettings
-from regard.training.workers import Workers, whole
+from regard.training.workers import Workers
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -52,11 +52,13 @@ class Loop:
     callbacks: Sequence[Callback]
     evaluate: Callable[[], Mapping[str, float]]
     save: Callable[[], None]
+    beside: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
 
     def run(self) -> None:
         """Train until done; `progress.finished` then says why it ended."""
         progress, started = self.progress, time.monotonic() - self.progress.seconds
         lengths, labels = self.task.lengths(self.data), self.task.labels(self.data)
+        self.beside = self.task.beside(self.data)
         batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed)
         total = self._total_steps(batches)
         expected = self._expected_steps(batches, labels, total)
@@ -89,10 +91,11 @@ class Loop:
         """One update from one window; returns its labels over all workers.
 
         The loss of every batch is divided by the tokens of the whole window on all workers, so it does not matter how they
-        were cut into batches or dealt out.
+        were cut into batches or dealt out. Each further loss likewise, by its own labels.
         """
         progress, settings, workers = self.progress, self.settings, self.workers
         total_tokens = int(sum(labels[batch].sum() for batch in window))
+        totals = {name: int(sum(own[batch].sum() for batch in window)) for name, own in self.beside.items()}
         rate = learning_rate(
             settings.schedule,
             progress.step + 1,
@@ -108,16 +111,19 @@ class Loop:
             # In a last, shorter window some workers have no batch left: they run one that counts nothing, because
             # exchanging gradients takes all of them.
             share = 1.0 if place < len(window) else 0.0
-            batch = self._read(window[place if share else 0])
+            rows = window[place if share else 0].tolist()
+            batch: Batch = self.task.training_batch(self.data, rows, progress.epoch).to(workers.device)
             torch.manual_seed(_mixed(self.seed, progress.step, number, workers.rank))
             with workers.gathering(self.wrapped, last=number == rounds - 1):
                 loss = self._loss(self.wrapped, batch)
                 # DDP and FSDP average gradients over workers where the sum is wanted.
-                (loss.total * (share * workers.count / total_tokens)).backward()
+                scale = share * workers.count
+                objective = loss.total * (scale / total_tokens)
+                for name, part in loss.beside.items():
+                    objective = objective + part.total * (scale / totals[name])
+                objective.backward()
             if share:
-                progress.loss_sum += loss.total.item()
-                progress.loss_tokens += loss.tokens
-                progress.correct += int(loss.correct)
+                progress.count(loss)
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
         self.optimizer.step()
@@ -125,9 +131,6 @@ class Loop:
         progress.step += 1
         progress.tokens += total_tokens
         return total_tokens
-
-    def _read(self, rows: np.ndarray) -> Batch:
-        return self.task.read_batch(self.data, rows.tolist()).to(self.workers.device)
 
     def _loss(self, model: nn.Module, batch: Batch) -> LossSum:
         device = self.workers.device.type
@@ -150,15 +153,21 @@ class Loop:
 
     def _log_training(self) -> None:
         progress = self.progress
-        loss, tokens, correct = self.workers.summed(progress.loss_sum, progress.loss_tokens, progress.correct)
-        progress.forget_tallies()
+        own, beside = self._tallies()
+        loss, accuracy = _means(own)
+        further: dict[str, float] = {}
+        for name, tally in beside.items():
+            mean, right = _means(tally)
+            loss += mean
+            further |= self.task.metrics_beside(name, mean, right)
         self._write(
             {
                 "event": "train",
                 "step": progress.step,
                 "epoch": progress.epoch,
-                "loss": loss / max(1.0, tokens),
-                "accuracy": correct / max(1.0, tokens),
+                "loss": loss,
+                "accuracy": accuracy,
+                **further,
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "tokens": progress.tokens,
                 "seconds": round(progress.seconds, 3),
@@ -168,10 +177,16 @@ class Loop:
     def _collect(self) -> None:
         """Add the tallies of all workers up on the first, whose progress is the one that a checkpoint keeps."""
         progress = self.progress
-        loss, tokens, correct = self.workers.summed(progress.loss_sum, progress.loss_tokens, progress.correct)
-        progress.forget_tallies()
+        (loss, tokens, correct), beside = self._tallies()
         if self.workers.first:
-            progress.loss_sum, progress.loss_tokens, progress.correct = loss, int(tokens), int(correct)
+            progress.loss_sum, progress.loss_tokens, progress.correct, progress.beside = loss, tokens, correct, beside
+
+    def _tallies(self) -> tuple[Tally, dict[str, Tally]]:
+        """The tallies of all workers added up, those of further losses by name; they are forgotten."""
+        progress = self.progress
+        own, *others = self.workers.added(progress.tallies(list(self.beside)))
+        progress.forget_tallies()
+        return own, dict(zip(self.beside, others, strict=True))
 
     def _judge(self) -> None:
         """Evaluate, keep count of the best, and stop where patience is at an end."""
@@ -265,7 +280,7 @@ def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = N
     taken = np.arange(len(data)) if rows is None else np.asarray(rows, dtype=np.int64)
     lengths = loop.task.lengths(data)[taken]
     batches = Batches(lengths, maximum_tokens=4 * loop.settings.batch_tokens).in_order()
-    total, tokens, correct = 0.0, 0, 0
+    found, names = Progress(), list[str]()
     workers = loop.workers
     for start in range(0, len(batches), workers.count):
         place = start + workers.rank
@@ -273,16 +288,22 @@ def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = N
         batch = loop.task.read_batch(data, chosen.tolist()).to(workers.device)
         with torch.autocast(workers.device.type, dtype=loop.dtype, enabled=loop.dtype != torch.float32):
             loss = loop.task.loss(loop.wrapped, batch)
+        names = list(loss.beside)
         if place < len(batches):
-            total += whole(loss.total).item()
-            tokens += loss.tokens
-            correct += int(loss.correct)
-    total_all, tokens_all, correct_all = workers.summed(total, tokens, correct)
-    return {
-        "loss": total_all / tokens_all,
-        "perplexity": math.exp(min(50.0, total_all / tokens_all)),
-        "token_accuracy": correct_all / tokens_all,
-    }
+            found.count(loss)
+    own, *others = workers.added(found.tallies(names))
+    metrics = loop.task.metrics_of(*_means(own))
+    for name, tally in zip(names, others, strict=True):
+        mean, right = _means(tally)
+        metrics["loss"] += mean
+        metrics |= loop.task.metrics_beside(name, mean, right)
+    return metrics
+
+
+def _means(tally: Tally) -> tuple[float, float]:
+    """Mean loss, and share of right labels."""
+    total, labels, right = tally
+    return total / max(1, labels), right / max(1, labels)
 
 
 def _mixed(*numbers: int) -> int:

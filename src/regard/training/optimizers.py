@@ -1,19 +1,59 @@
-"""Optimisers with weight decay where it belongs."""
+"""Optimisers with weight decay where it belongs, and parameters that they leave alone."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from regard.errors import InputError, nearest
 from regard.training.settings import TrainingSettings
 
 
+def freeze(model: nn.Module, patterns: Sequence[str]) -> int:
+    """Keep parameters from being updated, in place; returns how many numbers that are.
+
+    A gradient is not even computed for them, nor for what only they need. Dropout stays as it is.
+
+    Arguments:
+        patterns: names of parameters, or of modules with all in them, in which `*` stands for what has no dot in it.
+
+    Raises:
+        InputError: where nothing is called so, naming the nearest, or nothing is left to train.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    >>> freeze(model, ["0"]), [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    (9, ['1.weight', '1.bias'])
+    """
+    count = 0
+    for pattern in patterns:
+        fitting = [parameter for name, parameter in model.named_parameters() if _is_in(name, pattern)]
+        if not fitting:
+            names = [name for name, _ in [*model.named_modules(), *model.named_parameters()] if name]
+            raise InputError(f"training.frozen: nothing is called {pattern!r}; {nearest(pattern, names)}")
+        for parameter in fitting:
+            count += parameter.numel() if parameter.requires_grad else 0
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(f"training.frozen is {', '.join(patterns)}, which leaves nothing to train; freeze less")
+    return count
+
+
+def _is_in(name: str, pattern: str) -> bool:
+    """Whether a parameter, or a module that it is in, is called so."""
+    parts = name.split(".")[: pattern.count(".") + 1]
+    return len(parts) == pattern.count(".") + 1 and fnmatchcase(".".join(parts), pattern)
+
+
 def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """AdamW or Adam over a model's parameters; biases, norms and other vectors are not decayed."""
+    """AdamW or Adam over a model's parameters that are not frozen; biases, norms and other vectors are not decayed."""
     matrices, vectors = [], []
     for parameter in model.parameters():
-        (matrices if parameter.dim() > 1 else vectors).append(parameter)
+        if parameter.requires_grad:
+            (matrices if parameter.dim() > 1 else vectors).append(parameter)
     groups = [
         {"params": matrices, "weight_decay": settings.weight_decay},
         {"params": vectors, "weight_decay": 0.0},

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from regard.structure import from_mapping
+from regard.tasks.task import LossSum
+from regard.training.workers import whole
+
+Tally = tuple[float, int, int]
+"""A sum of losses, over how many labels it is, and how many of them were right."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -18,6 +24,7 @@ class Progress:
         tokens: target tokens learnt from.
         seconds: spent training, over all sittings.
         loss_sum, loss_tokens, correct: since the last line of the log.
+        beside: the same three of each further loss, by name.
         best_value, best_step: the best evaluation so far; the value is None before the first.
         worse: evaluations since the best.
         log_bytes: length of log.jsonl; what a killed process wrote beyond is cut off on resuming.
@@ -32,15 +39,30 @@ class Progress:
     loss_sum: float = 0.0
     loss_tokens: int = 0
     correct: int = 0
+    beside: dict[str, Tally] = field(default_factory=dict)
     best_value: float | None = None
     best_step: int = 0
     worse: int = 0
     log_bytes: int = 0
     finished: str = ""
 
+    def count(self, loss: LossSum) -> None:
+        """Add a batch's losses to the tallies."""
+        self.loss_sum += whole(loss.total).item()
+        self.loss_tokens += loss.tokens
+        self.correct += int(loss.correct)
+        for name, part in loss.beside.items():
+            total, labels, right = self.beside.get(name, (0.0, 0, 0))
+            self.beside[name] = (total + whole(part.total).item(), labels + part.tokens, right + int(part.correct))
+
+    def tallies(self, names: Sequence[str]) -> list[Tally]:
+        """The tally of the loss itself, then those of the further losses of these names."""
+        own = (self.loss_sum, self.loss_tokens, self.correct)
+        return [own, *(self.beside.get(name, (0.0, 0, 0)) for name in names)]
+
     def forget_tallies(self) -> None:
         """Begin to count anew for the next line of the log."""
-        self.loss_sum, self.loss_tokens, self.correct = 0.0, 0, 0
+        self.loss_sum, self.loss_tokens, self.correct, self.beside = 0.0, 0, 0, {}
 
     def to_mapping(self) -> dict[str, Any]:
         """As JSON values."""

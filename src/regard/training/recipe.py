@@ -12,10 +12,11 @@ from typing import Any
 import yaml
 
 from regard.errors import InputError, nearest
-from regard.models import MODELS
 from regard.models.config import check
 from regard.structure import coerced, from_mapping
-from regard.tasks.kinds import Kind, kind_of
+from regard.tasks.kind import Kind
+from regard.tasks.kinds import kind_of
+from regard.training.model_section import check_section, config_of, resolved
 from regard.training.settings import TrainingSettings
 
 SECTIONS = ("data", "tokenizer", "generation")
@@ -29,7 +30,9 @@ class Recipe:
     Arguments:
         task: what the model is for: a name in `regard.tasks.TASKS`.
         seed: of everything random: initial weights, dropout, the order of batches, held-out rows, builtin data.
-        model: `name` (a family of `regard.models.MODELS`) and the fields of its config; sizes of vocabularies are filled in.
+        model: `name` (a family of `regard.models.MODELS`) and the fields of its config; what the task decides is filled in, such
+            as the sizes of vocabularies. Or `pretrained`, the folder of a model to start from, with fields that are to differ
+            from its own; `pretrained_layers` takes some of its layers.
         data: what to learn from; as all sections but model and training, of the type that the task has for it.
         training: how to learn.
         tokenizer: how text becomes tokens.
@@ -49,27 +52,15 @@ class Recipe:
 
     def __post_init__(self) -> None:
         kind = kind_of(self.task)
+        object.__setattr__(self, "model", resolved(self.model))
         for name in SECTIONS:
             object.__setattr__(self, name, _section(kind, self.task, name, getattr(self, name), name))
-        self._check_model(kind)
+        start = self.model.get("pretrained")
+        if start is not None and self.tokenizer is not None and self.tokenizer.path is None:
+            object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, path=start))
+        check_section(self.model, self.task, kind)
         self._check_judged(kind)
         check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63", "choose another")
-
-    def _check_model(self, kind: Kind) -> None:
-        name = str(self.model.get("name"))
-        if name not in MODELS:
-            raise InputError(f"model.name is {name!r}; {nearest(name, list(MODELS))}")
-        fitting = [each for each, family in MODELS.items() if family.interface == kind.interface]
-        if name not in fitting:
-            raise InputError(
-                f"model.name is {name!r}, which is no model for task {self.task}; {nearest(name, fitting)}"
-            )
-        known = {part.name: part for part in dataclasses.fields(MODELS[name].config)}
-        choices = sorted(known.keys() - set(kind.filled_in))
-        for key in self.model:
-            if key != "name" and key not in choices:
-                raise InputError(f"model: unknown key {key!r}; {nearest(key, choices)}")
-        self.model_config(kind.filled_in)  # a wrong size is to be told before the data is read, not after
 
     def _check_judged(self, kind: Kind) -> None:
         judged, settings = kind.predictor.judged, self.training
@@ -78,11 +69,25 @@ class Recipe:
                 f"training.best is {settings.best!r}, which no model for task {self.task} is judged by; "
                 f"{nearest(settings.best, ['loss', *judged])}"
             )
-        if settings.evaluate_generated and not judged:
+        if settings.evaluate_generated and (not judged or kind.predictor.judged_always):
             raise InputError(
                 f"training.evaluate_generated is {settings.evaluate_generated}, and nothing is generated for task "
                 f"{self.task}; leave it out"
             )
+        check(
+            settings.best == "loss" or settings.evaluate_generated > 0 or kind.predictor.judged_always,
+            "training.best",
+            settings.best,
+            "'loss' where nothing is decoded",
+            "set training.evaluate_generated to a number of examples",
+        )
+        check(
+            settings.best == "loss" or settings.parallel == "ddp",
+            "training.best",
+            settings.best,
+            "'loss' with training.parallel=fsdp",
+            "judge sharded runs by loss, and evaluate afterwards with regard evaluate",
+        )
 
     @property
     def sections(self) -> dict[str, Any]:
@@ -94,10 +99,9 @@ class Recipe:
         values = _plain(dataclasses.asdict(self))
         return {name: values[name] for name in ("task", "seed", "model", *self.sections, "training")}
 
-    def model_config(self, filled_in: Mapping[str, int]) -> Any:
-        """The model's config, with what the vocabularies decide filled in."""
-        values = {key: value for key, value in self.model.items() if key != "name"}
-        return from_mapping(MODELS[self.model["name"]].config, {**values, **filled_in}, "model")
+    def model_config(self, filled_in: Mapping[str, Any]) -> Any:
+        """The model's config, with what the task decides filled in."""
+        return config_of(self.model, filled_in)
 
 
 def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:

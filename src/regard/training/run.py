@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.checkpoints import adopt
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.models import MODELS
@@ -26,7 +27,8 @@ from regard.training.checkpoint import Checkpoints
 from regard.training.compiling import compiled
 from regard.training.log import JsonLines
 from regard.training.loop import Loop, evaluation_loss
-from regard.training.optimizers import build_optimizer
+from regard.training.model_section import folder_of
+from regard.training.optimizers import build_optimizer, freeze
 from regard.training.precision import resolve
 from regard.training.progress import Progress
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
@@ -132,6 +134,9 @@ class _Run:
         torch.manual_seed(recipe.seed)
         self.model: Any = MODELS[recipe.model["name"]].model(self.config)
         self.task.check(self.model, prepared.train, prepared.validation)
+        start = recipe.model.get("pretrained")
+        if start is not None:
+            talk(adopt(self.model, folder_of(start), layers=recipe.model.get("pretrained_layers")))
         self.model.to(workers.device)
         dtype, chosen = resolve(settings.precision, workers.device)
         talk(
@@ -141,6 +146,8 @@ class _Run:
         talk(f"precision: {chosen}; {torch.get_num_threads()} threads; {workers.count} worker(s).")
         if settings.compile:
             talk(compiled(self.model, workers.device))
+        if settings.frozen:
+            talk(f"{freeze(self.model, settings.frozen):,} of these parameters are frozen.")
         wrapped = workers.wrapped(self.model, settings.parallel)
         optimizer = build_optimizer(self.model, settings)
         self.checkpoints = Checkpoints(folder, workers)
@@ -193,9 +200,12 @@ class _Run:
         validation = self.prepared.validation
         metrics = evaluation_loss(self.loop, validation)
         metrics |= losses_by_group(self.loop, self.task, validation)
-        count = min(self.recipe.training.evaluate_generated, len(validation))
+        predictor, settings = self.kind.predictor, self.recipe.training
+        # A sharded model answers only where all workers ask it.
+        always = predictor.judged_always and settings.parallel == "ddp"
+        count = len(validation) if always else min(settings.evaluate_generated, len(validation))
         if count:
-            names = judged_names(self.kind.predictor.judged, self.task)
+            names = judged_names(predictor.judged, self.task)
             # Only the first worker judges; the others get to know what it found.
             found = self._judged(count) if self.workers.first else {}
             numbers = self.workers.summed(*(found.get(name, 0.0) for name in names))

@@ -26,12 +26,16 @@ class TrainingSettings:
         betas, epsilon, weight_decay: of the optimiser. Biases, norms and vectors are not decayed.
         schedule, warmup: of the learning rate, in updates. `linear` and `cosine` follow the share of the limit that is used up.
         label_smoothing: epsilon, spread over the whole vocabulary but padding.
+        frozen: names of parameters, or of modules with all in them, that are not updated, such as `embedding` or `layers.*`; a
+            `*` stands for what has no dot in it.
         clip_norm: largest norm of the whole gradient; null for no clipping.
         precision: `auto` is bfloat16 where the processor computes in it natively, else float32.
         compile: run the model through `torch.compile`, with dynamic shapes from the first step.
         evaluate_every: updates between evaluations on the validation set.
-        evaluate_generated: how many validation examples to decode at each evaluation, for exact match and BLEU; 0 for none.
-        best: the metric whose best value decides which checkpoint is kept: `loss`, or with decoding `exact_match` or `bleu`.
+        evaluate_generated: how many validation examples to decode at each evaluation, for exact match and BLEU; 0 for none. Tasks
+            that generate nothing are judged at every evaluation.
+        best: the metric whose best value decides which checkpoint is kept: `loss`, or one that the task is judged by, such as
+            `bleu` or `accuracy`.
         patience: evaluations without a better value before stopping; null never stops early.
         save_every: updates between checkpoints; one is also made at every evaluation and at the end.
         log_every: updates between lines of log.jsonl.
@@ -57,12 +61,13 @@ class TrainingSettings:
     schedule: Schedule = "inverse_square_root"
     warmup: int = 400
     label_smoothing: float = 0.0
+    frozen: tuple[str, ...] = ()
     clip_norm: float | None = 1.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
     evaluate_every: int = 500
     evaluate_generated: int = 0
-    best: Literal["loss", "exact_match", "bleu"] = "loss"
+    best: str = "loss"
     patience: int | None = None
     save_every: int = 500
     log_every: int = 50
@@ -99,13 +104,6 @@ class TrainingSettings:
             self.clip_norm,
             "above 0",
             "1.0 is usual, null turns clipping off",
-        )
-        check(
-            self.best == "loss" or self.evaluate_generated > 0,
-            "training.best",
-            self.best,
-            "'loss' where nothing is decoded",
-            "set training.evaluate_generated to a number of examples",
         )
         check(
             self.parallel == "ddp" or self.evaluate_generated == 0,

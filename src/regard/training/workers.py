@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,6 +49,11 @@ class Workers:
         if self.count > 1:
             dist.all_reduce(totals)
         return totals.tolist()
+
+    def added(self, tallies: Sequence[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
+        """Tallies added up over all workers, each of which has as many."""
+        sums = iter(self.summed(*(number for tally in tallies for number in tally)))
+        return [(total, int(labels), int(right)) for total, labels, right in zip(sums, sums, sums, strict=True)]
 
     def wrapped(self, model: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
         """The model to call in training: itself when alone, a DDP wrapper, or sharded in place by FSDP2.

@@ -1,4 +1,4 @@
-"""Hugging Face transformers: `generate` on the exported folder, at its defaults.
+"""Hugging Face transformers: `generate` on the exported folder, at its defaults; BERT's forward pass, and training.
 
 Needs transformers and torch, and nothing of Regard.
 """
@@ -10,9 +10,7 @@ from importlib import metadata, util
 from typing import Any
 
 
-class Translation:
-    """Beam search by `generate`; everything but the beam and the longest answer is the library's default."""
-
+class _Installed:
     def available(self) -> bool:
         """Whether transformers and PyTorch are installed."""
         return all(util.find_spec(name) is not None for name in ("transformers", "torch"))
@@ -20,6 +18,10 @@ class Translation:
     def versions(self) -> dict[str, str]:
         """Of transformers and of its PyTorch."""
         return {name: metadata.version(name) for name in ("transformers", "torch")}
+
+
+class Translation(_Installed):
+    """Beam search by `generate`; everything but the beam and the longest answer is the library's default."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Load the folder in the precision asked for."""
@@ -61,4 +63,102 @@ class Translation:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
-KINDS = {"translation": Translation}
+class Recording(_Installed):
+    """BERT's forward pass: nothing looked at, or all weights from its eager attention."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and draw a text."""
+        import torch
+        from transformers import BertConfig, BertModel
+
+        self._model = BertModel(BertConfig(**job["model"]), add_pooling_layer=False).eval()
+        self._model.set_attn_implementation(job["way"])
+        generator = torch.Generator().manual_seed(job["seed"])
+        with torch.no_grad():
+            for parameter in self._model.parameters():
+                parameter.normal_(std=0.05, generator=generator)
+        self._ids = torch.randint(job["model"]["vocab_size"], (job["batch"], job["tokens"]), generator=generator)
+        self._job = job
+        _keep_freed_memory()
+        return {"note": f"{type(self._model).__name__}, attention {job['way']}"}
+
+    def run(self) -> dict[str, Any]:
+        """A few passes; the amount is tokens."""
+        import torch
+
+        job, output = self._job, None
+        began = 0.0
+        for number in range(1 + job["passes"]):
+            if number == 1:  # the first pass brings back what the system took from a process that waited
+                began = time.perf_counter()
+            output = None  # the weights of one pass are not there during the next
+            with torch.no_grad():
+                output = self._model(self._ids, output_attentions=job["way"] == "eager")
+        seconds = time.perf_counter() - began
+        if output is None or (job["way"] == "eager" and len(output.attentions) != job["model"]["num_hidden_layers"]):
+            raise RuntimeError("the model gave no weights")
+        return {"amount": job["passes"] * job["batch"] * job["tokens"], "seconds": seconds}
+
+
+class MaskedTraining(_Installed):
+    """Updates of `BertForMaskedLM`, which computes the loss itself."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser that its trainer takes by default."""
+        import torch
+        from transformers import BertConfig, BertForMaskedLM
+
+        shape = job["model"]
+        config = BertConfig(
+            vocab_size=shape["vocabulary"],
+            hidden_size=shape["width"],
+            num_attention_heads=shape["heads"],
+            intermediate_size=shape["feedforward_width"],
+            num_hidden_layers=shape["layers"],
+        )
+        self._model = BertForMaskedLM(config).train()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
+        self._batches = []
+        for batch in job["batches"]:
+            ids, places = torch.tensor(batch["ids"]), torch.tensor(batch["places"])
+            labels = torch.full_like(ids, -100)
+            labels.view(-1)[places] = torch.tensor(batch["labels"])
+            ids.view(-1)[places] = job["mask"]
+            self._batches.append({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
+        self._job, self._next = job, 0
+        _keep_freed_memory()
+        count = sum(parameter.numel() for parameter in self._model.parameters())
+        return {"note": f"{count:,} parameters, attention {self._model.config._attn_implementation}"}
+
+    def run(self) -> dict[str, Any]:
+        """A few updates; the amount is tokens."""
+        import torch
+
+        tokens, low = 0, self._job["precision"] == "bfloat16"
+        began = time.perf_counter()
+        for _ in range(self._job["updates"]):
+            batch = self._batches[self._next % len(self._batches)]
+            self._next += 1
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+                loss = self._model(**batch).loss
+            loss.backward()
+            _ = loss.item()
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            tokens += batch["input_ids"].numel()
+        return {"amount": tokens, "seconds": time.perf_counter() - began}
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep what is freed, as ours does: else new pages are part of what is timed."""
+    import ctypes
+
+    try:
+        library = ctypes.CDLL(None)
+        library.mallopt(-4, 0)  # M_MMAP_MAX
+        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+    except (OSError, AttributeError):
+        pass
+
+
+KINDS = {"translation": Translation, "recording": Recording, "masked_training": MaskedTraining}

@@ -6,15 +6,20 @@ A driver is a file with `KINDS`, classes by kind of job, each with
     versions()      of the library and of what decides its speed
     prepare(job)    everything that is not timed; returns `note`, a sentence for the reader, or `left_out`, why this machine
                     or this release offers no such setting
-    run()           the timed work; returns `amount`, `seconds`, perhaps `answers`
+    run()           the timed work; returns `amount`, `seconds`, perhaps `answers`, and `measures`, further figures by name
+
+Asked to `weigh`, it runs once more, untimed, after freed memory went back to the system, and answers with the measures of that
+run and the most memory that the process held during it above what it held before.
 
 This file and the drivers of peers import nothing of Regard, so that they run in any interpreter. One line of JSON comes back for
-each that is sent: `{"do": "hello", "kind": ...}`, `{"do": "prepare", "job": {...}}`, `{"do": "run"}`. The end of the input ends
-the process.
+each that is sent: `{"do": "hello", "kind": ...}`, `{"do": "prepare", "job": {...}}`, `{"do": "run"}`, `{"do": "weigh"}`. The end
+of the input ends the process.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib.util
 import json
 import os
@@ -43,13 +48,46 @@ def main() -> None:
             elif contestant is None:
                 raise RuntimeError("a hello comes first")
             else:
-                found = contestant.prepare(request["job"]) if request["do"] == "prepare" else contestant.run()
+                todo = {"run": contestant.run, "weigh": lambda contestant=contestant: _weighed(contestant)}
+                found = contestant.prepare(request["job"]) if request["do"] == "prepare" else todo[request["do"]]()
         except Exception as error:
             traceback.print_exc()  # all of it, on standard error
             message = " ".join(str(error).split())[:500]
             found = {"failed": f"{type(error).__name__}: {message}" if message else type(error).__name__}
         answers.write(json.dumps(found) + "\n")
         answers.flush()
+
+
+def _weighed(contestant: Any) -> dict[str, Any]:
+    before = _forget_peak()
+    measures = contestant.run().get("measures", {})
+    peak = _resident("VmHWM")
+    if before is not None and peak is not None:
+        measures["peak memory, MB"] = peak - before
+    return {"measures": measures}
+
+
+def _forget_peak() -> float | None:
+    """Begin to count the most memory anew; what is held now, in MB, or None where the system does not tell."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    except OSError:
+        return None
+    return _resident("VmRSS")
+
+
+def _resident(name: str) -> float | None:
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            for line in file:
+                if line.startswith(name):
+                    return int(line.split()[1]) / 1e3
+    except OSError:
+        pass
+    return None
 
 
 def _kinds(path: str) -> dict[str, Any]:

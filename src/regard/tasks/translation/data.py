@@ -105,10 +105,10 @@ class PairTokenizerSettings(TokenizerSettings):
     """The `tokenizer` section of a recipe.
 
     Arguments:
-        kind: `bpe`, `wordpiece`, `unigram`, `word` or `character`.
+        kind: `bpe`, `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`.
         size: the largest vocabulary.
         lowercase: drop case.
-        path: a folder or tokenizer.json to take instead of training one.
+        path: a folder, tokenizer.json or vocab.txt to take instead of training one.
         shared: one vocabulary for source and target.
     """
 

@@ -1,0 +1,188 @@
+"""The suite `encoder`: vectors of sentences, and training BERT on masked text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.bench.cases import OURS, Contest, Contestant
+from regard.bench.options import Options
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+
+PRECISIONS = ("bfloat16", "float32", "int8")
+"""Of our vectors."""
+
+PEER_PRECISIONS = ("float32", "bfloat16")
+"""Of the peers, their default first."""
+
+SEED = 1
+WORDS = 8
+"""In the shortest sentence that is taken."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How much work a measurement is.
+
+    Arguments:
+        sentences: embedded in one turn.
+        compared: of them, whose vectors are compared with those in float32.
+        embedder: the config of the model with random weights that stands in where no trained one is to be had.
+        pieces: of its vocabulary.
+        trained: the config of the model that is trained.
+        batch: (texts, tokens) of an update.
+        updates: of one turn.
+    """
+
+    sentences: int
+    compared: int
+    embedder: dict[str, int]
+    pieces: int
+    trained: dict[str, int]
+    batch: tuple[int, int]
+    updates: int
+
+
+FULL = Sizes(
+    sentences=2_000,
+    compared=200,
+    embedder={"width": 384, "heads": 12, "feedforward_width": 1536, "layers": 6},
+    pieces=8_000,
+    trained={"vocabulary": 30_522, "width": 768, "heads": 12, "feedforward_width": 3072, "layers": 12},
+    batch=(8, 128),
+    updates=2,
+)
+QUICK = Sizes(
+    sentences=12,
+    compared=12,
+    embedder={"width": 16, "heads": 2, "feedforward_width": 24, "layers": 2},
+    pieces=300,
+    trained={"vocabulary": 50, "width": 16, "heads": 2, "feedforward_width": 24, "layers": 2},
+    batch=(2, 16),
+    updates=1,
+)
+
+
+def contests(options: Options, folder: Path) -> list[Contest]:
+    """The contests asked for; what they need is put into `folder`.
+
+    Raises:
+        InputError: for a model that is no encoder of texts.
+    """
+    sizes = QUICK if options.quick else FULL
+    found = []
+    if "embedding" in options.cases:
+        found.append(_embedding(options, sizes, folder))
+    if "training" in options.cases:
+        found.append(_training(options, sizes))
+    return found
+
+
+def sentences() -> Iterator[str]:
+    """The sentences of Python's reference that have some words, each once, in the order of its topics."""
+    from regard.data.python_docs import python_docs
+
+    seen = set()
+    for split in ("train", "validation", "test"):
+        for topic in python_docs(split):
+            for paragraph in re.split(r"\n\s*\n", topic):
+                for sentence in re.split(r"(?<=[.!?:])\s+(?=[A-Z\"'(])", " ".join(paragraph.split())):
+                    if len(sentence.split()) >= WORDS and sentence not in seen:
+                        seen.add(sentence)
+                        yield sentence
+
+
+def _embedding(options: Options, sizes: Sizes, folder: Path) -> Contest:
+    chosen = [sentence for sentence, _ in zip(sentences(), range(sizes.sentences), strict=False)]
+    place, encoder, what = _encoder(options, sizes, folder)
+    tokens = np.array([len(ids) for ids in encoder.task.encode(chosen, maximum=encoder.maximum_length)])
+    np.save(folder / "vectors.npy", encoder.embed(chosen[: sizes.compared], precision="float32"), allow_pickle=False)
+    job = {"kind": "embedding", "folder": str(place), "sentences": chosen, "vectors": str(folder / "vectors.npy")}
+
+    def contestant(name: str, library: str, precision: str) -> Contestant:
+        return Contestant(name=name, library=library, job=job | {"precision": precision})
+
+    peers = ("sentence_transformers",) if "sentence_transformers" in options.peers else ()
+    return Contest(
+        name="embedding",
+        about=f"{what}; {len(chosen):,} sentences of Python's reference, {tokens.mean():.0f} tokens each",
+        unit="sentences/s",
+        ours=tuple(contestant(precision, OURS, precision) for precision in PRECISIONS),
+        peers=tuple(
+            contestant(f"{peer} {precision}", peer, precision) for peer in peers for precision in PEER_PRECISIONS
+        ),
+        measures=("peak memory, MB",),
+    )
+
+
+def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, SentenceEncoder, str]:
+    """The model's folder, the model, and what it is, in words: the user's, the packaged one, or one with random weights."""
+    from regard.embeddings import packaged
+    from regard.models import MODELS
+    from regard.tasks.loading import load, model_folder
+    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+    from regard.text import Tokenizer
+
+    place, name = (None, "") if options.model is None else (model_folder(options.model), options.model.name)
+    if place is None and not options.quick:
+        try:
+            place, name = packaged(), "all-MiniLM-L6-v2"
+        except InputError:  # not installed: the shape alone decides the speed
+            place = None
+    if place is not None:
+        encoder = load(place, task="sentence_embedding")
+        return place, encoder, f"{name}, {_shape(encoder.model.config)}"
+    tokenizer = Tokenizer.train(sentences(), kind="bert", size=sizes.pieces, lowercase=True)
+    task = SentenceEmbeddingTask(tokenizer=tokenizer, maximum_length=256)
+    config = MODELS["bert"].config(**sizes.embedder, **task.model_settings(), deviation=0.05)
+    encoder = SentenceEncoder(MODELS["bert"].model(config), task)
+    encoder.save(folder / "model")
+    return folder / "model", encoder, f"random weights, {_shape(config)}, {tokenizer.size:,} pieces"
+
+
+def _training(options: Options, sizes: Sizes) -> Contest:
+    texts, length = sizes.batch
+    size = sizes.trained["vocabulary"]
+    draw = np.random.default_rng(SEED)
+    batches = []
+    for _ in range(4):
+        ids = draw.integers(5, size, (texts, length))
+        masked = np.sort(draw.choice(texts * length, max(1, round(0.15 * texts * length)), replace=False))
+        batches.append({"ids": ids.tolist(), "places": masked.tolist(), "labels": ids.reshape(-1)[masked].tolist()})
+    job: dict[str, Any] = {
+        "kind": "masked_training",
+        "model": dict(sizes.trained),
+        "batches": batches,
+        "updates": sizes.updates,
+        "mask": 4,
+        "learning_rate": 1e-4,
+    }
+
+    def contestant(name: str, library: str, precision: str) -> Contestant:
+        return Contestant(name=name, library=library, job=job | {"precision": precision})
+
+    peers = ("huggingface",) if "huggingface" in options.peers else ()
+    return Contest(
+        name="training",
+        about=f"BERT of {sizes.trained['layers']} layers, width {sizes.trained['width']}, {size:,} pieces, on masked text; "
+        f"{texts} texts of {length} tokens, 15 % masked, dropout 0.1, AdamW",
+        unit="tokens/s",
+        ours=(contestant("bfloat16", OURS, "bfloat16"),),
+        peers=tuple(
+            contestant(f"{peer} {precision}", peer, precision) for peer in peers for precision in PEER_PRECISIONS
+        ),
+        measures=("peak memory, MB",),
+    )
+
+
+def _shape(config: Any) -> str:
+    return f"{config.layers} layers of width {config.width}, {config.heads} heads"

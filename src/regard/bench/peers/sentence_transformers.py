@@ -1,0 +1,47 @@
+"""sentence-transformers: `encode` of the same folder, at its defaults, in float32 as it loads or in bfloat16.
+
+Needs sentence-transformers and torch, and nothing of Regard.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib import metadata, util
+from typing import Any
+
+
+class Embedding:
+    """Vectors of sentences, from strings to an array."""
+
+    def available(self) -> bool:
+        """Whether sentence-transformers and PyTorch are installed."""
+        return all(util.find_spec(name) is not None for name in ("sentence_transformers", "torch"))
+
+    def versions(self) -> dict[str, str]:
+        """Of sentence-transformers, of transformers and of their PyTorch."""
+        return {name: metadata.version(name) for name in ("sentence-transformers", "transformers", "torch")}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Load the folder in the precision asked for."""
+        import numpy as np
+        from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
+
+        settings = {} if job["precision"] == "float32" else {"model_kwargs": {"dtype": job["precision"]}}
+        self._model = SentenceTransformer(job["folder"], device="cpu", **settings)
+        self._job = job
+        self._reference = np.load(job["vectors"], allow_pickle=False)
+        return {"note": f"dtype {next(self._model.parameters()).dtype}, batches of 32"}
+
+    def run(self) -> dict[str, Any]:
+        """All sentences once; the amount is sentences."""
+        import numpy as np
+
+        began = time.perf_counter()
+        vectors = self._model.encode(self._job["sentences"], show_progress_bar=False)
+        seconds = time.perf_counter() - began
+        first = vectors[: len(self._reference)].astype(np.float64)
+        cosine = np.sum(first * self._reference, axis=1).min()
+        return {"amount": len(vectors), "seconds": seconds, "measures": {"least cosine with float32": float(cosine)}}
+
+
+KINDS = {"embedding": Embedding}

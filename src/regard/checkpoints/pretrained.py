@@ -1,0 +1,108 @@
+"""Starting from weights that were trained for something else."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints.folder import WEIGHTS, parameters_of, read_parameters
+from regard.checkpoints.tensors import check_same
+from regard.errors import InputError
+from regard.models import BertConfig
+
+REPLACEABLE = ("head.", "pooler.")
+"""What belongs to a task: new where the folder has another one, or none. BERT's pooler was trained with the rest."""
+
+DROPPED = (*REPLACEABLE, "embedding.segments.")
+"""What a model may be without that the folder's has: a DistilBERT tells no segments apart."""
+
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "masked": {"masked": "head."},
+    "next_sentence": {"next_sentence": "head."},
+    "pretraining": {"masked": "head.masked.", "next_sentence": "head.next_sentence."},
+}
+"""The heads that were pre-trained, by kind: their parts, and what the names of each begin with."""
+
+
+def adopt(model: nn.Module, folder: str | os.PathLike[str], *, layers: Sequence[int] | None = None) -> str:
+    """Copy the weights in a folder into a model that differs from it in its head at most.
+
+    Arguments:
+        model: filled in place; what the folder has not keeps its values.
+        layers: which of the folder's layers the model's are, in order; all of them where None.
+
+    Returns:
+        A sentence about what was taken and what is new.
+
+    Raises:
+        InputError: where the folder lacks, or has in another shape, what does not belong to a task; nothing is copied then.
+    """
+    config, found = read_parameters(folder)
+    own = parameters_of(model)
+    if layers is not None:
+        found = _chosen(found, layers, str(folder))
+    theirs, ours = (str(getattr(each, "head", "")) for each in (config, model.config))
+    shared = _shared(theirs, ours)
+    found = _renamed(found, shared)
+    kept = tuple(shared.values())
+    if isinstance(config, BertConfig) and isinstance(model.config, BertConfig):
+        kept = (*kept, "pooler.")
+
+    def fits(name: str, tensor: Tensor) -> bool:
+        if name not in own:
+            return not name.startswith(DROPPED)
+        return not name.startswith(REPLACEABLE) or (name.startswith(kept) and tensor.shape == own[name].shape)
+
+    taken = {name: tensor for name, tensor in found.items() if fits(name, tensor)}
+    wanted = {name: tensor for name, tensor in own.items() if name in taken or not name.startswith(REPLACEABLE)}
+    check_same({name: tuple(tensor.shape) for name, tensor in wanted.items()}, taken, str(Path(folder) / WEIGHTS))
+    with torch.no_grad():
+        for name, tensor in taken.items():
+            own[name].copy_(tensor)
+    new = sorted({name.split(".")[0] for name in own.keys() - taken.keys()})
+    return f"weights of {folder}; " + (f"new are {' and '.join(new)}." if new else "nothing is new.")
+
+
+def _shared(theirs: str, ours: str) -> dict[str, str]:
+    """What two kinds of head have in common: the beginnings of its names there, and here."""
+    if theirs == ours:
+        return {prefix: prefix for prefix in REPLACEABLE}
+    there, here = PARTS.get(theirs, {}), PARTS.get(ours, {})
+    return {there[part]: here[part] for part in there if part in here}
+
+
+def _renamed(tensors: dict[str, Tensor], prefixes: Mapping[str, str]) -> dict[str, Tensor]:
+    """The tensors of a head that are of use here, by their names here; of the rest of it none, of all else every one."""
+    renamed = {name: tensor for name, tensor in tensors.items() if not name.startswith("head.")}
+    for name, tensor in tensors.items():
+        for old, new in prefixes.items():
+            if name.startswith("head.") and name.startswith(old):
+                renamed[new + name.removeprefix(old)] = tensor
+    return renamed
+
+
+def _chosen(tensors: dict[str, Tensor], layers: Sequence[int], where: str) -> dict[str, Tensor]:
+    """The tensors with layer `layers[i]` called layer i, and no other layer."""
+    places: dict[int, list[int]] = {}
+    for index, layer in enumerate(layers):
+        places.setdefault(layer, []).append(index)
+    chosen: dict[str, Tensor] = {}
+    seen = set()
+    for name, tensor in tensors.items():
+        found = re.fullmatch(r"layers\.(\d+)\.(.+)", name)
+        if found is None:
+            chosen[name] = tensor
+            continue
+        seen.add(int(found[1]))
+        chosen |= {f"layers.{index}.{found[2]}": tensor for index in places.get(int(found[1]), ())}
+    if not places.keys() <= seen:
+        wrong = min(places.keys() - seen)
+        raise InputError(
+            f"{where}: has no layer {wrong}, only 0 to {max(seen, default=-1)}; see model.pretrained_layers"
+        )
+    return chosen

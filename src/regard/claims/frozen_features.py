@@ -1,0 +1,192 @@
+"""What a frozen encoder's layers are worth: a tagger trained on their vectors, the encoder itself left as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.data.tagged import TaggedSentence, read_tagged
+from regard.data.tags import convert, scheme_of, spans_of
+from regard.embeddings.layers import layer_choice
+from regard.errors import InputError
+from regard.metrics.chunks import chunk_scores
+from regard.models.config import check
+from regard.tasks.loading import load
+
+PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "testa")}
+"""How the files of each split are called, as one of the parts between dots."""
+
+TOGETHER = 2_000
+"""Sentences whose vectors are made at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrozenFeatures:
+    """A tagger on features of a frozen encoder (Devlin et al. 2019, section 5.3): a BiLSTM, or a linear map of each word.
+
+    A word's vector is that of its first piece. Measured is the F1 of spans, as `conlleval` counts them, on the validation file.
+
+    Arguments:
+        path: a folder with files of tagged words for training and validation, such as `eng.train` and `eng.testa` of CoNLL-2003,
+            perhaps gzip, and the models.
+        model: the encoder's folder, in that folder or by itself; `{seed}` stands for the seed.
+        layers: whose vectors, as `regard embed --layer` takes them.
+        tagger: what is trained.
+        width: of the BiLSTM, in each direction.
+        epochs: passes over the training sentences.
+        batch: sentences in an update.
+        learning_rate: of Adam, falling to 0.
+        sentences: of the training file, the first ones; all where null.
+
+    Raises:
+        InputError: for sizes that are none.
+    """
+
+    path: str | None = None
+    model: str = "bert-{seed}"
+    layers: str = "last"
+    tagger: Literal["bilstm", "linear"] = "bilstm"
+    width: int = 128
+    epochs: int = 5
+    batch: int = 32
+    learning_rate: float = 1e-3
+    sentences: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("width", "epochs", "batch"):
+            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """One, in per cent."""
+        return ("F1",)
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Train the tagger, and measure it.
+
+        Raises:
+            InputError: for a folder that lacks a file or a model, or what cannot be read.
+        """
+        if self.path is None:
+            raise InputError(
+                "experiment.path is missing; name a folder with train and validation files of tagged words"
+            )
+        train = list(read_tagged(self._file("train")))[: self.sentences]
+        held_out = list(read_tagged(self._file("validation")))
+        scheme = scheme_of(sentence.tags for sentence in train)
+        tags = sorted({tag for sentence in train for tag in convert(sentence.tags, scheme, "BIO")})
+        numbers = {tag: number for number, tag in enumerate(tags)}
+        right = [[numbers[tag] for tag in convert(sentence.tags, scheme, "BIO")] for sentence in train]
+        features = self._features(seed, train)
+        tagger = _Tagger(features[0].shape[1], len(tags), self.tagger, self.width, seed)
+        _train(tagger, features, right, self, seed)
+        predicted = _predict(tagger, self._features(seed, held_out))
+        told = [spans_of([tags[number] for number in row]) for row in predicted]
+        gold = [spans_of(convert(sentence.tags, scheme, "BIO")) for sentence in held_out]
+        return {"F1": 100 * chunk_scores(gold, told).overall.f1}
+
+    def _features(self, seed: int, sentences: Sequence[TaggedSentence]) -> list[np.ndarray]:
+        """The vectors of each sentence's words, float16."""
+        name = self.model.replace("{seed}", str(seed))
+        place = Path(self.path or "") / name
+        encoder = load(place if place.exists() else Path(name), task="sentence_embedding")
+        layer_choice(self.layers, len(encoder.model.layers))
+        found: list[np.ndarray] = []
+        for start in range(0, len(sentences), TOGETHER):
+            words = [sentence.words for sentence in sentences[start : start + TOGETHER]]
+            for each in encoder.features(words, layers=self.layers):
+                found.append(each.merged("first").array.astype(np.float16))
+        return found
+
+    def _file(self, split: str) -> Path:
+        folder = Path(self.path or "")
+        names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+        found = next((name for part in PARTS[split] for name in names if part in name.split(".")), None)
+        if found is None:
+            raise InputError(
+                f"{folder}: holds no file of tagged words for {split}, called such as {PARTS[split][0]}.conll; give a folder "
+                "with one for training and one for validation"
+            )
+        return folder / found
+
+
+class _Tagger(nn.Module):
+    """Vectors of words to logits of tags; drawn by a seed of its own."""
+
+    def __init__(self, inputs: int, tags: int, kind: str, width: int, seed: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(inputs)  # layers have vectors of very different sizes
+        self.context = nn.LSTM(inputs, width, batch_first=True, bidirectional=True) if kind == "bilstm" else None
+        self.output = nn.Linear(inputs if self.context is None else 2 * width, tags)
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if not name.startswith("norm"):
+                bound = 1 / math.sqrt(width if name.startswith("context") else parameter.shape[-1])
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D) to (B, L, tags)."""
+        x = self.norm(words)
+        if self.context is not None:
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            x, _ = nn.utils.rnn.pad_packed_sequence(self.context(packed)[0], batch_first=True)
+        return self.output(x)
+
+
+def _train(
+    tagger: _Tagger, features: list[np.ndarray], right: list[list[int]], settings: FrozenFeatures, seed: int
+) -> None:
+    optimizer = torch.optim.Adam(tagger.parameters(), lr=settings.learning_rate)
+    draw = np.random.Generator(np.random.Philox(key=[seed, 0xF0F0]))
+    epochs = [list(_batches(features, settings.batch, draw)) for _ in range(settings.epochs)]
+    updates = [rows for epoch in epochs for rows in epoch]
+    for number, rows in enumerate(updates):
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * (1 - number / len(updates))
+        words, lengths = _padded([features[row] for row in rows])
+        labels = torch.full(words.shape[:2], -100)
+        for place, row in enumerate(rows):
+            labels[place, : len(right[row])] = torch.tensor(right[row])
+        loss = F.cross_entropy(tagger(words, lengths).flatten(0, 1), labels.flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(tagger.parameters(), 5.0)
+        optimizer.step()
+
+
+def _predict(tagger: _Tagger, features: list[np.ndarray]) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in features]
+    with torch.no_grad():
+        for rows in _batches(features, 256, None):
+            words, lengths = _padded([features[row] for row in rows])
+            best = tagger(words, lengths).argmax(dim=-1).tolist()
+            for place, row in enumerate(rows):
+                found[row] = best[place][: len(features[row])]
+    return found
+
+
+def _batches(features: list[np.ndarray], size: int, draw: np.random.Generator | None) -> Iterator[list[int]]:
+    """Sentences of like length together; in an order of their own where it is drawn."""
+    lengths = np.array([len(each) for each in features], dtype=np.float64)
+    if draw is not None:
+        lengths = lengths + 4 * draw.random(len(lengths))
+    order = np.argsort(lengths, kind="stable")
+    starts = np.arange(0, len(order), size)
+    for start in starts if draw is None else draw.permutation(starts):
+        yield order[start : start + size].tolist()
+
+
+def _padded(features: list[np.ndarray]) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([len(each) for each in features])
+    words = torch.zeros(len(features), int(lengths.max()), features[0].shape[1])
+    for row, each in enumerate(features):
+        words[row, : len(each)] = torch.from_numpy(each.astype(np.float32))
+    return words, lengths

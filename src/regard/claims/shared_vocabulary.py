@@ -1,0 +1,122 @@
+"""One vocabulary learnt for several languages, one of which has little text: how many pieces a word takes in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from regard.claims.own_data import SPLITS
+from regard.data.texts import read_texts
+from regard.errors import InputError
+from regard.models.config import check
+from regard.text import Tokenizer
+from regard.text.sampling import sampled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SharedVocabulary:
+    """A vocabulary learnt from as many sentences as there are, drawn by exponent smoothing (`regard.text.sampling`).
+
+    Measured, on held-out text of each language, is how many pieces a word between spaces takes; of what is unknown every
+    character counts as one.
+
+    Arguments:
+        path: a folder with files for training and validation in each language: `train.en`, `val.en`, ..., perhaps gzip.
+        languages: how those files end.
+        cut: the language that keeps only some of its training text.
+        share: how much of it, drawn by the seed.
+        exponent: S; 1 leaves the languages their shares, 0 makes them all equal.
+        kind, size: of the tokenizer.
+
+    Raises:
+        InputError: for a language that is not among them, or a share that is none.
+    """
+
+    path: str | None = None
+    languages: tuple[str, ...] = ("en", "de", "fr")
+    cut: str = "fr"
+    share: float = 0.05
+    exponent: float = 1.0
+    kind: str = "bert"
+    size: int = 8_000
+
+    def __post_init__(self) -> None:
+        check(self.cut in self.languages, "experiment.cut", self.cut, "one of its languages", "name another")
+        check(0 < self.share <= 1, "experiment.share", self.share, "above 0 and at most 1", "0.05 is a twentieth")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """One for each language."""
+        return tuple(f"pieces per word, {language}" for language in self.languages)
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Learn the vocabulary, and count.
+
+        Raises:
+            InputError: for a folder that lacks a file, or files that cannot be read.
+        """
+        if self.path is None:
+            raise InputError("experiment.path is missing; name a folder with train.en, val.en and so on")
+        train = {language: self._file("train", language) for language in self.languages}
+        held_out = {language: self._file("validation", language) for language in self.languages}
+        texts = {language: _reader(file) for language, file in train.items()}
+        texts[self.cut] = _cut(train[self.cut], self.share, seed)
+        sample = sampled(texts, exponent=self.exponent, seed=seed)
+        tokenizer = Tokenizer.train((text for _, text in sample), kind=self.kind, size=self.size)
+        counted = (pieces_per_word(tokenizer, list(read_texts(held_out[language]))) for language in self.languages)
+        return dict(zip(self.measures, counted, strict=True))
+
+    def _file(self, split: str, language: str) -> Path:
+        folder = Path(self.path or "")
+        if not folder.is_dir():
+            raise InputError(f"{folder}: is no folder; give one with train.{language}, val.{language} and so on")
+        names = sorted(path.name for path in folder.iterdir() if path.is_file())
+        fitting = (
+            name
+            for start in SPLITS[split]
+            for name in names
+            if name.startswith(start) and name.removesuffix(".gz").endswith(f".{language}")
+        )
+        found = next(fitting, None)
+        if found is None:
+            starts = " or ".join(f"{start}.{language}" for start in SPLITS[split])
+            raise InputError(f"{folder}: holds no {starts} (or the same with .gz); give a folder with every language")
+        return folder / found
+
+
+def pieces_per_word(tokenizer: Tokenizer, texts: list[str]) -> float:
+    """How many pieces a word between spaces takes; what is unknown counts as its characters.
+
+    >>> tokenizer = Tokenizer.from_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "dog", "##s"])
+    >>> pieces_per_word(tokenizer, ["dogs dog", "cat"])
+    2.0
+    """
+    words = sum(len(text.split()) for text in texts)
+    if words == 0:
+        raise InputError("there are no words to count pieces of; give text")
+    unknown = tokenizer.unknown_id
+    pieces = sum(
+        end - start if index == unknown else 1
+        for ids, spans in tokenizer.encode_batch_with_spans(texts)
+        for index, (start, end) in zip(ids, spans, strict=True)
+    )
+    return pieces / words
+
+
+def _reader(file: Path) -> Callable[[], Iterable[str]]:
+    return lambda: read_texts(file)
+
+
+def _cut(file: Path, share: float, seed: int) -> Callable[[], Iterable[str]]:
+    """Some of the texts of a file, in their order."""
+    count = sum(1 for _ in read_texts(file))
+    generator = np.random.Generator(np.random.Philox(key=[seed, 0x5A4E]))
+    kept = frozenset(generator.choice(count, size=max(1, round(share * count)), replace=False).tolist())
+
+    def texts() -> Iterator[str]:
+        return (text for number, text in enumerate(read_texts(file)) if number in kept)
+
+    return texts

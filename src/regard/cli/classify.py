@@ -1,0 +1,122 @@
+"""`regard classify`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.console import on_terminal
+from regard.cli.line_by_line import answer_all, by_hand
+from regard.cli.new_file import NewFile
+from regard.cli.text_bar import text_bar
+from regard.cli.texts import Text, read_texts
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.tasks.classification.classifier import Classification
+    from regard.tasks.classification.rater import Rating
+
+
+def classify(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to classify; else --input or standard input.", show_default=False),
+    ] = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="The second text, for a model that reads two.", show_default=False),
+    ] = None,
+    input_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", "-i", metavar="FILE", help="A text, or two with a tab between, in each line; perhaps gzip."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, with the probability of every class.")
+    ] = False,
+) -> None:
+    """Tell the class of texts, or of pairs of texts: one line out for each line in, the class and its probability.
+
+    A model that gives numbers, such as how alike two sentences are, gives the number.
+
+    \b
+    Example:
+      regard classify runs/spam "WINNER!! Claim your prize now" "see you at eight"
+      regard classify runs/paraphrases "It rains." --pair "Rain is falling."
+      regard classify runs/spam --input messages.txt --output classes.tsv
+      regard classify runs/spam --input messages.txt --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    if pair is not None and (input_file is not None or len(texts or ()) != 1):
+        raise InputError("--pair goes with one TEXT; pairs in a file stand in each line with a tab between")
+    waiting = read_texts(texts or (), input_file)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(NewFile(output)) if output is not None else None
+        from regard.tasks.classification.rater import Rater
+        from regard.tasks.loading import load, task_of
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()
+        predictor: Any = load(model, task="regression" if task_of(model) == "regression" else "classification")
+        ask = predictor.rate_batch if isinstance(predictor, Rater) else predictor.classify_batch
+
+        def answer(chunk: list[Text]) -> Any:
+            return ask([_parts(text, pair, predictor.task.pairs) for text in chunk])
+
+        typed = by_hand(texts, input_file)
+        shown = not typed and (file is not None or not on_terminal(sys.stdout))
+        stack.enter_context(text_bar(predictor, len(texts) if texts else None, shown=shown))
+        together = {"together": 1} if typed else {}
+        answer_all(
+            waiting,
+            answer,
+            name="ratings" if isinstance(predictor, Rater) else "classifications",
+            line_of=_line,
+            object_of=_object,
+            file=file,
+            as_json=as_json,
+            **together,
+        )
+
+
+def _parts(text: Text, pair: str | None, pairs: bool | None) -> Any:
+    """What the model reads of one text: the text, or two.
+
+    Raises:
+        InputError: for one text where the model reads two.
+    """
+    if pair is not None:
+        return text.content, pair
+    first, tab, second = text.content.partition("\t")
+    if pairs is False or (pairs is None and not tab):
+        return text.content
+    if not first.strip() or not second.strip():
+        raise InputError(
+            f"{text.where}: the model reads two texts; give them with a tab between, or the second by --pair"
+        )
+    return first, second
+
+
+def _line(answer: Classification | Rating | None) -> str:
+    if answer is None:
+        return "\n"
+    if hasattr(answer, "value"):
+        return f"{answer.value:.4f}\n"  # type: ignore[union-attr]
+    return f"{' '.join(answer.label.split())}\t{answer.probability:.4f}\n"  # type: ignore[union-attr]
+
+
+def _object(text: Text, answer: Classification | Rating | None) -> dict[str, Any]:
+    if answer is None:
+        return {"text": text.content}
+    said: dict[str, Any] = {"text": answer.text}
+    if hasattr(answer, "value"):
+        return said | {"value": answer.value}  # type: ignore[union-attr]
+    return said | {"label": answer.label, "probabilities": answer.probabilities}  # type: ignore[union-attr]

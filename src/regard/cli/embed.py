@@ -1,0 +1,197 @@
+"""`regard embed`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.console import on_terminal, print_json, say
+from regard.cli.interruption import Interruption
+from regard.cli.line_by_line import by_hand
+from regard.cli.text_bar import text_bar
+from regard.cli.texts import Text, read_texts
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.embeddings.vector_file import VectorFile
+    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+
+TOGETHER = 4096
+"""Texts that are sorted by length before they are read, and written down before the next are read."""
+
+CHARACTERS = 1 << 22
+"""Of these texts together; long ones are fewer."""
+
+
+def embed(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to embed; else --input or standard input.", show_default=False),
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to: a file that ends in .npy, .parquet or .jsonl."),
+    ] = None,
+    pooling: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Such as mean, cls, max, or mean,max; the model's own where not given."),
+    ] = None,
+    layer: Annotated[
+        str,
+        typer.Option(
+            metavar="LAYERS", help="last, second-to-last, sum-last-four, concatenate-last-four, embeddings, or numbers."
+        ),
+    ] = "last",
+    normalise: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalise/--raw", help="Vectors of length one, or as they are; the model's own way if neither."
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the model's prompts to put before each text.")
+    ] = None,
+    precision: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Give texts vectors: one row for each line in, in their order.
+
+    Any BERT or DistilBERT can be the model; the folders of sentence-transformers are taken as they are. Without --output a JSON
+    object is printed for each text.
+
+    A file of any size is read piece by piece. A run that was stopped goes on where it was when the same command is given again,
+    and ends with the same file.
+
+    \b
+    Example:
+      regard embed path/to/minilm "How do I read a file?" "Open it and loop over it."
+      regard embed path/to/minilm --input sentences.txt --output vectors.npy
+      regard embed runs/bert --input sentences.txt.gz --output vectors.parquet --pooling cls,mean --layer second-to-last
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    waiting = read_texts(texts or (), input_file)
+    encoder, chosen = open_encoder(model, pooling, normalise, precision)
+    width = encoder.width_of(layer)  # a layer that is not there is to be told before anything is read
+
+    def vectors(chunk: Sequence[Text]) -> Any:
+        return encoder.embed([text.content for text in chunk], layers=layer, prompt=prompt, precision=chosen)
+
+    if output is None:
+        _print(waiting, vectors, at_once=by_hand(texts, input_file) or on_terminal(sys.stdout), as_json=as_json)
+        return
+    from regard.embeddings.vector_file import VectorFile
+
+    origin = None if input_file is None else _origin(model, input_file, encoder, layer, prompt, chosen)
+    growing = VectorFile(output, width=width, origin=origin)
+    with _telling_how_to_go_on(growing), growing, text_bar(encoder, len(texts) if texts else None):
+        if growing.rows:
+            say(f"going on after {growing.rows:,} texts")
+        for chunk in _chunks(itertools.islice(waiting, growing.rows, None), TOGETHER):
+            growing.append([text.content for text in chunk], vectors(chunk))
+    if as_json:
+        print_json({"output": str(output), "rows": growing.rows, "width": width, "precision": chosen})
+    else:
+        say(f"{output}: {growing.rows:,} vectors of {width:,} numbers")
+
+
+def open_encoder(
+    model: Path, pooling: str | None, normalise: bool | None, precision: str
+) -> tuple[SentenceEncoder, str]:
+    """The model, with what the command says of it, and the precision to compute in."""
+    from regard.embeddings.pooling import check_modes
+    from regard.embeddings.precision import PRECISIONS, check_precision
+    from regard.errors import nearest
+    from regard.tasks.loading import load
+    from regard.training.memory import keep_freed_memory
+    from regard.training.precision import resolve
+
+    keep_freed_memory()
+    if precision not in ("auto", *PRECISIONS):
+        raise InputError(f"--precision is {precision!r}; {nearest(precision, ['auto', *PRECISIONS])}")
+    encoder = load(model, task="sentence_embedding")
+    changes: dict[str, Any] = {} if normalise is None else {"normalise": normalise}
+    if pooling is not None:
+        names = tuple(name.strip() for name in pooling.split(",") if name.strip())
+        check_modes(names)
+        changes["pooling"] = names
+    if changes:
+        encoder.task = dataclasses.replace(encoder.task, **changes)
+    if precision == "auto":
+        dtype, sentence = resolve("auto", encoder.device)
+        say(f"precision: {sentence}")
+        precision = str(dtype).removeprefix("torch.")
+    return encoder, check_precision(precision)
+
+
+def _origin(
+    model: Path, file: Path, encoder: SentenceEncoder, layer: str, prompt: str | None, precision: str
+) -> dict[str, Any]:
+    from regard import __version__
+    from regard.embeddings.origin import digest_of, input_of
+    from regard.tasks.loading import model_folder
+
+    return {
+        "model": digest_of(model_folder(model)),
+        "input": input_of(file),
+        "pooling": list(encoder.task.pooling),
+        "normalise": encoder.task.normalise,
+        "layer": layer,
+        "prompt": prompt,
+        "precision": precision,
+        "version": __version__,
+    }
+
+
+@contextlib.contextmanager
+def _telling_how_to_go_on(growing: VectorFile) -> Iterator[None]:
+    """Say of an interrupted run what is done, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not growing.resumable:
+            raise Interruption("interrupted; nothing was written") from None
+        raise Interruption(
+            f"interrupted after {growing.rows:,} texts; give the same command again to go on to {growing.path}"
+        ) from None
+
+
+def _print(waiting: Iterator[Text], vectors: Callable[[Sequence[Text]], Any], *, at_once: bool, as_json: bool) -> None:
+    """A JSON object for each text, or one of all."""
+    from regard.embeddings.vector_file import line_of
+
+    separator = '{"embeddings": [\n'
+    for chunk in _chunks(waiting, 1 if at_once else TOGETHER):
+        for text, vector in zip(chunk, vectors(chunk), strict=True):
+            line = line_of(text.content, vector)
+            sys.stdout.write(separator + line if as_json else line + "\n")
+            separator = ",\n"
+        sys.stdout.flush()
+    if as_json:
+        print("\n]}" if separator == ",\n" else '{"embeddings": []}')
+
+
+def _chunks(texts: Iterator[Text], together: int) -> Iterator[list[Text]]:
+    """Texts in pieces that depend on them alone, so that a run that goes on cuts them as the whole run would."""
+    chunk: list[Text] = []
+    characters = 0
+    for text in texts:
+        if chunk and (len(chunk) == together or characters + len(text.content) > CHARACTERS):
+            yield chunk
+            chunk, characters = [], 0
+        chunk.append(text)
+        characters += len(text.content)
+    if chunk:
+        yield chunk

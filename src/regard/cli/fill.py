@@ -1,0 +1,94 @@
+"""`regard fill`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.console import on_terminal
+from regard.cli.line_by_line import answer_all, by_hand
+from regard.cli.new_file import NewFile
+from regard.cli.text_bar import text_bar
+from regard.cli.texts import Text, read_texts
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.tasks.masked_language_modelling.answers import Filled
+
+
+def fill(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT", help="Texts with [MASK] in them; else --input or standard input.", show_default=False
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates for each mask.")] = 5,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, with each candidate's whole text.")
+    ] = False,
+) -> None:
+    """Tell which words may stand where a text has [MASK]: one line out for each line in.
+
+    First the text with the most probable word at every mask; then, for each mask after a tab, the candidates and their
+    probabilities. Several masks are filled each for itself. A candidate that begins with ## goes on with the word before it.
+
+    \b
+    Example:
+      regard fill runs/bert "Paris is the [MASK] of France."
+      regard fill runs/bert "The [MASK] sat on the [MASK]." --top 3
+      regard fill runs/bert --input gaps.txt --output filled.txt
+      regard fill runs/bert "Paris is the [MASK] of France." --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    waiting = read_texts(texts or (), input_file)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(NewFile(output)) if output is not None else None
+        from regard.tasks.loading import load
+        from regard.tasks.masked_language_modelling.inputs import mask_of
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()
+        predictor = load(model, task="masked_language_modelling")
+        mask = mask_of(predictor.task.tokenizer)
+
+        def answer(chunk: list[Text]) -> list[Filled]:
+            for text in chunk:
+                if mask not in text.content:
+                    raise InputError(f"{text.where}: there is no {mask} in it; write {mask} where a word is to be told")
+            return predictor.fill_batch([text.content for text in chunk], top)
+
+        typed = by_hand(texts, input_file)
+        shown = not typed and (file is not None or not on_terminal(sys.stdout))
+        stack.enter_context(text_bar(predictor, len(texts) if texts else None, shown=shown))
+        together = {"together": 1} if typed else {}
+        answer_all(
+            waiting, answer, name="filled", line_of=_line, object_of=_object, file=file, as_json=as_json, **together
+        )
+
+
+def _line(filled: Filled | None) -> str:
+    if filled is None:
+        return "\n"
+    masks = [", ".join(f"{each.token} {each.probability:.4f}" for each in candidates) for candidates in filled.masks]
+    return "\t".join([" ".join(filled.best.split()), *masks]) + "\n"
+
+
+def _object(text: Text, filled: Filled | None) -> dict[str, Any]:
+    if filled is None:
+        return {"text": text.content, "best": text.content, "masks": []}
+    masks = [
+        [{"token": each.token, "probability": each.probability, "text": each.text} for each in candidates]
+        for candidates in filled.masks
+    ]
+    return {"text": filled.text, "best": filled.best, "masks": masks}

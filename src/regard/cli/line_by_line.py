@@ -1,0 +1,62 @@
+"""Answers to texts, one after another: a line out for each line in, or one JSON object of all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from regard.cli.console import on_terminal
+from regard.cli.new_file import NewFile
+from regard.cli.texts import Text
+
+A = TypeVar("A")
+
+USUAL_CHUNK = 1024
+"""Texts read together and sorted by length, so that batches hold little padding."""
+
+
+def by_hand(texts: Sequence[str] | None, input_file: Path | None) -> bool:
+    """Whether somebody types the texts and waits for each answer."""
+    return not texts and input_file is None and on_terminal(sys.stdin)
+
+
+def answer_all(
+    texts: Iterator[Text],
+    answer: Callable[[list[Text]], Sequence[A]],
+    *,
+    name: str,
+    line_of: Callable[[A | None], str],
+    object_of: Callable[[Text, A | None], dict[str, Any]],
+    file: NewFile | None,
+    as_json: bool,
+    together: int = USUAL_CHUNK,
+) -> None:
+    """Answer texts as they come and write the answers in their order; an empty text has none, and an empty line.
+
+    Arguments:
+        answer: to some texts, none empty.
+        name: of the list of answers in the JSON object.
+        line_of, object_of: an answer as a line with its end, and as a JSON object; None for an empty text.
+        file: where the lines go instead of standard output.
+        as_json: whether the object is printed.
+        together: how many texts are read before they are answered.
+    """
+    separator = f'{{"{name}": [\n'
+    while chunk := list(itertools.islice(texts, together)):
+        found = iter(answer([text for text in chunk if text.content.strip()]))
+        for text in chunk:
+            one = next(found) if text.content.strip() else None
+            if file is not None:
+                file.write(line_of(one))
+            if as_json:
+                sys.stdout.write(separator + json.dumps(object_of(text, one), ensure_ascii=False))
+                separator = ",\n"
+            elif file is None:
+                sys.stdout.write(line_of(one))
+        sys.stdout.flush()
+    if as_json:
+        print("\n]}" if separator == ",\n" else f'{{"{name}": []}}')

@@ -1,0 +1,215 @@
+"""Reading multiple-choice questions in a stream: SWAG's CSV, RACE's JSON, and JSONL."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from regard.data.file_format import guess
+from regard.data.lines import Line, read_lines
+from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.objects import objects_of_jsonl
+from regard.data.pair import malformed_row, short, text_fault
+from regard.data.tables import columns_of_table, csv_rows
+from regard.data.usable import usable
+from regard.errors import InputError, nearest
+
+__all__ = ["FORMATS", "ChoiceQuestion", "MalformedRow", "MalformedRows", "read_choices"]
+
+FORMATS = ("auto", "swag", "race", "jsonl")
+
+_ENDINGS = ("ending0", "ending1", "ending2", "ending3")
+
+AnyPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceQuestion:
+    """A context and some ways to go on, one of them right.
+
+    Arguments:
+        context: what is read first.
+        question: what stands before each choice: a question, or how the next sentence begins; empty where there is none.
+        choices: two or more.
+        answer: the right one, counted from 0; None in data without answers.
+        file: where it was read.
+        number: of the question in its file, from 1; in CSV and JSONL its line.
+
+    >>> ChoiceQuestion(context="It rains.", question="She", choices=("runs.", "flies."), answer=0, file="a", number=1).choices
+    ('runs.', 'flies.')
+    """
+
+    context: str
+    question: str = ""
+    choices: tuple[str, ...]
+    answer: int | None = None
+    file: str
+    number: int
+
+
+_Found = Iterator[ChoiceQuestion | MalformedRow]
+
+
+def read_choices(
+    path: AnyPath | Sequence[AnyPath],
+    *,
+    format: str = "auto",
+    answered: bool = True,
+    on_error: Literal["skip", "stop"] | str = "skip",
+    malformed: MalformedRows | None = None,
+) -> Iterator[ChoiceQuestion]:
+    r"""The questions in a file, or in several one after another, one by one; no file is held in memory.
+
+    Files are UTF-8, plain or gzip (told by content).
+
+    Arguments:
+        path: a file or several. For `race` also a folder, as that set is distributed: every .txt file in it and below it.
+        format: `swag`, CSV with the columns sent1 (the context), sent2 (how the next sentence begins), ending0 to ending3 and
+            label; `race`, JSON with an article and lists of questions, options and answers (A, B, ...), one object in each line;
+            `jsonl`, in each line an object with `context`, `choices`, `answer` (counted from 0) and perhaps `question`; `auto`:
+            by the file's name and first line.
+        answered: whether answers are read. If not, no question has one, and files without them can be read.
+        on_error: what a malformed question does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        malformed: where malformed questions are recorded.
+
+    Raises:
+        InputError: a file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip, no such column, no
+            usable question), from the call or while reading; or a question is malformed and `on_error` is `stop`.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "choices.jsonl"
+    >>> _ = file.write_text('{"context": "It rains.", "choices": ["She runs.", "She flies."], "answer": 0}')
+    >>> [(question.context, question.choices, question.answer) for question in read_choices(file)]
+    [('It rains.', ('She runs.', 'She flies.'), 0)]
+    """
+    if format not in FORMATS:
+        raise InputError(f"data format {format!r} is not known; {nearest(format, FORMATS)}")
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if format in ("auto", "race"):
+        paths = [file for place in paths for file in (_folder(place) if Path(place).is_dir() else [place])]
+    if not paths:
+        raise InputError("no file of multiple-choice questions is given; name one at least")
+
+    def one(place: AnyPath) -> Iterator[ChoiceQuestion]:
+        name = os.fspath(place)
+        found, needed = _found(name, format, answered)
+        return usable(found, name, needed, on_error, malformed)
+
+    return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+
+
+def _folder(place: AnyPath) -> list[Path]:
+    files = sorted(Path(place).rglob("*.txt"))
+    if not files:
+        raise InputError(f"{os.fspath(place)}: no .txt file is in the folder; give RACE's folder, or a file")
+    return files
+
+
+def _found(name: str, format: str, answered: bool) -> tuple[_Found, str]:
+    lines = read_lines(name)
+    if format == "auto":
+        told, lines = guess(name, lines)
+        first = next(lines)
+        lines = itertools.chain([first], lines)
+        format = "race" if b'"article"' in first.content else "swag" if told == "csv" else "jsonl"
+    if format == "swag":
+        needed = "each line needs what SWAG's CSV has: sent1, sent2, ending0 to ending3" + (
+            ", label" if answered else ""
+        )
+        return _from_swag(name, lines, answered), needed
+    if format == "race":
+        needed = "each object needs an article, and lists of questions, options and answers"
+        return _from_race(name, lines, answered), needed
+    needed = "each line needs to be a JSON object with a context and a list of choices" + (
+        ", and the right one's number, from 0, as answer" if answered else ""
+    )
+    return _from_jsonl(name, lines, answered), needed
+
+
+def _from_swag(name: str, lines: Iterator[Line], answered: bool) -> _Found:
+    columns = ["sent1", "sent2", *_ENDINGS, *(["label"] if answered else [])]
+    for row in columns_of_table(name, csv_rows(name, lines), columns, header=True):
+        if isinstance(row, MalformedRow):
+            yield row
+            continue
+        line, (context, question, *endings) = row
+        answer = endings.pop().strip() if answered else None
+        number = int(answer) if answer is not None and answer.isdecimal() else answer
+        yield _question(name, line, context, question, endings, number, "line", answered)
+
+
+def _from_race(name: str, lines: Iterator[Line], answered: bool) -> _Found:
+    number = 0
+    for row in objects_of_jsonl(name, lines):
+        if isinstance(row, MalformedRow):
+            number += 1
+            yield malformed_row(name, number, row.reason, row.detail, "question")
+            continue
+        article = row[1]
+        parts = [article.get(key) for key in ("questions", "options", *(["answers"] if answered else []))]
+        lists = [part for part in parts if isinstance(part, list)]
+        if len(lists) < len(parts) or len({len(part) for part in lists}) > 1:
+            number += 1
+            yield malformed_row(
+                name, number, "lists that do not fit", short(article.get("id", list(article))), "question"
+            )
+            continue
+        for question, options, *answers in zip(*lists, strict=True):
+            number += 1
+            answer = _place(answers[0]) if answers else None
+            yield _question(name, number, article.get("article"), question, options, answer, "question", answered)
+
+
+def _place(letter: object) -> object:
+    """The place that a capital letter stands for; anything else as it is."""
+    return ord(letter) - ord("A") if isinstance(letter, str) and re.fullmatch("[A-Z]", letter) else letter
+
+
+def _from_jsonl(name: str, lines: Iterator[Line], answered: bool) -> _Found:
+    for row in objects_of_jsonl(name, lines):
+        if isinstance(row, MalformedRow):
+            yield row
+            continue
+        line, content = row
+        question = content.get("question") or ""
+        answer = content.get("answer", "missing") if answered else None
+        yield _question(name, line, content.get("context"), question, content.get("choices"), answer, "line", answered)
+
+
+def _question(
+    name: str,
+    number: int,
+    context: object,
+    question: object,
+    choices: object,
+    answer: object,
+    unit: str,
+    answered: bool,
+) -> ChoiceQuestion | MalformedRow:
+    """The question of checked parts, or the first fault of one."""
+
+    def fault(reason: str, detail: str = "") -> MalformedRow:
+        return malformed_row(name, number, reason, detail, unit)
+
+    if not isinstance(choices, list):
+        return fault("not a list of choices", short(choices))
+    texts = [("context", context), *([] if question == "" else [("question", question)])]
+    texts += [("choice", choice) for choice in choices]
+    wrong = next((wrong for part in texts if (wrong := text_fault(*part)) is not None), None)
+    if wrong is not None:
+        return fault(*wrong)
+    if len(choices) < 2:
+        return fault("fewer than two choices", short(choices))
+    if answered and type(answer) is not int:
+        return fault("no answer" if answer in (None, "", "missing") else "answer is not a number", short(answer))
+    place = answer if isinstance(answer, int) else None
+    if place is not None and not 0 <= place < len(choices):
+        return fault("answer outside the choices", f"{place} of {len(choices)}, counted from 0")
+    return ChoiceQuestion(
+        context=str(context), question=str(question), choices=tuple(choices), answer=place, file=name, number=number
+    )

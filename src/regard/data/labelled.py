@@ -1,0 +1,260 @@
+"""Reading labelled texts in a stream: a text, or two, with a class or a number; any table, and known sets by name."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from regard.data.documents import read_document
+from regard.data.file_format import FORMATS
+from regard.data.labelled_formats import LABELLED_FORMATS, LabelledFormat
+from regard.data.labelled_parts import FoundParts, Parts, parts_of_file, parts_of_table, with_labels
+from regard.data.lines import read_lines
+from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.pair import malformed_row, short, text_fault
+from regard.data.tables import tsv_rows
+from regard.data.usable import usable
+from regard.errors import InputError, nearest
+
+__all__ = ["LABELLED_FORMATS", "LabelledText", "MalformedRow", "MalformedRows", "read_labelled"]
+
+AnyPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledText:
+    """A text, or two, with a label.
+
+    Arguments:
+        text: the text, or the first of two.
+        pair: the second text; None where there is one only.
+        label: a class by name, or a number; None in data without labels.
+        file, line: where it was read (lines from 1).
+        places: of texts about one word, the word's index among the words between spaces, in `text` and then in `pair`.
+
+    >>> LabelledText(text="fine", label="positive", file="reviews.tsv", line=3).label
+    'positive'
+    """
+
+    text: str
+    pair: str | None = None
+    label: str | float | None = None
+    file: str
+    line: int
+    places: tuple[int, ...] = ()
+
+
+class _Labelling(NamedTuple):
+    """What a label has to be: a number; or one of some values, each with its meaning; or (None) any text."""
+
+    number: bool
+    names: Mapping[str, str] | None
+
+
+def read_labelled(
+    path: AnyPath | Sequence[AnyPath],
+    *,
+    format: str = "auto",
+    text: int | str | None = None,
+    pair: int | str | None = None,
+    label: int | str | None = None,
+    header: bool | Literal["auto"] = "auto",
+    number: bool = False,
+    labels: Sequence[str] | None = None,
+    labelled: bool = True,
+    label_file: AnyPath | None = None,
+    on_error: Literal["skip", "stop"] | str = "skip",
+    malformed: MalformedRows | None = None,
+) -> Iterator[LabelledText]:
+    r"""The labelled texts in a file, or in several one after another, one by one; no file is held in memory.
+
+    Files are UTF-8, plain or gzip (told by content), with or without a byte-order mark, with LF or CRLF line ends. Texts are
+    handed on as they stand, labels without the spaces around them.
+
+    Columns that are not given are found by their usual names in the header or the object: text and pair, sentence1 and
+    sentence2, premise and hypothesis, question1 and question2, question and sentence, text, or sentence; label, score, or
+    gold_label. In a table without a header the text is column 0 and the label the last column that is neither text nor pair.
+
+    Arguments:
+        path: a file or several; or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
+        format: `tsv` (no quoting), `csv` (quoting as in RFC 4180), `jsonl` (one object in each line), `auto`: by the file's name,
+            failing that by its first line; or the name of a known set in `LABELLED_FORMATS`, which settles the columns, what
+            the labels mean and which there are, for its files as they are distributed.
+        text, pair, label: which column or key holds the part: an index from 0 or a name in the header; in JSONL and hub datasets
+            a key, "a.b" reaching into nested objects.
+        header: whether the first line of a table names the columns; `auto`: where a column is given by name, or where no column
+            is given and the first line holds the usual names.
+        number: whether the label is a number.
+        labels: the classes there are; a row with another one is malformed. None: whatever stands there.
+        labelled: whether labels are read. If not, every label is None, and files without them can be read.
+        label_file: a file whose lines are the labels of the rows of `path`. Known sets of two files (`wic`, `coarsewsd-20`) find
+            it by its name.
+        on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        malformed: where malformed rows are recorded.
+
+    Raises:
+        InputError: a file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip, no such column, no
+            usable row), from the call or while reading; or a row is malformed and `on_error` is `stop`.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "dev.tsv"
+    >>> _ = file.write_text("sentence\tlabel\na charming film\t1\n\t0\n")
+    >>> malformed = MalformedRows()
+    >>> [(row.text, row.label) for row in read_labelled(file, format="sst2", malformed=malformed)]
+    [('a charming film', 'positive')]
+    >>> malformed.by_reason
+    {'empty text': 1}
+    """
+    known = LABELLED_FORMATS.get(format)
+    if known is None and format not in FORMATS:
+        raise InputError(f"data format {format!r} is not known; {nearest(format, (*FORMATS, *LABELLED_FORMATS))}")
+    if known is not None and (
+        any(part is not None for part in (text, pair, label, labels)) or number or header != "auto"
+    ):
+        raise InputError(
+            f"data format {format!r} says itself where text and label are; leave out all that says it again"
+        )
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise InputError("no file of labelled texts is given; name one at least")
+    if label_file is not None and len(paths) > 1:
+        raise InputError(f"label_file belongs to one file of texts, and {len(paths)} are given; give one")
+    label_name = None if label_file is None or not labelled else os.fspath(label_file)
+
+    def one(place: AnyPath) -> Iterator[LabelledText]:
+        name = os.fspath(place)
+        if known is not None:
+            return _known(name, format, known, labelled, label_name, on_error, malformed)
+        labelling = _Labelling(number, None if labels is None else dict(zip(labels, labels, strict=True)))
+        wants_label = labelled and label_name is None
+        raw = parts_of_file(name, format, (text, pair, label), header, wants_label)
+        if label_name is not None:
+            raw = with_labels(name, raw, label_name)
+        needed = "each row needs a text" + (" and a label" if labelled else "")
+        needed += "; say which columns or keys they are as text, pair and label"
+        return usable(_examples(name, raw, labelled, labelling), name, needed, on_error, malformed)
+
+    return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+
+
+def _known(
+    name: str,
+    format: str,
+    known: LabelledFormat,
+    labelled: bool,
+    label_name: str | None,
+    on_error: str,
+    malformed: MalformedRows | None,
+) -> Iterator[LabelledText]:
+    """The labelled texts of a file that is laid out as a known set's."""
+    rows = tsv_rows(name, read_lines(name))
+    first = next(rows)
+    rows = itertools.chain([first], rows)
+    cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
+    header = known.header
+    headed = header is not None and header.text in cells and (header.pair is None or header.pair in cells)
+    columns = header if headed else known.columns
+    if columns is None:
+        wanted = " and ".join(repr(column) for column in (header or ()) if column is not None)
+        raise InputError(
+            f"{name}: the first line of a file of the format {format!r} names its columns, among them {wanted}"
+        )
+    if known.label_file is not None and labelled and label_name is None:
+        label_name = _beside(name, known.label_file)
+    if not labelled:
+        columns = columns._replace(label=None)
+    elif label_name is None and headed and columns.label not in cells:
+        raise InputError(
+            f"{name}: has no column {columns.label!r}, so it is a test file; it can be read only without labels"
+        )
+    raw = parts_of_table(name, rows, columns, headed, known.ragged)
+    if label_name is not None:
+        raw = with_labels(name, raw, label_name)
+    labelling = _Labelling(known.number, dict(zip(known.values, known.labels, strict=True)) or _names(name, known))
+    needed = f"each line needs to be of the format {format!r}"
+    return usable(_examples(name, raw, labelled, labelling), name, needed, on_error, malformed)
+
+
+def _beside(name: str, part: tuple[str, str]) -> str:
+    file = Path(name)
+    other = str(file.with_name(file.name.replace(*part)))
+    if other == name or not Path(other).exists():
+        raise InputError(
+            f"{name}: its labels are in a file of their own, and {other!r} is not there; name it as label_file, or read the "
+            "texts without labels"
+        )
+    return other
+
+
+def _names(name: str, known: LabelledFormat) -> Mapping[str, str] | None:
+    file = Path(name).with_name(known.names_file) if known.names_file else None
+    if file is None or not file.exists():
+        return None
+    names = read_document(file)
+    if not isinstance(names, dict) or not all(isinstance(value, str) for value in names.values()):
+        raise InputError(f"{file}: is not a JSON object from labels to their names; fetch it again or remove it")
+    return names
+
+
+def _examples(
+    name: str, rows: FoundParts, labelled: bool, labelling: _Labelling
+) -> Iterator[LabelledText | MalformedRow]:
+    for row in rows:
+        yield row if isinstance(row, MalformedRow) else _example(name, *row, labelled, labelling)
+
+
+def _example(name: str, line: int, parts: Parts, labelled: bool, labelling: _Labelling) -> LabelledText | MalformedRow:
+    texts = [("text", parts.text)] + ([("pair", parts.pair)] if parts.pair is not None else [])
+    for side, text in texts:
+        fault = text_fault(side, text)
+        if fault is not None:
+            return malformed_row(name, line, *fault)
+    places = () if parts.place is None else _places(str(parts.place), [str(text) for _, text in texts])
+    if places is None:
+        return malformed_row(name, line, "place outside the text", short(parts.place))
+    label = None
+    if labelled:
+        label = _label(parts.label, labelling)
+        if isinstance(label, tuple):
+            return malformed_row(name, line, *label)
+    pair = None if parts.pair is None else str(parts.pair)
+    return LabelledText(text=str(parts.text), pair=pair, label=label, file=name, line=line, places=places)
+
+
+def _places(value: str, texts: list[str]) -> tuple[int, ...] | None:
+    """The indices in "7" or "7-2", or None where they are no words of the texts."""
+    parts = value.strip().split("-")
+    if len(parts) != len(texts) or not all(part.isdecimal() for part in parts):
+        return None
+    places = tuple(map(int, parts))
+    return places if all(place < len(text.split(" ")) for place, text in zip(places, texts, strict=True)) else None
+
+
+def _label(value: object, labelling: _Labelling) -> str | float | tuple[str, str]:
+    """The label, or reason and detail of what is wrong with it."""
+    if isinstance(value, bool):
+        value = str(value).lower()
+    elif isinstance(value, int) or (isinstance(value, float) and labelling.number):
+        value = str(value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "empty label", ""
+    if not isinstance(value, str):
+        return "not a label", short(value)
+    label = value.strip()
+    if labelling.number:
+        try:
+            score = float(label)
+        except ValueError:
+            score = math.nan
+        return score if math.isfinite(score) else ("label is not a number", short(label))
+    if labelling.names is not None:
+        if label not in labelling.names:
+            return "unknown label", f"{short(label)}; {short(', '.join(labelling.names))} are known"
+        return labelling.names[label]
+    fault = text_fault("label", label)
+    return label if fault is None else fault

@@ -1,0 +1,277 @@
+"""Reading questions whose answers are passages of a context: SQuAD 1.1 and 2.0, and JSONL."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from regard.data.documents import read_document
+from regard.data.lines import read_lines
+from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.objects import objects_of_jsonl
+from regard.data.pair import malformed_row, short, text_fault
+from regard.data.usable import usable
+from regard.errors import InputError, nearest
+
+__all__ = ["FORMATS", "Answer", "MalformedRow", "MalformedRows", "Question", "read_questions"]
+
+FORMATS = ("auto", "squad", "jsonl")
+
+AnyPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """A passage of a context.
+
+    Arguments:
+        text: the passage.
+        start: the place of its first character in the context; `context[start : start + len(text)]` is `text`.
+    """
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A question about a context.
+
+    Arguments:
+        id: of the question, no other one's in its file.
+        question, context: the texts.
+        answers: each a right answer; of a training question mostly one. None where the question is impossible or unanswered.
+        impossible: whether the context is said to hold no answer (SQuAD 2.0).
+        title: of the article; empty where there is none.
+        file: where it was read.
+        number: of the question in its file, from 1; in JSONL its line.
+
+    >>> answer = Answer(text="Paris", start=8)
+    >>> Question(id="1", question="Where?", context="She was Paris-bound.", answers=(answer,), file="a", number=1).impossible
+    False
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] = ()
+    impossible: bool = False
+    title: str = ""
+    file: str
+    number: int
+
+
+_Found = Iterator[Question | MalformedRow]
+
+
+def read_questions(
+    path: AnyPath | Sequence[AnyPath],
+    *,
+    format: str = "auto",
+    answered: bool = True,
+    on_error: Literal["skip", "stop"] | str = "skip",
+    malformed: MalformedRows | None = None,
+) -> Iterator[Question]:
+    r"""The questions in a file, or in several one after another, in order.
+
+    Files are UTF-8, plain or gzip (told by content). A SQuAD document is held in memory as a whole, a JSONL file is not. Where
+    an answer is not what stands at its place in the context, the question is malformed; nothing is put right silently.
+
+    Arguments:
+        path: a file or several.
+        format: `squad`, the official JSON of SQuAD 1.1 and 2.0; `jsonl`, in each line an object with `context`, `question` and,
+            if answered, `answer` and `answer_start` (each a value, or lists of several right answers), or `impossible: true`;
+            `id` and `title` where wanted; `auto`: by the file's name and first line.
+        answered: whether answers are read. If not, no question has any, and files without them can be read.
+        on_error: what a malformed question does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        malformed: where malformed questions are recorded.
+
+    Raises:
+        InputError: a file as a whole cannot be used (missing, empty, wrongly encoded, broken gzip, not of the format, no usable
+            question), from the call or while reading; or a question is malformed and `on_error` is `stop`.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "questions.jsonl"
+    >>> _ = file.write_text('{"context": "She lives in Paris.", "question": "Where?", "answer": "Paris", "answer_start": 13}')
+    >>> [(question.question, question.answers) for question in read_questions(file)]
+    [('Where?', (Answer(text='Paris', start=13),))]
+    """
+    if format not in FORMATS:
+        raise InputError(f"data format {format!r} is not known; {nearest(format, FORMATS)}")
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise InputError("no file of questions is given; name one at least")
+
+    def one(place: AnyPath) -> Iterator[Question]:
+        name = os.fspath(place)
+        if format == "squad" or (format == "auto" and not _is_jsonl(name)):
+            unit, found = "question", _from_squad(name, _articles(name, read_document(name)), answered)
+            needed = "each question needs an id, a text and a context" + (
+                ", and answers that stand in the context where it is said, or is_impossible" if answered else ""
+            )
+        else:
+            unit, found = "line", _from_jsonl(name, answered)
+            needed = "each line needs to be a JSON object with a context and a question" + (
+                ", and an answer that stands in the context at answer_start, or impossible" if answered else ""
+            )
+        return usable(_each_id_once(found, unit), name, needed, on_error, malformed)
+
+    return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+
+
+def _is_jsonl(name: str) -> bool:
+    """Whether the file has an object with a context in each line; a SQuAD document may be one line, or many."""
+    suffixes = [suffix for suffix in Path(name.lower()).suffixes if suffix not in (".gz", ".gzip")]
+    if suffixes and suffixes[-1] in (".jsonl", ".ndjson"):
+        return True
+    first = next(read_lines(name))
+    try:
+        value = None if first.too_long else json.loads(first.content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "context" in value
+
+
+def _articles(name: str, document: object) -> list:
+    data = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(data, list):
+        raise InputError(
+            f"{name}: is not a SQuAD file, which is a JSON object with a list of articles under 'data'; or give JSONL"
+        )
+    return data
+
+
+def _from_squad(name: str, articles: list, answered: bool) -> _Found:
+    number = 0
+    for article in articles:
+        title, paragraphs = _field(article, "title", ""), _field(article, "paragraphs", None)
+        if not isinstance(paragraphs, list):
+            number += 1
+            yield _fault(name, number, None, "not an article", short(article))
+            continue
+        for paragraph in paragraphs:
+            context, questions = _field(paragraph, "context", None), _field(paragraph, "qas", None)
+            if not isinstance(questions, list):
+                number += 1
+                yield _fault(name, number, None, "not a paragraph", short(paragraph))
+                continue
+            for question in questions:
+                number += 1
+                yield _of_squad(name, number, question, context, title, answered)
+
+
+def _field(value: object, key: str, default: object) -> object:
+    return value.get(key, default) if isinstance(value, dict) else default
+
+
+def _of_squad(
+    name: str, number: int, question: object, context: object, title: object, answered: bool
+) -> Question | MalformedRow:
+    if not isinstance(question, dict):
+        return _fault(name, number, None, "not a question", short(question))
+    answers = question.get("answers", [])
+    if not isinstance(answers, list):
+        return _fault(name, number, question.get("id"), "not a list of answers", short(answers))
+    places = [(_field(answer, "text", None), _field(answer, "answer_start", None)) for answer in answers]
+    impossible = question.get("is_impossible", False)
+    texts = question.get("id"), question.get("question"), context, title
+    return _question(name, number, texts, places, impossible, answered, "question")
+
+
+def _from_jsonl(name: str, answered: bool) -> _Found:
+    for row in objects_of_jsonl(name, read_lines(name)):
+        if isinstance(row, MalformedRow):
+            yield row
+            continue
+        line, content = row
+        texts, starts = content.get("answer", []), content.get("answer_start", [])
+        texts = texts if isinstance(texts, list) else [] if texts is None else [texts]
+        starts = starts if isinstance(starts, list) else [] if starts is None else [starts]
+        if answered and len(texts) != len(starts):
+            detail = f"{len(texts)} texts and {len(starts)} places"
+            yield _fault(name, line, content.get("id"), "answers without places", detail, "line")
+            continue
+        parts = content.get("id", str(line)), content.get("question"), content.get("context"), content.get("title", "")
+        places = list(zip(texts, starts, strict=False))
+        yield _question(name, line, parts, places, content.get("impossible", False), answered, "line")
+
+
+def _question(
+    name: str,
+    number: int,
+    texts: tuple[object, object, object, object],
+    places: Sequence[tuple[object, object]],
+    impossible: object,
+    answered: bool,
+    unit: str,
+) -> Question | MalformedRow:
+    """The question of checked parts, or the first fault of one."""
+    id, question, context, title = texts
+    id = str(id) if type(id) is int else id
+
+    def fault(reason: str, detail: str = "") -> MalformedRow:
+        return _fault(name, number, id, reason, detail, unit)
+
+    for side, text in (("id", id), ("question", question), ("context", context)):
+        wrong = text_fault(side, text)
+        if wrong is not None:
+            return fault(*wrong)
+    if not isinstance(title, str) or not isinstance(impossible, bool):
+        return fault("not a text" if isinstance(impossible, bool) else "impossible is not true or false")
+    id, question, context = str(id), str(question), str(context)
+    answers: list[Answer] = []
+    for text, start in places if answered else ():
+        wrong = text_fault("answer", text)
+        if wrong is not None:
+            return fault(*wrong)
+        if type(start) is not int:
+            return fault("answer without a place", short(start))
+        if start < 0 or start + len(str(text)) > len(context):
+            return fault("answer outside the context", f"{short(text)} at {start} of {len(context)} characters")
+        if not context.startswith(str(text), start):
+            stands = short(context[start : start + len(str(text))])
+            return fault("answer is not what stands there", f"{short(text)}, and at {start} stands {stands}")
+        answers.append(Answer(text=str(text), start=start))
+    if answered and impossible and answers:
+        return fault("impossible, and yet answered", short(answers[0].text))
+    if answered and not impossible and not answers:
+        return fault("no answer")
+    impossible = answered and impossible
+    return Question(
+        id=id,
+        question=question,
+        context=context,
+        answers=tuple(answers),
+        impossible=impossible,
+        title=title,
+        file=name,
+        number=number,
+    )
+
+
+def _fault(name: str, number: int, id: object, reason: str, detail: str = "", unit: str = "question") -> MalformedRow:
+    named = "" if id is None else f"id {short(id)}"
+    return malformed_row(name, number, reason, ": ".join(part for part in (named, detail) if part), unit)
+
+
+def _each_id_once(found: _Found, unit: str) -> _Found:
+    """Predictions are told apart by id, so a second question of an id is malformed."""
+    seen: set[str] = set()
+    for row in found:
+        if isinstance(row, MalformedRow):
+            yield row
+        elif row.id in seen:
+            yield _fault(row.file, row.number, row.id, "id used before", unit=unit)
+        else:
+            seen.add(row.id)
+            yield row
+
+
+def answer_texts(questions: Sequence[Question]) -> Mapping[str, tuple[str, ...]]:
+    """The right answers to each question by its id, as the metrics of `regard.metrics.spans` take them."""
+    return {question.id: tuple(answer.text for answer in question.answers) for question in questions}

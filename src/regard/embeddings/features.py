@@ -1,0 +1,212 @@
+"""Contextual vectors of the tokens and words of a text, from any choice of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.embeddings.layers import LayerChoice, layer_choice
+from regard.embeddings.reading import BATCH_TOKENS, Group, Reader, read_all
+from regard.embeddings.windows import windows_of
+from regard.errors import InputError, nearest
+from regard.text import Tokenizer
+
+Merge = Literal["mean", "first", "last", "sum"]
+"""How the vectors of a word's pieces become one."""
+
+MERGES: tuple[Merge, ...] = get_args(Merge)
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WordFeatures:
+    """The words of a text and a vector of each.
+
+    Arguments:
+        words: as they stand in the text, or as they were given.
+        spans: where each stands in the text, (start, end) in characters; empty where words were given.
+        array: (W, D) float32; (W, layers, D) where layers were stacked.
+    """
+
+    words: tuple[str, ...]
+    spans: tuple[Span, ...]
+    array: NDArray[np.float32] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Features:
+    """The tokens of a text and a vector of each; special tokens are left out.
+
+    Arguments:
+        text: what was read; the words where these were given.
+        tokens: for display, such as "##able".
+        spans: where each token stands in the text, (start, end) in characters; empty where words were given.
+        words: which word each token is of, from 0.
+        array: (L, D) float32; (L, layers, D) where layers were stacked.
+    """
+
+    text: str | tuple[str, ...]
+    tokens: tuple[str, ...]
+    spans: tuple[Span, ...]
+    words: tuple[int, ...]
+    array: NDArray[np.float32] = field(repr=False)
+
+    def merged(self, how: Merge = "mean") -> WordFeatures:
+        """The words, each with one vector made of those of its pieces.
+
+        Raises:
+            InputError: for another way than `mean`, `first`, `last` or `sum`.
+        """
+        check_merge(how)
+        numbers = np.array(self.words, dtype=np.int64)
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        ends = [*(starts[1:] - 1).tolist(), len(numbers) - 1][: len(starts)]
+        spans: tuple[Span, ...] = ()
+        if isinstance(self.text, str):
+            spans = tuple((self.spans[a][0], self.spans[b][1]) for a, b in zip(starts, ends, strict=True))
+            words = tuple(self.text[start:end] for start, end in spans)
+        else:
+            words = self.text
+        return WordFeatures(words=words, spans=spans, array=_merged(self.array, starts, ends, how))
+
+    def within(self, start: int, end: int, how: Merge = "mean") -> NDArray[np.float32]:
+        """One vector of a stretch of the text, (D,): of all tokens that have a character in it.
+
+        Arguments:
+            start, end: in characters, the latter excluded.
+            how: as for `merged`.
+
+        Raises:
+            InputError: where no token is there, or the text was given as words.
+        """
+        check_merge(how)
+        if not isinstance(self.text, str):
+            raise InputError("the text was given as words; take their vectors from merged()")
+        inside = [place for place, (first, last) in enumerate(self.spans) if first < end and last > start]
+        if not inside:
+            raise InputError(f"no token of the text is at characters {start} to {end}; it has {len(self.text)}")
+        return _merged(self.array[inside], np.zeros(1, dtype=np.int64), [len(inside) - 1], how)[0]
+
+
+def features(
+    reader: Reader,
+    tokenizer: Tokenizer,
+    texts: Sequence[str | Sequence[str]],
+    *,
+    layers: LayerChoice | str | int | Sequence[int] = "last",
+    depth: int,
+    maximum: int,
+    batch_tokens: int = BATCH_TOKENS,
+) -> list[Features]:
+    """The vectors of every token of some texts.
+
+    What is longer than the model reads is read in windows that overlap by half, and each token is taken from the window in which
+    it stands farther from the nearer end (`regard.embeddings.windows`).
+
+    Arguments:
+        reader: of the model.
+        texts: strings, in which words are found as the tokenizer parts them; or lists of words.
+        layers: a `LayerChoice`; a name such as `last`, `second_to_last`, `sum_last_four`, `concatenate_last_four`, `embeddings`,
+            `all`; or numbers of layers, which are summed.
+        depth: blocks of the model.
+        maximum: the most tokens it reads at once, special ones included.
+        batch_tokens: tokens read together. It changes memory and speed.
+
+    Raises:
+        InputError: for a text that is empty or no string, and a layer that the model does not have.
+    """
+    choice = layer_choice(layers, depth)
+    pieces = _pieces(tokenizer, texts)
+    room = maximum - 2
+    cut = [(row, window) for row, found in enumerate(pieces) for window in windows_of(len(found.ids), room)]
+    read = [[tokenizer.start_id, *pieces[row].ids[w.start : w.stop], tokenizer.end_id] for row, w in cut]
+    parts: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cut)
+
+    def use(group: Group) -> None:
+        vectors = choice.combined(group.states).float().cpu().numpy()
+        for place, number in enumerate(group.rows):
+            window = cut[number][1]
+            begin = 1 + window.first - window.start
+            if group.valid is not None:
+                begin += int(group.valid[place].long().argmax())
+            parts[number] = vectors[place, begin : begin + window.last - window.first].copy()
+
+    read_all(reader, read, choice.numbers(depth), use, batch_tokens=batch_tokens)
+    gathered: list[list[NDArray[np.float32]]] = [[] for _ in pieces]
+    for (row, _), part in zip(cut, parts, strict=True):
+        gathered[row].append(part)
+    return [
+        Features(
+            text=found.text,
+            tokens=tuple(tokenizer.tokens(found.ids)),
+            spans=found.spans,
+            words=found.words,
+            array=rows[0] if len(rows) == 1 else np.concatenate(rows),
+        )
+        for found, rows in zip(pieces, gathered, strict=True)
+    ]
+
+
+def check_merge(how: str) -> None:
+    """Refuse what is no way to merge pieces.
+
+    Raises:
+        InputError: with the nearest.
+    """
+    if how not in MERGES:
+        raise InputError(f"there is no way {how!r} to merge pieces; {nearest(str(how), MERGES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    text: str | tuple[str, ...]
+    ids: list[int]
+    spans: tuple[Span, ...]
+    words: tuple[int, ...]
+
+
+def _pieces(tokenizer: Tokenizer, texts: Sequence[str | Sequence[str]]) -> list[_Pieces]:
+    if isinstance(texts, str):
+        raise InputError("one string given where a list of texts is wanted; put it in a list")
+    encoded = iter(tokenizer.encode_batch_with_spans([text for text in texts if isinstance(text, str)]))
+    found = []
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            found.append(_pieces_of_words(tokenizer, text, number))
+            continue
+        ids, spans = next(encoded)
+        if not ids:
+            raise InputError(f"text {number} is empty; there is nothing to read")
+        words = np.cumsum(~tokenizer.continues(ids)) - 1
+        found.append(_Pieces(text, ids, tuple(spans), tuple(words.tolist())))
+    return found
+
+
+def _pieces_of_words(tokenizer: Tokenizer, words: Sequence[str], number: int) -> _Pieces:
+    if not words or not all(isinstance(word, str) for word in words):
+        raise InputError(f"text {number} is {str(words)[:80]!r}; give a string, or a list of words")
+    nothing = tokenizer.end_id if tokenizer.unknown_id is None else tokenizer.unknown_id
+    given = [
+        ids or [nothing] for ids in tokenizer.encode_words(list(words))
+    ]  # a word of which nothing is left is unknown
+    numbers = np.repeat(np.arange(len(given)), [len(ids) for ids in given])
+    return _Pieces(tuple(words), [index for ids in given for index in ids], (), tuple(numbers.tolist()))
+
+
+def _merged(
+    array: NDArray[np.float32], starts: NDArray[np.int64], ends: Sequence[int], how: Merge
+) -> NDArray[np.float32]:
+    if how == "first":
+        return array[starts]
+    if how == "last":
+        return array[np.asarray(ends, dtype=np.int64)]
+    sums = np.add.reduceat(array, starts, axis=0)
+    if how == "sum":
+        return sums
+    counts = np.asarray(ends, dtype=np.int64) - starts + 1
+    return (sums / counts.reshape(-1, *([1] * (array.ndim - 1)))).astype(np.float32)

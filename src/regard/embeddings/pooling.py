@@ -1,0 +1,105 @@
+"""From the vectors of tokens to one vector of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import InputError, nearest
+
+PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_length", "weighted_mean", "last"]
+"""How token vectors become one:
+
+`cls`               the first token's.
+`max`               the largest number in each place.
+`mean`              their mean.
+`mean_sqrt_length`  their sum over the square root of their number.
+`weighted_mean`     their mean, the n-th token counting n times.
+`last`              the last token's.
+"""
+
+MODES: tuple[PoolingMode, ...] = get_args(PoolingMode)
+
+
+def pool(hidden: Tensor, valid: Tensor | None, modes: Sequence[PoolingMode]) -> Tensor:
+    """One vector of each text; special tokens count as all others do, padding never does.
+
+    Sums are in float32 (float64 for float64 vectors), whatever the vectors are.
+
+    Arguments:
+        hidden: (B, L, D), the tokens' vectors.
+        valid: (B, L) bool, True = a real token; None = all are. Padding may stand on either side.
+        modes: one or more, whose vectors stand one after another.
+
+    Returns:
+        (B, D times the number of modes), float32 or float64.
+
+    >>> hidden = torch.tensor([[[1.0, 4.0], [3.0, 2.0], [9.0, 9.0]]])
+    >>> pool(hidden, torch.tensor([[True, True, False]]), ["mean", "max"]).tolist()
+    [[2.0, 3.0, 3.0, 4.0]]
+    """
+    check_modes(modes)
+    return torch.cat([_pooled(hidden, valid, mode) for mode in modes], dim=-1)
+
+
+def normalised(vectors: Tensor) -> Tensor:
+    """Vectors (..., D) divided by their length; a vector of zeros stays one."""
+    return F.normalize(vectors, dim=-1)
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What `normalised` does, for arrays: products of such vectors are cosines.
+
+    >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float32)).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32, copy=False)
+
+
+def check_modes(modes: Sequence[str]) -> None:
+    """Refuse what is no way to pool.
+
+    Raises:
+        InputError: with the nearest.
+    """
+    if isinstance(modes, str) or not modes:
+        raise InputError(f"pooling is {modes!r}; give a list of one or more of {', '.join(MODES)}")
+    for mode in modes:
+        if mode not in MODES:
+            raise InputError(f"there is no pooling {mode!r}; {nearest(str(mode), MODES)}")
+    if len(set(modes)) < len(modes):
+        raise InputError(f"pooling is {', '.join(modes)}; give each once")
+
+
+def _pooled(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:
+    exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    if mode in ("cls", "last"):
+        return _one(hidden, valid, mode).to(exact)
+    if mode == "max":
+        if valid is not None:
+            hidden = hidden.masked_fill(~valid.unsqueeze(-1), float("-inf"))
+        return hidden.amax(dim=1).to(exact)
+    weights = torch.ones(hidden.shape[:2], dtype=exact, device=hidden.device) if valid is None else valid.to(exact)
+    if mode == "weighted_mean":
+        weights = weights * weights.cumsum(dim=1)
+    if valid is not None:  # what stands at padding may be no number at all
+        hidden = hidden.masked_fill(~valid.unsqueeze(-1), 0.0)
+    total = torch.einsum("bl,bld->bd", weights, hidden.to(exact))
+    count = weights.sum(dim=1, keepdim=True).clamp_min(1.0)
+    return total / (count.sqrt() if mode == "mean_sqrt_length" else count)
+
+
+def _one(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:
+    if valid is None:
+        return hidden[:, 0] if mode == "cls" else hidden[:, -1]
+    real = valid.long()
+    length = valid.shape[1]
+    place = real.argmax(dim=1) if mode == "cls" else length - 1 - real.flip(1).argmax(dim=1)
+    return hidden[torch.arange(len(hidden), device=hidden.device), place]

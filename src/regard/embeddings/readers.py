@@ -1,0 +1,53 @@
+"""Which reader a model is read by: prepared once where it can be, and anew where the model has changed."""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+
+from regard.embeddings.packed import PackedEncoder, obstacle
+from regard.embeddings.precision import Precision, check_precision
+from regard.embeddings.reading import PlainReader, Reader
+from regard.layers import TextEncoder
+
+OWN: dict[torch.dtype, Precision] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+
+
+class Readers:
+    """The readers of one model.
+
+    Arguments:
+        model: in evaluation mode while it is read.
+        padding_id: what fills padding.
+    """
+
+    def __init__(self, model: TextEncoder, padding_id: int) -> None:
+        self.model = model
+        self._padding_id = padding_id
+        self._prepared: dict[Precision, PackedEncoder] = {}
+        self._lock = threading.Lock()
+
+    def reader(self, precision: str | None = None) -> Reader:
+        """What reads texts: a prepared copy of the model, or the model itself where none can be made.
+
+        A model that is looked at, or changed from outside, is read itself, in its own precision: a copy would show nothing, and
+        would not be changed.
+
+        Arguments:
+            precision: `float32`, `bfloat16` or `int8`; the model's own where None.
+
+        Raises:
+            InputError: for an unknown precision.
+        """
+        wanted = None if precision is None else check_precision(precision)
+        if wanted is None:
+            wanted = OWN.get(self.model.embedding.tokens.weight.dtype)
+        if wanted is None or obstacle(self.model):
+            return PlainReader(self.model, self._padding_id)
+        with self._lock:
+            found = self._prepared.get(wanted)
+            if found is None or not found.is_of(self.model):
+                found = PackedEncoder.of(self.model, wanted)
+                self._prepared = {wanted: found}  # one copy of the weights is enough
+            return found

@@ -1,0 +1,138 @@
+"""Many texts through an encoder, in batches of like length: the model as it is, or a prepared copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.layers import TextEncoder, Tokens
+
+BATCH_TOKENS = 2048
+"""Tokens read together by one core: enough for its matrix products, and few enough to stay in its cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Some texts and the vectors of their tokens.
+
+    Arguments:
+        rows: which of the texts given.
+        states: (n, L, D) of each layer asked for, in that order.
+        valid: (n, L) bool, True = a real token; None where no text has padding.
+    """
+
+    rows: list[int]
+    states: tuple[Tensor, ...]
+    valid: Tensor | None
+
+
+class Reader(Protocol):
+    """What reads texts given as token ids."""
+
+    @property
+    def parallel(self) -> bool:
+        """Whether several threads may read at once, each on one core."""
+        ...
+
+    def read(self, texts: Sequence[Sequence[int]], layers: Sequence[int]) -> Iterator[Group]:
+        """What chosen layers make of some texts; every text is in one group.
+
+        Arguments:
+            texts: special tokens included, none empty.
+            layers: 0 is the embedding, then the blocks from 1.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainReader:
+    """The model itself, on a padded batch: whoever looks at it sees it run.
+
+    Arguments:
+        model: in evaluation mode.
+        padding_id: what fills padding.
+    """
+
+    model: TextEncoder
+    padding_id: int = 0
+
+    @property
+    def parallel(self) -> bool:
+        """No: a look records what its own thread runs."""
+        return False
+
+    def read(self, texts: Sequence[Sequence[int]], layers: Sequence[int]) -> Iterator[Group]:
+        """As `Reader`; all texts are one group."""
+        device = next(self.model.parameters()).device
+        tokens = Tokens.pad(texts, padding_id=self.padding_id, device=device)
+        with torch.no_grad():
+            if list(layers) == [len(self.model.layers)]:
+                # The forward pass is what a look sees as a run; no logits of a head over the vocabulary are wanted.
+                nowhere = torch.zeros(0, dtype=torch.int64, device=device)
+                states = (self.model(tokens, at=nowhere).hidden,)
+            else:
+                every = self.model.hidden_states(tokens)
+                states = tuple(every[number] for number in layers)
+        yield Group(list(range(len(texts))), states, None if bool(tokens.valid.all()) else tokens.valid)
+
+
+def batches(lengths: Sequence[int], maximum_tokens: int) -> list[list[int]]:
+    """Rows of like length in batches of so many tokens, padding not counted; the longest first, so that none is left till last.
+
+    Within a batch the rows are in their order.
+
+    >>> batches([3, 9, 2, 4], maximum_tokens=7)
+    [[1], [0, 3], [2]]
+    """
+    found: list[list[int]] = []
+    held = maximum_tokens
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if held + lengths[row] > maximum_tokens:
+            found.append([])
+            held = 0
+        found[-1].append(row)
+        held += lengths[row]
+    return [sorted(rows) for rows in found]
+
+
+def read_all(
+    reader: Reader,
+    texts: Sequence[Sequence[int]],
+    layers: Sequence[int],
+    use: Callable[[Group], None],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+) -> None:
+    """Read all texts, batch by batch, and hand on what was found.
+
+    On a processor a reader that allows it works in as many threads as PyTorch computes with, each on a core of its own: cores
+    that share every operation of a small model wait for each other most of the time. The batches are the same for any number
+    of threads, and so is what is found.
+
+    Arguments:
+        layers: 0 is the embedding, then the blocks from 1.
+        use: gets every group, with rows that count among `texts`; from several threads, but no row twice.
+        batch_tokens: tokens read together. It changes memory and speed.
+    """
+    chosen = batches([len(text) for text in texts], batch_tokens)
+
+    def one(rows: list[int]) -> None:
+        for group in reader.read([texts[row] for row in rows], layers):
+            use(Group([rows[place] for place in group.rows], group.states, group.valid))
+
+    threads = torch.get_num_threads()
+    if not reader.parallel or threads == 1 or len(chosen) == 1:
+        for rows in chosen:
+            one(rows)
+        return
+    try:
+        with ThreadPoolExecutor(min(threads, len(chosen)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for _ in pool.map(one, chosen):
+                pass
+    finally:
+        torch.set_num_threads(threads)  # a thread's number is also what later threads begin with

@@ -1,0 +1,256 @@
+"""A file of vectors that is written as they come, and gone on with after a stop: .npy, .jsonl or .parquet."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import InputError, nearest
+from regard.files import new_file, replace_file, sync, writing_errors
+
+HEADER = 128
+"""Bytes of a .npy file before its numbers, however many rows it will have."""
+
+Vectors = NDArray[np.float32]
+
+
+class Format(Protocol):
+    """How rows become bytes of the file that grows, and that file the one wanted."""
+
+    def begin(self, width: int) -> bytes:
+        """What stands before the rows."""
+        ...
+
+    def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
+        """Some rows."""
+        ...
+
+    def complete(self, growing: Path, target: Path, rows: int, width: int) -> None:
+        """Put the finished file in its place; the one that grew is gone afterwards."""
+        ...
+
+
+class NumpyRows:
+    """An array (N, W) float32 of numpy's own format, which `numpy.load` maps into memory."""
+
+    def begin(self, width: int) -> bytes:
+        """A header of fixed size."""
+        return self._header(0, width)
+
+    def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
+        """The numbers, row by row."""
+        del texts
+        return np.ascontiguousarray(vectors, dtype="<f4").tobytes()
+
+    def complete(self, growing: Path, target: Path, rows: int, width: int) -> None:
+        """Say in the header how many rows there are."""
+        with growing.open("r+b") as file:
+            file.write(self._header(rows, width))
+        _into_place(growing, target)
+
+    def _header(self, rows: int, width: int) -> bytes:
+        said = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}"
+        prefix = np.lib.format.magic(1, 0) + (HEADER - 10).to_bytes(2, "little")
+        return prefix + said.encode().ljust(HEADER - 11) + b"\n"
+
+
+class JsonRows:
+    """One object in each line: `text` and `vector`."""
+
+    def begin(self, width: int) -> bytes:
+        """Nothing."""
+        del width
+        return b""
+
+    def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
+        """A line for each text; numbers have as many digits as float32 needs to be read back."""
+        return "".join(line_of(text, vector) + "\n" for text, vector in zip(texts, vectors, strict=True)).encode()
+
+    def complete(self, growing: Path, target: Path, rows: int, width: int) -> None:
+        """Nothing more is to be said."""
+        del rows, width
+        _into_place(growing, target)
+
+
+class ParquetRows:
+    """Columns `text` and `vector`. What grows is a stream of Arrow's, because Parquet cannot be added to."""
+
+    def __init__(self) -> None:
+        try:
+            import pyarrow as arrow
+            import pyarrow.parquet as parquet
+        except ImportError:
+            raise InputError("writing .parquet needs pyarrow: pip install pyarrow; or choose .npy or .jsonl") from None
+        self._arrow: Any = arrow
+        self._parquet: Any = parquet
+        self._schema: Any = None
+
+    def begin(self, width: int) -> bytes:
+        """The stream's schema."""
+        return self._of(width).serialize().to_pybytes()
+
+    def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
+        """One batch of the stream."""
+        arrow, width = self._arrow, vectors.shape[1]
+        flat = arrow.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
+        columns = [arrow.array(list(texts), arrow.string()), arrow.FixedSizeListArray.from_arrays(flat, width)]
+        return arrow.record_batch(columns, schema=self._of(width)).serialize().to_pybytes()
+
+    def complete(self, growing: Path, target: Path, rows: int, width: int) -> None:
+        """Write the batches as row groups."""
+        del rows
+        with (
+            new_file(target) as file,
+            growing.open("rb") as source,
+            self._parquet.ParquetWriter(file, self._of(width)) as writer,
+            self._arrow.ipc.open_stream(source) as stream,
+        ):
+            for batch in stream:
+                writer.write_batch(batch)
+        growing.unlink()
+
+    def _of(self, width: int) -> Any:
+        arrow = self._arrow
+        return arrow.schema([("text", arrow.string()), ("vector", arrow.list_(arrow.float32(), width))])
+
+
+FORMATS: Mapping[str, type[Format]] = {".npy": NumpyRows, ".jsonl": JsonRows, ".parquet": ParquetRows}
+"""By the end of the file's name."""
+
+
+def line_of(text: str, vector: Vectors) -> str:
+    """A text and its vector as a JSON object on one line.
+
+    >>> line_of("a", np.array([0.1, -2.0], dtype=np.float32))
+    '{"text": "a", "vector": [0.1, -2.0]}'
+    """
+    numbers = ", ".join(map(str, vector))
+    return f'{{"text": {json.dumps(text, ensure_ascii=False)}, "vector": [{numbers}]}}'
+
+
+class VectorFile:
+    """A file of vectors that appears when it is whole; until then what is done stands beside it, and is gone on with.
+
+    `NAME.partial` grows, and `NAME.partial.json` says how much of it counts and of what run it is. A process that dies, for
+    whatever reason, leaves these two; the next one of the same run goes on after the last rows that are safely there, and the
+    file becomes the one that it would have been.
+
+    Arguments:
+        path: where to; its ending says the format.
+        width: W, of the vectors.
+        origin: what decides every row, as JSON values: model, input, settings. None for a run that cannot be gone on with,
+            because its texts are not to be had again.
+
+    Raises:
+        InputError: for another ending, a place that cannot be written to, and where what is there is of another run.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "vectors.npy"
+    >>> with VectorFile(place, width=3, origin=None) as file:
+    ...     file.append(["a", "b"], np.ones((2, 3), dtype=np.float32))
+    >>> np.load(place).shape
+    (2, 3)
+    """
+
+    def __init__(self, path: Path, *, width: int, origin: Mapping[str, Any] | None) -> None:
+        if path.suffix not in FORMATS:
+            hint = nearest(path.suffix, list(FORMATS)) if path.suffix else "choose from " + ", ".join(FORMATS)
+            raise InputError(f"{path}: vectors are not written to a file that ends in {path.suffix!r}; {hint}")
+        self.path = path
+        self.rows = 0
+        self._format = FORMATS[path.suffix]()
+        self._width = width
+        self._origin = None if origin is None else dict(origin)
+        self._growing = path.with_name(path.name + ".partial")
+        self._notes = path.with_name(path.name + ".partial.json")
+        self._file: BinaryIO | None = None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a run that was stopped can be gone on with."""
+        return self._origin is not None
+
+    def __enter__(self) -> VectorFile:
+        with writing_errors(self.path):
+            if self.path.is_dir():
+                raise InputError(f"{self.path}: is a folder; give the path of a file")
+            size = self._left_over()
+            if size is None:
+                self._notes.unlink(missing_ok=True)
+                self._file = self._growing.open("wb")
+                self._write(self._format.begin(self._width))
+            else:
+                self._file = self._growing.open("r+b")
+                self._file.truncate(size)
+                self._file.seek(size)
+        return self
+
+    def append(self, texts: Sequence[str], vectors: Vectors) -> None:
+        """Add rows; once this returns they are safe.
+
+        Raises:
+            InputError: for a full disk; what was there before is intact.
+        """
+        with writing_errors(self.path):
+            self._write(self._format.rows(texts, vectors), more=len(vectors))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # on a full disk closing fails too; what counts was forced to the disk
+                self._file.close()
+            self._file = None
+        if kind is None:
+            with writing_errors(self.path):
+                self._format.complete(self._growing, self.path, self.rows, self._width)
+                self._notes.unlink(missing_ok=True)
+        elif self._origin is None:
+            self._growing.unlink(missing_ok=True)
+
+    def _left_over(self) -> int | None:
+        """How many bytes an earlier process of this run left; None where there are none."""
+        if not self._notes.is_file() or not self._growing.is_file():
+            return None
+        try:
+            notes = json.loads(self._notes.read_text(encoding="utf-8"))
+            origin, rows, size = notes["origin"], int(notes["rows"]), int(notes["bytes"])
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{self._notes}: is damaged; remove it and {self._growing.name}, and begin anew") from None
+        if origin != self._origin:
+            theirs = origin if isinstance(origin, dict) else {}
+            ours = self._origin or {}
+            differing = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
+            raise InputError(
+                f"{self._growing}: was begun with another {', '.join(differing)}; remove it and {self._notes.name} to begin "
+                "anew, or choose another file"
+            )
+        if self._growing.stat().st_size < size:
+            raise InputError(f"{self._growing}: has been cut; remove it and {self._notes.name}, and begin anew")
+        self.rows = rows
+        return size
+
+    def _write(self, content: bytes, more: int = 0) -> None:
+        if self._file is None:
+            raise RuntimeError("a VectorFile is written to inside its block")
+        self._file.write(content)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.rows += more
+        if self._origin is not None:
+            notes = {"origin": self._origin, "rows": self.rows, "bytes": self._file.tell()}
+            replace_file(self._notes, json.dumps(notes, indent=2) + "\n")
+
+
+def _into_place(growing: Path, target: Path) -> None:
+    sync(growing)
+    growing.replace(target)
+    sync(target.parent)

@@ -1,0 +1,137 @@
+"""What all estimators have in common: settings, a recipe made of them, a run in a folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from regard.errors import InputError
+from regard.training.recipe import put
+from regard.training.run import train
+
+
+class TextEstimator(BaseEstimator):
+    """An estimator whose inputs are texts.
+
+    Arguments:
+        pretrained: the folder of a trained model to start from, or its id on the Hugging Face hub; None trains one from nothing.
+        model: fields of the model's config, such as {"name": "bert", "layers": 2, "width": 128, "heads": 2}; with `pretrained`
+            those that are to differ from the folder's.
+        epochs, steps: how long to train, whichever comes first; None for no such limit.
+        learning_rate: the peak, from which it falls to zero.
+        batch_tokens: of one batch, padding included.
+        maximum_length: the most tokens of one text, special ones included.
+        validation_share: of the training examples, to be held out.
+        overrides: further settings of the recipe by dotted name, such as {"training.weight_decay": 0.01}.
+        output: a folder for the run; None for one that is removed when the model is loaded.
+        random_state: the seed, a whole number.
+    """
+
+    def __init__(
+        self,
+        pretrained: str | None = None,
+        *,
+        model: Mapping[str, Any] | None = None,
+        epochs: float | None = 3,
+        steps: int | None = None,
+        learning_rate: float = 5e-5,
+        batch_tokens: int = 1024,
+        maximum_length: int = 128,
+        validation_share: float = 0.1,
+        overrides: Mapping[str, Any] | None = None,
+        output: str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.pretrained = pretrained
+        self.model = model
+        self.epochs = epochs
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.batch_tokens = batch_tokens
+        self.maximum_length = maximum_length
+        self.validation_share = validation_share
+        self.overrides = overrides
+        self.output = output
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Inputs are texts, one for each example."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags
+
+    def _recipe(self, task: str) -> dict[str, Any]:
+        model = dict(self.model or {})
+        if self.pretrained is not None:
+            model["pretrained"] = self.pretrained
+        elif "name" not in model:
+            model["name"] = "bert"
+        recipe: dict[str, Any] = {
+            "task": task,
+            "seed": int(self.random_state),
+            "model": model,
+            "data": {"maximum_length": self.maximum_length, "validation_share": self.validation_share},
+            "training": {
+                "epochs": self.epochs,
+                "steps": self.steps,
+                "batch_tokens": self.batch_tokens,
+                "learning_rate": self.learning_rate,
+                "betas": [0.9, 0.999],
+                "epsilon": 1e-8,
+                "schedule": "linear",
+                "warmup": 0,
+                "evaluate_every": 1_000_000,
+                "save_every": 1_000_000,
+            },
+        }
+        for key, value in (self.overrides or {}).items():
+            put(recipe, key, value)
+        return recipe
+
+    def _trained(self, task: str, examples: Sequence[Any]) -> Any:
+        """The predictor of a run on these examples."""
+        if self.output is not None:
+            return train(self._recipe(task), output=self.output, data=examples).load()
+        with tempfile.TemporaryDirectory(prefix="regard-") as place:
+            return train(self._recipe(task), output=Path(place) / "run", data=examples).load()
+
+
+def texts_of(X: Any) -> list[Any]:
+    """Texts, or pairs of texts, out of whatever holds them: a list, an array, a pandas Series, a table of two columns.
+
+    Raises:
+        InputError: for one string, or what holds no texts.
+    """
+    if isinstance(X, str):
+        raise InputError("X is one string; give a list of texts")
+    values = X.to_numpy() if hasattr(X, "to_numpy") else X
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    found: list[Any] = []
+    for number, value in enumerate(values):
+        parts = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
+        if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
+            raise InputError(f"X[{number}] is {value!r:.80}; give texts, or pairs of texts")
+        found.append(str(parts[0]) if len(parts) == 1 else (str(parts[0]), str(parts[1])))
+    if not found:
+        raise InputError("X is empty; give at least one text")
+    return found
+
+
+def check_lengths(texts: Sequence[Any], y: Any) -> None:
+    """Refuse targets that are not one for each text.
+
+    Raises:
+        InputError: where there are none, or another number.
+    """
+    if y is None:
+        raise InputError("y is None; this estimator requires y to be passed, one target for each text")
+    if len(texts) != len(y):
+        raise InputError(f"X has {len(texts)} texts and y {len(y)} targets; give one target for each text")

@@ -1,0 +1,259 @@
+"""What heads look at, in numbers: entropy, distance, and shares of attention by place; and names for heads that do one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from torch import Tensor
+
+from regard.errors import InputError, nearest
+from regard.inspection.analysis.head import PLACES, Criteria, Head, Share
+from regard.inspection.analysis.head_sums import HeadSums
+from regard.inspection.analysis.weights import as_maps
+from regard.inspection.view import AttentionMap, AttentionView, Kind
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.inspection.record import Record
+
+DELIMITERS = frozenset({"[SEP]", "[CLS]", "</s>", "<s>", ".", ","})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadStatistics:
+    """What every head looks at.
+
+    Arguments:
+        heads: layer by layer.
+        criteria: from when on a head has a name.
+
+    >>> import torch
+    >>> before = torch.eye(5).roll(1, dims=0)  # each query looks at the token before it, the first at the last
+    >>> found = HeadStatistics.of({"layers.0": torch.stack([before, torch.full((5, 5), 0.2)]).unsqueeze(0)})
+    >>> [head.names() for head in found.heads]
+    [('previous-token',), ('broad',)]
+    >>> round(found.head("layers.0", 1).entropy, 4)  # ln 5
+    1.6094
+    """
+
+    heads: tuple[Head, ...]
+    criteria: Criteria = field(default_factory=Criteria)
+
+    @classmethod
+    def of(
+        cls,
+        layers: Mapping[str, Tensor],
+        *,
+        queries: Tensor | None = None,
+        keys: Tensor | None = None,
+        query_tokens: Sequence[Sequence[str]] | None = None,
+        key_tokens: Sequence[Sequence[str]] | None = None,
+        kind: Kind = "self",
+        causal: bool | None = None,
+        delimiters: Collection[str] = DELIMITERS,
+        criteria: Criteria | None = None,
+    ) -> Self:
+        """From plain weights of any library, one batch; `joined` puts several tables together.
+
+        Arguments:
+            layers: by address, (B, H, L, S), before dropout. Rows that do not sum to one are divided by their sum.
+            queries, keys: (B, L) and (B, S) bool, True = a real token; all are where None. Padding may stand on either side;
+                places are counted among real tokens. In self-attention one of them serves for both.
+            query_tokens, key_tokens: B rows of L and S strings, those at padding not looked at. Without them there is nothing to
+                tell delimiters by. In self-attention one of them serves for both.
+            kind: `cross` where queries and keys are two sequences.
+            causal: whether a query sees no key after it; None looks at whether it ever does.
+            delimiters: which tokens those are; a space mark (U+2581 or U+0120) around a token is not looked at.
+            criteria: from when on a head has a name.
+
+        Raises:
+            InputError: for shapes that do not fit, negative weights, or where nothing is left to count.
+        """
+        maps = as_maps(
+            layers, queries=queries, keys=keys, query_tokens=query_tokens, key_tokens=key_tokens, kind=kind
+        )  # fmt: skip
+        return cls.of_maps(maps, causal=causal, delimiters=delimiters, criteria=criteria)
+
+    @classmethod
+    def of_record(
+        cls,
+        record: Record,
+        *,
+        delimiters: Collection[str] = DELIMITERS,
+        criteria: Criteria | None = None,
+    ) -> Self:
+        """From what `regard.look` saw, over all its runs, padding left out.
+
+        Without the texts, as of a bare module, there are no delimiters; `of_maps(record.view(row, tokens=...))` has them.
+
+        Raises:
+            InputError: where nothing was recorded.
+        """
+        return cls.of_maps(_maps_of(record), delimiters=delimiters, criteria=criteria)
+
+    @classmethod
+    def of_maps(
+        cls,
+        maps: AttentionView | Iterable[AttentionMap],
+        *,
+        causal: bool | None = None,
+        delimiters: Collection[str] = DELIMITERS,
+        criteria: Criteria | None = None,
+    ) -> Self:
+        """From maps of single sentences without padding, read one after the other.
+
+        Arguments:
+            maps: any number, any order; those of one address belong together.
+            causal, delimiters, criteria: as in `of`.
+
+        Raises:
+            InputError: as `of`.
+        """
+        wanted = frozenset(delimiters)
+        sums: dict[str, HeadSums] = {}
+        for item in maps.maps if isinstance(maps, AttentionView) else maps:
+            seen = HeadSums.of(item, causal=causal, delimiters=wanted)
+            sums[item.address] = sums[item.address].added(seen) if item.address in sums else seen
+        if not sums:
+            raise InputError("there are no attention maps to count; record some runs first")
+        heads = tuple(head for address, each in sums.items() for head in _heads(address, each))
+        if not heads:
+            raise InputError("no query sees more than one key, so heads have nothing to choose; give longer texts")
+        return cls(heads=heads, criteria=criteria or Criteria())
+
+    @classmethod
+    def joined(cls, tables: Iterable[Self]) -> Self:
+        """The table of several batches, from a table of each: as if all had been counted together.
+
+        Raises:
+            InputError: where there is no table.
+        """
+        found: dict[tuple[str, int], Head] = {}
+        criteria = None
+        for table in tables:
+            criteria = criteria or table.criteria
+            for head in table.heads:
+                key = (head.address, head.head)
+                found[key] = found[key].joined(head) if key in found else head
+        if criteria is None:
+            raise InputError("there is no table to join; give at least one")
+        return cls(heads=tuple(found.values()), criteria=criteria)
+
+    def __iter__(self) -> Iterator[Head]:
+        return iter(self.heads)
+
+    def head(self, address: str, head: int) -> Head:
+        """One head.
+
+        Raises:
+            InputError: for an address or a head that is not there.
+        """
+        mine = {each.head: each for each in self.heads if each.address == address}
+        if not mine:
+            raise InputError(f"no layer {address!r} was counted; {nearest(address, [each.address for each in self])}")
+        if head not in mine:
+            raise InputError(f"{address}: no head {head}; it has heads {min(mine)} to {max(mine)}")
+        return mine[head]
+
+    def named(self, name: str) -> tuple[Head, ...]:
+        """The heads that may be called so.
+
+        Raises:
+            InputError: for a name that heads are never given.
+        """
+        known = [*PLACES, "broad"]
+        if name not in known:
+            raise InputError(f"heads are never called {name!r}; {nearest(name, known)}")
+        return tuple(head for head in self.heads if name in head.names(self.criteria))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {
+            "format_version": 1,
+            "criteria": {name: getattr(self.criteria, name) for name in Criteria.__dataclass_fields__},
+            "heads": [head.to_json() | {"names": list(head.names(self.criteria))} for head in self.heads],
+        }
+
+    def table(self) -> Table:
+        """A row for each head: names, entropy, distance, and the mean share of attention by place, in per cent."""
+        from rich.table import Table
+
+        crossed = any(head.kind == "cross" for head in self.heads)
+        counted = {head.queries for head in self.heads}
+        queries = f"{min(counted):,}" if len(counted) == 1 else f"{min(counted):,} to {max(counted):,}"
+        table = Table(
+            header_style="bold",
+            caption=f"means over {queries} queries; places in per cent of attention",
+            caption_justify="left",
+        )
+        table.add_column("layer", overflow="fold")
+        for title in ("head", "entropy", "of most", "largest", "distance"):
+            table.add_column(title, justify="right")
+        for title in ("previous", "next", "itself", "first", "delimiter"):
+            table.add_column(title, justify="right")
+        if crossed:
+            table.add_column("order", justify="right")
+        table.add_column("name")
+        last = ""
+        for head in self.heads:
+            shares = [head.shares.get(place) for place in PLACES]
+            cells = [
+                head.address if head.address != last else "",
+                str(head.head),
+                f"{head.entropy:.2f}",
+                f"{head.relative_entropy:.2f}",
+                f"{head.largest:.2f}",
+                "-" if head.distance is None else f"{head.distance:.1f}",
+                *("-" if share is None else f"{100 * share.attention:.0f}" for share in shares),
+            ]
+            if crossed:
+                cells.append("-" if head.order is None else f"{head.order:.2f}")
+            table.add_row(*cells, ", ".join(head.names(self.criteria)))
+            last = head.address
+        return table
+
+    def __rich__(self) -> Table:
+        """The table, for `rich.print`."""
+        return self.table()
+
+
+def _maps_of(record: Record) -> Iterator[AttentionMap]:
+    """The maps of all runs and rows, one layer of one run at a time in memory."""
+    for number, run in enumerate(record.runs):
+        for address in run.calls:
+            yield from record.view(run=number, addresses=[address]).maps
+
+
+def _heads(address: str, sums: HeadSums) -> Iterator[Head]:
+    """Means from sums."""
+    if not sums.queries:
+        return
+    for head in range(sums.entropy.shape[0]):
+        places = zip(PLACES, sums.attention[head], sums.most[head], sums.lookers, strict=True)
+        crossed = sums.kind == "cross"
+        sentences = int(sums.ordered[head])
+        yield Head(
+            address=address,
+            head=head,
+            kind=sums.kind,
+            queries=sums.queries,
+            entropy=_mean(sums.entropy[head], sums.queries),
+            relative_entropy=_mean(sums.relative_entropy[head], sums.queries),
+            largest=_mean(sums.largest[head], sums.queries),
+            distance=None if crossed else _mean(sums.distance[head], sums.queries),
+            shares={
+                place: Share(attention=_mean(total, count), largest=_mean(hits, count), queries=int(count))
+                for place, total, hits, count in places
+                if count
+            },
+            order=_mean(sums.order[head], sentences) if sentences else None,
+            sentences=sentences,
+        )
+
+
+def _mean(total: np.floating[Any] | float, count: int) -> float:
+    return float(total) / int(count)

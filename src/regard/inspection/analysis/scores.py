@@ -1,0 +1,214 @@
+"""What of a task's model is attributed: a number, the tokens it depends on, and how they become tensors.
+
+A task joins by a class here and a line in `SCORES`; methods and pictures of attribution know of it only `Scored`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import shorten
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.generation import search
+from regard.inspection.analysis.head_sums import SPACES
+from regard.layers import Tokens
+from regard.tasks import LanguageModel, LanguageModellingTask, TranslationTask, Translator
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadTokens:
+    """A sequence that a model reads.
+
+    Arguments:
+        name: what it is to the model, such as `source`.
+        ids: its token ids.
+        texts: the same as strings.
+    """
+
+    name: str
+    ids: tuple[int, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Scored:
+    """A score of one example, as a function of what the model reads.
+
+    Arguments:
+        module: the model.
+        quantity: what the score is, such as `log p`.
+        target: what it is of, such as a token.
+        read: the sequences that the model embeds.
+        score: from these, as so many equal rows each (N, S), to the scores (N,).
+    """
+
+    module: nn.Module
+    quantity: str
+    target: str
+    read: tuple[ReadTokens, ...]
+    score: Callable[[Sequence[Tokens]], Tensor]
+
+
+class TaskScore(Protocol):
+    """A question to a task's model whose answer is a number."""
+
+    def of(self, model: Any) -> Scored:
+        """The score of this model.
+
+        Raises:
+            InputError: where the model cannot be asked this.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TargetProbability:
+    """Of a translator: log p(target | source), or log p(one token | source, the target before it), natural log.
+
+    The target is read by teacher forcing. Attributed to are the tokens of the source, end token included, and of the target
+    as the decoder reads it: the start token first.
+
+    Arguments:
+        source: a text.
+        target: a text; the model's own translation where None.
+        token: which token of the target: a number, from 0 or from -1 backwards, or the token itself where it occurs once; the
+            end token is the last. The whole target where None.
+        to: the language wanted, of a model of several.
+    """
+
+    source: str
+    target: str | None = None
+    token: int | str | None = None
+    to: str | None = None
+
+    def of(self, model: Translator) -> Scored:
+        """The score of this translator.
+
+        Raises:
+            InputError: for an empty source, a token that is not there, and as `Translator.translate`.
+        """
+        task = model.task
+        if not self.source.strip():
+            raise InputError("the source is empty; there is nothing to attribute to")
+        source = [*task.encode_sources([self.source], self.to)[0], task.source_tokenizer.end_id]
+        tokenizer = task.target_tokenizer
+        given = None if self.target is None else [*tokenizer.encode(self.target), tokenizer.end_id]
+        written = _written(model, source) if given is None else given
+        texts = tokenizer.tokens(written)
+        place = None if self.token is None else place_of(self.token, texts, "target")
+        # What follows the token is not looked at, so it need not be computed.
+        last = len(written) if place is None else place + 1
+        first = 0 if place is None else place
+        labels = written[first:last]
+        fed = [tokenizer.start_id, *written[: last - 1]]
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            logits = model.model(*read)
+            return _log_probability(logits[:, first:], labels)
+
+        said = texts[place] if place is not None else shorten(tokenizer.decode(written), 60, placeholder="...")
+        return Scored(
+            module=model.model,
+            quantity="log p",
+            target=said,
+            read=(
+                ReadTokens(name="source", ids=tuple(source), texts=tuple(task.source_tokenizer.tokens(source))),
+                ReadTokens(name="target", ids=tuple(fed), texts=tuple(tokenizer.tokens(fed))),
+            ),
+            score=score,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextProbability:
+    """Of a language model: log p(text), or log p(one token | those before), natural log.
+
+    Attributed to are the tokens read: the end token that stands before a text, and the text as far as it counts.
+
+    Arguments:
+        text: read as a document of its own, from its beginning.
+        token: which token: a number, from 0 or from -1 backwards, or the token itself where it occurs once; the end token is
+            the last. The whole text and its end where None.
+    """
+
+    text: str
+    token: int | str | None = None
+
+    def of(self, model: LanguageModel) -> Scored:
+        """The score of this language model.
+
+        Raises:
+            InputError: for a token that is not there, and a text that is longer than the model has positions for.
+        """
+        tokenizer, limit = model.task.tokenizer, model.model.maximum_length
+        written = [*tokenizer.encode(self.text), tokenizer.end_id]
+        texts = tokenizer.tokens(written)
+        place = None if self.token is None else place_of(self.token, texts, "text")
+        last = len(written) if place is None else place + 1
+        first = 0 if place is None else place
+        if limit is not None and last > limit:
+            raise InputError(f"{last} tokens are to be read where the model has {limit} positions; cut the text")
+        labels = written[first:last]
+        fed = [tokenizer.end_id, *written[: last - 1]]
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            return _log_probability(model.model(read[0])[:, first:], labels)
+
+        said = texts[place] if place is not None else shorten(self.text, 60, placeholder="...")
+        return Scored(
+            module=model.model,
+            quantity="log p",
+            target=said,
+            read=(ReadTokens(name="text", ids=tuple(fed), texts=tuple(tokenizer.tokens(fed))),),
+            score=score,
+        )
+
+
+SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
+    {TranslationTask.name: TargetProbability, LanguageModellingTask.name: TextProbability}
+)
+"""By the name of a task, the score that its models are asked for."""
+
+
+def place_of(token: int | str, texts: Sequence[str], where: str) -> int:
+    """A token of a sequence by its number or its text, as a place from 0.
+
+    Raises:
+        InputError: where there is none, or several.
+
+    >>> place_of("dog", ["▁a", "▁dog", "</s>"], "target"), place_of(-1, ["▁a", "</s>"], "target")
+    (1, 1)
+    """
+    if isinstance(token, int):
+        if not -len(texts) <= token < len(texts):
+            raise InputError(f"token {token}: the {where} has {len(texts)} tokens, counted from 0: {_listed(texts)}")
+        return token % len(texts)
+    found = [place for place, text in enumerate(texts) if token in (text, text.strip(SPACES))]
+    if len(found) != 1:
+        often = "is not there" if not found else f"occurs {len(found)} times, at {', '.join(map(str, found))}"
+        raise InputError(f"token {token!r} {often}; the {where} is {_listed(texts)}; give its number")
+    return found[0]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return " ".join(texts[:40]) + (" ..." if len(texts) > 40 else "")
+
+
+def _written(model: Translator, source: Sequence[int]) -> list[int]:
+    """The ids of the model's own translation, its end token included where it came to one."""
+    task, end = model.task, model.task.target_tokenizer.end_id
+    best = search(model.model, task.read([source[:-1]]).to(model.device), task.generation, forbid=task.tag_ids)[0][0]
+    return [*best.tokens, end] if best.length > len(best.tokens) else list(best.tokens)
+
+
+def _log_probability(logits: Tensor, labels: Sequence[int]) -> Tensor:
+    """Log-probability of the labels (L), one after the other, from logits (N, L, V): (N,)."""
+    logs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+    wanted = torch.tensor(labels, device=logits.device).expand(len(logits), -1)
+    return logs.gather(-1, wanted.unsqueeze(-1)).squeeze(-1).sum(dim=1)

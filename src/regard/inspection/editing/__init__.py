@@ -1,0 +1,19 @@
+"""Changing what happens inside a model while it runs, and measuring what comes of it."""
+
+from regard.inspection.editing.change import change
+from regard.inspection.editing.edits import Edit, MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights
+from regard.inspection.editing.effects import Effect, Effects, ablate, patch
+
+__all__ = [
+    "Edit",
+    "Effect",
+    "Effects",
+    "MeanHeads",
+    "ScaleHeads",
+    "SetHeads",
+    "SetOutput",
+    "SetWeights",
+    "ablate",
+    "change",
+    "patch",
+]

@@ -1,0 +1,84 @@
+"""An encoder's folder opened to look inside it, whatever it is for and whoever wrote it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from regard.checkpoints import read_config, read_model
+from regard.errors import InputError
+from regard.inspection.look import look
+from regard.inspection.view import AttentionView
+from regard.layers import TextEncoder
+from regard.models import MODELS
+from regard.tasks.encoders.inputs import join, padded
+from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.loading import model_folder
+from regard.text import Tokenizer
+
+MARKED = ("masked", "pretraining")
+"""The heads of models that were trained to tell what stands at `[MASK]`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextReader:
+    """An encoder and its tokenizer, without a task: enough to see what it looks at.
+
+    Arguments:
+        model: in evaluation mode.
+        tokenizer: for both texts.
+    """
+
+    model: TextEncoder
+    tokenizer: Tokenizer
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """The encoder in a folder, or of an id of the Hugging Face hub, with or without a head.
+
+        Raises:
+            InputError: where there is none, or it has no tokenizer beside it.
+        """
+        place: Path = model_folder(folder)
+        config = read_config(place)
+        if MODELS[config.model_type].interface != "encoder":
+            raise InputError(
+                f"{folder}: a {config.model_type} does not read texts as a whole; give a bert or a distilbert"
+            )
+        tokenizer = foreign_tokenizer(place, config)
+        model = read_model(place)
+        if not isinstance(model, TextEncoder):
+            raise RuntimeError(f"{type(model).__name__} is registered as an encoder and is none")
+        return cls(model, tokenizer)
+
+    def view(self, text: str, second: str | None = None, *, addresses: Sequence[str] | None = None) -> AttentionView:
+        """The attention of every layer, or of some, while the model reads one text or two.
+
+        Arguments:
+            text: a `[MASK]` in it is one where the model was trained on them.
+            second: read behind the first, as its own segment.
+            addresses: of layers, with `*` for any part of a name.
+
+        Raises:
+            InputError: for texts of more tokens than the model has positions, and an address that no layer has.
+        """
+        texts = [text] if second is None else [text, second]
+        encoded = [self._ids(each) for each in texts]
+        joined = join(self.tokenizer, *encoded, maximum=sum(map(len, encoded)) + len(encoded) + 1)
+        tokens, segments = padded([joined], padding_id=self.tokenizer.padding_id)
+        with torch.no_grad(), look(self.model, addresses) as seen:
+            self.model(tokens, segments)
+        title = " | ".join(texts)
+        view = seen.view(0, addresses=addresses and list(seen.runs[-1].calls), tokens=self.tokenizer.tokens(joined.ids))
+        return replace(view, title=title, examples=(title,))
+
+    def _ids(self, text: str) -> list[int]:
+        mask = self.tokenizer.mask_id
+        if mask is None or self.model.config.head not in MARKED:
+            return self.tokenizer.encode(text)
+        return self.tokenizer.encode_marked(text, self.tokenizer.tokens([mask]))

@@ -1,0 +1,68 @@
+// What the chosen token sees most, as a table: the values for those who cannot see the picture.
+
+const LISTED = 8;
+function strongestRows() {
+  const { view, map, matrix } = state, { row, column } = place();
+  const pairs = (values, put) => strongest(values, LISTED).map((i) => put(i, values[i]));
+  if (view === "model") {
+    const layer = VIEWS.model.maps()[VIEWS.model.chosen().layer], { head } = VIEWS.model.chosen();
+    if (!isLoaded(layer)) return { title: "", heads: ["query", "key", "weight"], rows: [] };
+    const one = matrixOf(layer, head, state.merge);
+    return {
+      title: `strongest of head ${head}`, heads: ["query", "key", "weight"],
+      rows: one.strongest(LISTED).map(([r, c]) =>
+        [tokenName(layer.query, r), tokenName(layer.key, c), written(one.at(r, c), errorAt(one, r, c)), one.at(r, c)]),
+    };
+  }
+  if (view === "heads") {
+    const chosen = state.hover || (state.side ? state : null), heads = ["token", "head", "weight"];
+    if (!chosen) return { title: "Point at a token or choose one.", heads, rows: [] };
+    const isQuery = chosen.side !== "key", name = isQuery ? tokenName(map.query, chosen.row) : tokenName(map.key, chosen.column);
+    return {
+      title: isQuery ? `${apart(name)} sees` : `${apart(name)} is seen by`, heads,
+      rows: VIEWS.heads.strongestOf(chosen, LISTED).map((one) =>
+        [isQuery ? tokenName(map.key, one.column) : tokenName(map.query, one.row), String(one.head), written(one.value, one.error), one.value]),
+    };
+  }
+  if (view === "text" && state.text === "mean") {
+    return {
+      title: "all see", heads: ["token", "position", "weight"],
+      rows: pairs(VIEWS.text.values(), (i, value) => [tokenName(map.key, i), String(i), written(value, meanError(matrix, i)), value]),
+    };
+  }
+  if (view === "image" && !map.key.patches) {
+    return {
+      title: `${apart(tokenName(map.key, column))} is seen by`, heads: ["token", "position", "weight"],
+      rows: pairs(columnOf(matrix, column), (i, value) => [tokenName(map.query, i), String(i), valueText(i, column), value]),
+    };
+  }
+  return {
+    title: `${apart(tokenName(map.query, row))} sees`, heads: ["token", "position", "weight"],
+    rows: pairs(rowOf(matrix, row), (i, value) => [tokenName(map.key, i), String(i), valueText(row, i), value]),
+  };
+}
+function listStrongest() {
+  if (!state.matrix && state.view !== "model") return;
+  const { title, heads, rows } = strongestRows(), most = Math.max(...rows.map((row) => Math.abs(row[3])));
+  $("strongest-title").textContent = title;
+  $("strongest-head").replaceChildren(...heads.map((head) => {
+    const cell = element("th", head);
+    cell.scope = "col";
+    return cell;
+  }));
+  $("strongest-body").replaceChildren(...rows.map((row) => {
+    const line = element("tr");
+    row.slice(0, 3).forEach((text, i) => {
+      const cell = element("td");
+      cell.append(element("bdi", text));
+      if (i === 2) cell.style.setProperty("--share", (100 * Math.abs(row[3])) / most + "%");
+      line.append(cell);
+    });
+    return line;
+  }));
+  $("strongest-table").hidden = !rows.length;
+}
+const strongestText = () => {
+  const { row, matrix } = state, found = strongest(rowOf(matrix, row), 3);
+  return `${apart(tokenName(state.map.query, row))}: strongest ${found.map((i) => `${apart(tokenName(state.map.key, i))} ${valueText(row, i)}`).join(", ")}`;
+};

@@ -1,0 +1,144 @@
+"""The steps of each mechanism, from its inputs to the vector it gathers.
+
+What is registered here for a mechanism walks through its `weights`; weighing and summing the values are the same for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import singledispatch
+
+import torch
+from torch import Tensor
+
+from regard.attention import Attention, ScoredAttention
+from regard.inspection.walk.alignment_steps import Weighted, alignment_steps
+from regard.inspection.walk.layout import written
+from regard.inspection.walk.scene import Scene, defining_class, quoted, shape_of, walked_as
+from regard.inspection.walk.score_steps import score_steps
+from regard.inspection.walk.source import body, statement
+from regard.inspection.walk.steps import SourceLine, Step
+
+
+@singledispatch
+def weight_steps(mechanism: Attention, scene: Scene) -> Weighted:
+    """The weights as the mechanism itself computes them, for one that has no steps of its own."""
+    weights = mechanism.weights(scene.inputs)
+    step = Step(
+        title="Weights",
+        sentence="How much this query takes of each value, by the mechanism's own equation.",
+        equation="a = weights(inputs)",
+        lines=body(type(mechanism).weights),
+        shown=(scene.per_key("weight", scene.mine(weights), of=shape_of("weights", "B, H, L, S", weights)),),
+        notes=(f"The weights of this query sum to {float(scene.mine(weights).sum()):.6f}.",),
+    )
+    return [step], weights
+
+
+@weight_steps.register
+def _scored(mechanism: ScoredAttention, scene: Scene) -> Weighted:
+    scored, scores = walked_as(score_steps, mechanism.score, "forward")(mechanism.score, scene)
+    aligned, weights = walked_as(alignment_steps, mechanism.alignment, "forward")(mechanism.alignment, scene, scores)
+    calls = (
+        *((step, statement(ScoredAttention.weights, "self.score(")) for step in scored),
+        *((step, statement(ScoredAttention.weights, "self.alignment(")) for step in aligned),
+    )
+    return [replace(step, lines=(*call, *step.lines)) for step, call in calls], weights
+
+
+def gathering_steps(scene: Scene, weights: Tensor) -> tuple[list[Step], Tensor]:
+    """Weigh and sum, and what the mechanism adds of its own: steps, and the vector (Ev) they end in."""
+    own = scene.mine(weights)
+    weighted = own.unsqueeze(-1) * scene.values
+    total = weighted.sum(dim=0)
+    scale = float(scene.values.abs().max()) if scene.values.numel() else None
+    lines = _product(scene)
+    weigh = Step(
+        title="Weigh",
+        sentence="Each value is multiplied by its weight: what has a small weight fades.",
+        equation="a_j v_j",
+        lines=lines,
+        shown=(
+            scene.per_key("weight", own),
+            scene.per_key("a v", weighted, letter="Ev", note="coloured on the scale of v", scale=scale),
+        ),
+    )
+    add = Step(
+        title="Sum",
+        sentence=f"The weighted values are added up. This one vector is what {quoted(scene.query_token)} gathers.",
+        equation="o = Σ_j a_j v_j",
+        lines=lines,
+        shown=(scene.vector("o", total, letter="Ev", note="on the same scale", scale=scale),),
+        notes=(_strongest(scene, own),),
+    )
+    added = scene.mechanism.added(scene.inputs, weights)
+    if added is None:
+        return [weigh, add], total
+    more = scene.mine(added.to(scene.exact))
+    further = Step(
+        title="What the mechanism adds",
+        sentence="This mechanism declares a term of its output besides the weighted values.",
+        equation="o + added",
+        lines=body(type(scene.mechanism).added),
+        shown=(scene.vector("added", more, letter="Ev"), scene.vector("o + added", total + more, letter="Ev")),
+    )
+    return [weigh, add, further], total + more
+
+
+def check_step(scene: Scene, weights: Tensor, walked: Tensor, given: Tensor) -> Step:
+    """What was walked to beside what the model computed by its own, faster path.
+
+    Arguments:
+        weights: (B, H, L, S), the weights walked to.
+        walked: (Ev), the vector walked to.
+        given: (B, H, L, Ev), the mechanism's output in the model's own run.
+    """
+    defined = scene.mechanism.weights(scene.inputs)
+    model = scene.mine(given).to(scene.exact)
+    apart = float((scene.mine(weights) - scene.mine(defined)).abs().max())
+    difference = float((walked - model).abs().max())
+    path, lines = _path(scene)
+    rounded = given.dtype != scene.exact
+    dtype = str(given.dtype).removeprefix("torch.")
+    return Step(
+        title="The same by the model's own path",
+        sentence=f"In the model's own run this vector came {path}. The model ran as it does without a walk.",
+        equation="max |o - model's o|",
+        lines=lines,
+        shown=(
+            scene.vector("o, walked", walked, letter="Ev"),
+            scene.vector("o, of the model", model, letter="Ev"),
+            scene.number("largest difference", difference, note="between the two vectors"),
+            scene.number("largest difference of a weight", apart, note="from what weights(inputs) gives, all in one"),
+        ),
+        notes=(f"The model computes in {dtype}; the difference is that of its rounding.",) if rounded else (),
+        kind="aside",
+    )
+
+
+def _path(scene: Scene) -> tuple[str, tuple[SourceLine, ...]]:
+    """How the mechanism's `forward` gets to its output, in words and lines."""
+    mechanism = scene.mechanism
+    own = type(mechanism).forward
+    if not isinstance(mechanism, ScoredAttention) or defining_class(mechanism, "forward") is not ScoredAttention:
+        return "from the mechanism's own forward", body(own)
+    fused = mechanism.alignment.plain_softmax and mechanism.score.product_scale(scene.query.shape[-1]) is not None
+    if fused:
+        return (
+            "from PyTorch's fused kernel, which never lays the weights out",
+            statement(ScoredAttention._fused, "scaled_dot_product_attention("),
+        )
+    return "from the weights laid out and multiplied with the values, as here", statement(own, "@ value")
+
+
+def _product(scene: Scene) -> tuple[SourceLine, ...]:
+    """The line that weighs and sums, where the mechanism's `forward` is the package's own; none for another's."""
+    if defining_class(scene.mechanism, "forward") is ScoredAttention:
+        return statement(ScoredAttention.forward, "@ value")
+    return ()
+
+
+def _strongest(scene: Scene, weights: Tensor) -> str:
+    order = torch.argsort(weights.abs(), descending=True, stable=True)[:3].tolist()
+    parts = [f"{quoted(scene.key_tokens[key])} {written(float(weights[key]), 4)}" for key in order]
+    return "The largest weights: " + ", ".join(parts) + "."

@@ -1,0 +1,245 @@
+"""The steps of each score, from queries and keys to scores.
+
+A score of your own gets steps of its own by registering a function for its class: `@score_steps.register`. Without one its scores
+are shown as it computes them.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import torch
+from torch import Tensor
+
+from regard.attention import Additive, Cosine, Dot, General, Location, ScaledDot, Score
+from regard.inspection.walk.scene import Scene, quoted, shape_of
+from regard.inspection.walk.source import body, statement
+from regard.inspection.walk.steps import Shown, Step
+
+Scored = tuple[list[Step], Tensor]
+"""Steps, and the scores (B, H, L, S) they end in."""
+
+
+@singledispatch
+def score_steps(score: Score, scene: Scene) -> Scored:
+    """The scores as the score itself computes them, for one that has no steps of its own."""
+    scores = score(scene.query, scene.key, scene.inputs)
+    step = Step(
+        title="Scores",
+        sentence="How well the query matches each key, by the score's own rule.",
+        equation="score_j = score(q, k_j)",
+        lines=body(type(score).forward),
+        shown=(_scores(scene, scores),),
+    )
+    return [step], scores
+
+
+@score_steps.register
+def _dot(score: Dot, scene: Scene) -> Scored:
+    scores = scene.query @ scene.key.transpose(-2, -1)
+    return [_products(scene, scores, statement(Dot.forward, "query @ key"))], scores
+
+
+@score_steps.register
+def _scaled_dot(score: ScaledDot, scene: Scene) -> Scored:
+    lines = statement(ScaledDot.forward, "query @ key")
+    raw = scene.query @ scene.key.transpose(-2, -1)
+    width = scene.query.shape[-1]
+    divisor = width**score.power
+    scores = raw / divisor
+    spread = [_spread(scene.mine(each)[scene.visible]) for each in (raw, scores)]
+    rule, equation = _divisor(score.power, width, divisor)
+    scale = Step(
+        title="Scale",
+        sentence=f"{rule} A sum of more products spreads wider; divided by the root of their number, scores are about as far "
+        "apart at every width, and the softmax that follows stays gentle.",
+        equation=equation,
+        lines=lines,
+        shown=(
+            scene.per_key("score", scene.mine(raw)),
+            scene.per_key("scaled", scene.mine(scores), of=shape_of("scores", "B, H, L, S", scores)),
+        ),
+        notes=(
+            f"The spread of the scores (standard deviation over the keys) is {spread[0]:.4g} before and {spread[1]:.4g} after.",
+            *_without_scale(scene, raw, scores),
+        ),
+    )
+    return [_products(scene, raw, lines), scale], scores
+
+
+@score_steps.register
+def _general(score: General, scene: Scene) -> Scored:
+    lines = statement(General.forward, "self.weight")
+    turned = scene.query @ score.weight.to(scene.exact)
+    scores = turned @ scene.key.transpose(-2, -1)
+    first = Step(
+        title="The query through Wa",
+        sentence="A learnt matrix turns the query into what it is to be compared with.",
+        equation="u = q Wa",
+        lines=lines,
+        shown=(
+            scene.vector("q", scene.mine(scene.query), of=shape_of("query", "B, H, L, E", scene.query)),
+            scene.vector("u", scene.mine(turned), note=f"Wa is {tuple(score.weight.shape)}"),
+        ),
+    )
+    return [first, _products(scene, scores, lines, query="u", against=turned)], scores
+
+
+@score_steps.register
+def _additive(score: Additive, scene: Scene) -> Scored:
+    lines = statement(Additive.forward, "torch.tanh")
+    va = score.weight.to(scene.exact)
+    query, key = scene.mine(scene.query), scene.heads(scene.key)
+    hidden = torch.tanh(query + key)
+    # Of the whole call, as the code does it: the hidden layer of one query is a small part of it.
+    scores = torch.tanh(scene.query.unsqueeze(-2) + scene.key.unsqueeze(-3)) @ va
+    best = _strongest(scene, scene.mine(scores))
+    meet = Step(
+        title="Query and key meet",
+        sentence="The projected query is added to each projected key, and the tanh of the sum is the hidden layer of a small "
+        "network: one hidden vector for each key.",
+        equation="t_j = tanh(q + k_j)",
+        lines=lines,
+        shown=(
+            scene.vector("q", query),
+            scene.per_key("t", hidden, note="one row for each key, all between -1 and 1"),
+        ),
+    )
+    count = Step(
+        title="Scores",
+        sentence="A learnt vector va (a vector, not a matrix) weighs the hidden layer: one number for each key.",
+        equation="score_j = vaᵀ t_j = Σ_e va_e t_je",
+        lines=lines,
+        shown=(
+            scene.vector("va", va),
+            _example(scene, "va * t", va * hidden[best], best),
+            _scores(scene, scores),
+        ),
+        notes=(_sum_of_example(scene, va * hidden[best], best),),
+    )
+    return [meet, count], scores
+
+
+@score_steps.register
+def _location(score: Location, scene: Scene) -> Scored:
+    lines = body(Location.forward)
+    scores = score(scene.query, scene.key, scene.inputs)
+    step = Step(
+        title="Scores",
+        sentence="Each place in the source has a row in a learnt table, and the query is multiplied with that row. What stands "
+        "at the place has no say: the keys do not enter.",
+        equation="score_j = (Wa q)_j",
+        lines=lines,
+        shown=(
+            scene.vector("q", scene.mine(scene.query), of=shape_of("query", "B, H, L, E", scene.query)),
+            _scores(scene, scores),
+        ),
+        notes=(f"Wa is {tuple(score.weight.shape)}: {score.maximum} places of {score.weight.shape[1]} numbers.",),
+    )
+    return [step], scores
+
+
+@score_steps.register
+def _cosine(score: Cosine, scene: Scene) -> Scored:
+    query, key = scene.mine(scene.query), scene.heads(scene.key)
+    strength = scene.inputs.record.get("strength")
+    beta = score.strength if strength is None else float(scene.mine(strength))
+    lines = statement(Cosine.forward, "return self.strength" if strength is None else "return strength")
+    scores = score(scene.query, scene.key, scene.inputs)
+    lengths = torch.linalg.vector_norm(key, dim=-1)
+    # Through the score: its lengths neither overflow nor vanish.
+    cosines = scene.mine(scores) / beta if beta else torch.zeros_like(lengths)
+    best = _strongest(scene, scene.mine(scores))
+    turn = Step(
+        title="Cosine",
+        sentence="Query and keys are brought to length one before they are multiplied, so only their direction counts.",
+        equation="cos_j = q · k_j / (|q| |k_j|)",
+        lines=lines,
+        shown=(
+            scene.vector("q", query, of=shape_of("query", "B, H, L, E", scene.query)),
+            scene.number("|q|", torch.linalg.vector_norm(query)),
+            scene.per_key("q · k", key @ query),
+            scene.per_key("|k|", lengths),
+            scene.per_key("cosine", cosines),
+        ),
+        notes=(f"The nearest key by direction is {quoted(scene.key_tokens[best])}.",),
+    )
+    insist = Step(
+        title="Strength",
+        sentence="A cosine lies between -1 and 1, too close together for any weight to be large. The strength says how much the "
+        "query insists on the nearest key.",
+        equation="score_j = β cos_j",
+        lines=lines,
+        shown=(
+            scene.number("β", beta, note="the query's own" if strength is not None else "the same for every query"),
+            _scores(scene, scores),
+        ),
+    )
+    return [turn, insist], scores
+
+
+def _products(scene: Scene, scores: Tensor, lines: tuple, *, query: str = "q", against: Tensor | None = None) -> Step:
+    """Inner products of the query, or of what became of it, with every key, and one of them written out."""
+    vector = scene.mine(scene.query if against is None else against)
+    key, mine = scene.heads(scene.key), scene.mine(scores)
+    best = _strongest(scene, mine)
+    return Step(
+        title="Scores",
+        sentence="The query is compared with every key: entry by entry multiplied, then added up. A large score says that the "
+        "two point the same way.",
+        equation=f"score_j = {query} · k_j = Σ_e {query}_e k_je",
+        lines=lines,
+        shown=(_example(scene, f"{query} * k", vector * key[best], best), _scores(scene, scores)),
+        notes=(_sum_of_example(scene, vector * key[best], best),),
+    )
+
+
+def _divisor(power: float, width: int, divisor: float) -> tuple[str, str]:
+    """What the scores are divided by, as a sentence and as an equation."""
+    if power == 0:
+        return "Here the scores are left as they are (a power of 0).", "scaled_j = score_j"
+    if power == 0.5:
+        root = "the square root of the width of a head"
+        return f"Every score is divided by {root}, √{width} = {divisor:.6g}.", "scaled_j = score_j / √E"
+    return f"Every score is divided by E^{power:g} = {divisor:.6g}.", f"scaled_j = score_j / E^{power:g}"
+
+
+def _scores(scene: Scene, scores: Tensor) -> Shown:
+    return scene.per_key("score", scene.mine(scores), of=shape_of("scores", "B, H, L, S", scores))
+
+
+def _example(scene: Scene, name: str, products: Tensor, key: int) -> Shown:
+    return scene.vector(
+        name, products, note=f"the products for key {key}, {quoted(scene.key_tokens[key])}, before they are added"
+    )
+
+
+def _sum_of_example(scene: Scene, products: Tensor, key: int) -> str:
+    return (
+        f"For {quoted(scene.key_tokens[key])}, the key with the largest score, the {len(products)} products add up to "
+        f"{float(products.sum()):.6g}."
+    )
+
+
+def _strongest(scene: Scene, scores: Tensor) -> int:
+    """The visible key with the largest score; the first where none is visible."""
+    return int(scores.masked_fill(~scene.visible, -torch.inf).argmax())
+
+
+def _spread(scores: Tensor) -> float:
+    return float(scores.std(correction=0)) if len(scores) else 0.0
+
+
+def _without_scale(scene: Scene, raw: Tensor, scores: Tensor) -> list[str]:
+    """What the largest weight would be with another divisor: for the plain softmax over what is visible."""
+    visible = scene.visible
+    if visible.sum() < 2:
+        return []
+    width = scene.query.shape[-1]
+    largest = [
+        float(scene.mine(each)[visible].softmax(dim=-1).max()) for each in (raw, raw / width**0.5, raw / width, scores)
+    ]
+    return [
+        f"Largest weight after the softmax: {largest[0]:.4f} without a scale, {largest[1]:.4f} divided by √E, "
+        f"{largest[2]:.4f} divided by E as some lectures print it (1/{int(visible.sum())} would be uniform)."
+    ]

@@ -1,0 +1,236 @@
+"""A walk on the terminal: numbers with bars, vectors as strips of colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.rule import Rule
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from regard.inspection.terminal import PURPLE_ORANGE
+from regard.inspection.view import readable, visible
+from regard.inspection.walk import layout
+from regard.inspection.walk.steps import Shown, SourceLine, Step, Walk
+
+LABEL = 16  # columns of a token
+BAR = 32  # columns of the longest bar
+INDENT = 3
+HEIGHTS, ASCII_HEIGHTS = "▁▂▃▄▅▆▇", "_,-=+*#"  # the middle one is zero
+
+
+def render(walk: Walk, *, colour: bool = True) -> Walked:
+    """What a console prints of a walk.
+
+    Arguments:
+        walk: the walk.
+        colour: strips in colour where the console has it; otherwise, and on a console without, the height of a mark says where a
+            number stands between the smallest and the largest of its tensor.
+
+    >>> import torch
+    >>> from regard.attention import AttentionInputs, Dot, ScoredAttention
+    >>> from regard.inspection.walk import walk_attention
+    >>> inputs = AttentionInputs(query=torch.ones(1, 1, 1, 2), key=torch.tensor([[[[1.0, 0.0], [3.0, 0.0]]]]))
+    >>> walk = walk_attention(ScoredAttention(Dot()), inputs, torch.eye(2).view(1, 1, 2, 2), keys=["a", "b"])
+    >>> Console(width=60).print(render(walk, colour=False))  # doctest: +ELLIPSIS
+    A mechanism alone
+    attention · ScoredAttention(Dot, Soft)
+    ...
+    2 · Scores ─────...
+    """
+    return Walked(walk, colour)
+
+
+class Walked:
+    """What `render` returns: prints itself as wide as the console that asks."""
+
+    def __init__(self, walk: Walk, colour: bool) -> None:
+        self.walk = walk
+        self.colour = colour
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The heading, then step after step."""
+        walk = self.walk
+        paint = _Paint(
+            self.colour and console.color_system is not None and not console.no_color,
+            ASCII_HEIGHTS if options.ascii_only else HEIGHTS,
+            max(options.max_width - INDENT, 20),
+        )
+        keep = layout.kept(walk)
+        yield Text(readable(walk.title), style="bold")
+        yield Text(readable(layout.subject(walk)))
+        yield Text.assemble(
+            "query: ",
+            (visible(walk.query), "bold"),
+            f", position {walk.position} of {len(walk.queries)} (counted from 0)",
+        )
+        yield Text(layout.legend(walk), style="dim")
+        for note in (*walk.notes, layout.left_out(walk, keep)):
+            if note:
+                yield Text(note, style="dim")
+        number = 0
+        for step in walk.steps:
+            number += step.kind == "step"
+            yield Text()
+            name = f"{number} · {step.title}" if step.kind == "step" else step.title
+            yield Rule(
+                Text(name, style="bold"), align="left", style="dim", characters="-" if options.ascii_only else "─"
+            )
+            for indent, part in _step(walk, step, keep, paint):
+                yield from _indented(console, options, part, indent)
+
+
+class _Paint:
+    """Turns numbers into characters, in colour or by height."""
+
+    def __init__(self, coloured: bool, heights: str, width: int) -> None:
+        self.coloured = coloured
+        self.heights = heights
+        self.width = width
+        self.bullet = "*" if heights.isascii() else "•"
+
+    def strip(self, values: np.ndarray, largest: float, width: int) -> Text:
+        """A vector in at most `width` columns; of several numbers in one column the largest in size is shown."""
+        if len(values) > width:
+            values = np.array([part[np.abs(part).argmax()] for part in np.array_split(values, width)])
+        shares = np.clip(np.nan_to_num(values / largest), -1, 1)
+        if not self.coloured:
+            top = len(self.heights) - 1
+            return Text("".join(self.heights[round((share + 1) / 2 * top)] for share in shares.tolist()))
+        strip = Text()
+        for share in shares.tolist():
+            strip.append(" ", Style(bgcolor=_colour(share)))
+        return strip
+
+    def bar(self, value: float, largest: float, width: int) -> Text:
+        """A number as a length, its sign by the kind of mark."""
+        length = round(min(abs(value) / largest, 1.0) * min(width, BAR)) if np.isfinite(value) else 0
+        full, negative = ("#", "-") if self.heights.isascii() else ("█", "░")
+        bar = (full if value >= 0 else negative) * length
+        return Text(bar, style=Style(color=_colour(0.75 if value >= 0 else -0.75)) if self.coloured else "")
+
+
+def _indented(console: Console, options: ConsoleOptions, part: RenderableType, indent: int) -> Iterator[Segment]:
+    """Lines further to the right, without blanks at their ends."""
+    for line in console.render_lines(part, options.update(width=options.max_width - indent), pad=False):
+        yield Segment(" " * indent)
+        yield from line
+        yield Segment.line()
+
+
+def _step(walk: Walk, step: Step, keep: Sequence[int], paint: _Paint) -> Iterator[tuple[int, Text]]:
+    """What is printed of a step, and how far to the right."""
+    yield 0, Text(step.sentence)
+    if step.equation:
+        yield INDENT, Text(step.equation, style="bold")
+    for line in step.lines:
+        yield INDENT, _source(line)
+    for block in layout.blocks(step, keep, len(walk.keys)):
+        if isinstance(block, layout.Numbers):
+            for item in block.shown:
+                told = f"{item.name} = {float(item.values):.6g}" + (f"   {item.note}" if item.note else "")
+                yield INDENT, Text(told)
+        else:
+            rows = _table(walk, block, paint) if isinstance(block, layout.Table) else _strips(block, paint)
+            for row in rows:
+                yield INDENT, row
+    for note in step.notes:
+        yield 0, Text(f"{paint.bullet} {note}")
+
+
+def _source(line: SourceLine) -> Text:
+    place = Text(f"{line.file}:{line.line}  {line.symbol}", style="dim")
+    return Text.assemble(place, "\n", Text(line.text, style="cyan"))
+
+
+def _table(walk: Walk, table: layout.Table, paint: _Paint) -> Iterator[Text]:
+    """A table, or where it is too wide several with a part of the columns each."""
+    of_keys = table.columns[-1].letters == "S"
+    labels = [visible(label) if of_keys else readable(label) for label in table.labels]
+    size = min(max(map(cell_len, labels), default=0), LABEL)
+    columns = [_Column.of(item, table.rows) for item in table.columns]
+    while columns:
+        fitting, room = columns[:1], paint.width - size - columns[0].width - 4
+        while len(fitting) < len(columns) and (room := room - columns[len(fitting)].width - 2) >= 0:
+            fitting = columns[: len(fitting) + 1]
+        columns = columns[len(fitting) :]
+        room = paint.width - size - sum(column.width + 2 for column in fitting) - 2
+        height = max(len(column.heading) for column in fitting)
+        for line in range(height):
+            cells = (column.head(line, height) for column in fitting)
+            yield Text(" " * size + "".join(cells), style="dim")
+        for place, row in enumerate(table.rows):
+            text = _label(labels[place], size)
+            text.append("".join(f"  {column.cells[place]:>{column.width}}" for column in fitting))
+            last = fitting[-1].item
+            if of_keys and row in walk.hidden:
+                text.append("  may not be seen" if room >= 15 else "")
+                text.stylize("dim")
+            elif len(table.columns) <= layout.BARRED and room >= 4:
+                text.append("  ")
+                text.append(paint.bar(float(last.values[row]), last.largest, room))
+            text.rstrip()
+            yield text
+    for item in table.columns:
+        if item.note:
+            yield Text(f"{item.name}: {item.note}", style="dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    item: Shown
+    heading: tuple[str, ...]
+    cells: tuple[str, ...]
+    width: int
+
+    @classmethod
+    def of(cls, item: Shown, rows: Sequence[int]) -> _Column:
+        places = layout.decimals(item.values)
+        cells = tuple(layout.written(float(item.values[row]), places) for row in rows)
+        # "content · position" over two lines, so that six such columns stand side by side.
+        first, dot, second = item.name.partition(" · ")
+        heading = (f"{first} ·", second) if dot else (item.name,)
+        return cls(item, heading, cells, max(map(len, (*heading, *cells))))
+
+    def head(self, line: int, height: int) -> str:
+        place = line - (height - len(self.heading))
+        return f"  {self.heading[place] if place >= 0 else '':>{self.width}}"
+
+
+def _strips(block: layout.Strips, paint: _Paint) -> Iterator[Text]:
+    item = block.shown
+    whole = layout.with_whole(item)
+    yield Text(f"{item.name} {item.shape}" + (f"; {whole}" if whole else ""), style="dim")
+    labels = None if block.labels is None else [visible(label) for label in block.labels]
+    size = 0 if labels is None else min(max(map(cell_len, labels), default=0), LABEL)
+    room = max(paint.width - size - (2 if size else 0), 8)
+    for place, row in enumerate(block.values):
+        line = Text() if labels is None else _label(labels[place], size)
+        if size:
+            line.append("  ")
+        line.append(paint.strip(row, item.largest, room))
+        yield line
+    low, high = float(item.values.min(initial=0.0)), float(item.values.max(initial=0.0))
+    ends = f"from {low:.4g} to {high:.4g}"
+    width = item.values.shape[-1]
+    if width > room:
+        ends += f", {width} numbers in {room} marks, each the largest in size of its few"
+    yield Text(f"{ends}   {layout.first_entries(item)}" if block.labels is None else ends, style="dim")
+
+
+def _label(label: str, size: int) -> Text:
+    text = Text(label, no_wrap=True)
+    text.truncate(size, overflow="ellipsis")
+    return Text(" " * max(size - text.cell_len, 0)) + text
+
+
+def _colour(share: float) -> str:
+    place = (share + 1) / 2 * (len(PURPLE_ORANGE) - 1)
+    low = min(int(place), len(PURPLE_ORANGE) - 2)
+    ends = zip(bytes.fromhex(PURPLE_ORANGE[low]), bytes.fromhex(PURPLE_ORANGE[low + 1]), strict=True)
+    return "#{:02x}{:02x}{:02x}".format(*(round(a + (b - a) * (place - low)) for a, b in ends))

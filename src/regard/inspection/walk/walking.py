@@ -1,0 +1,259 @@
+"""Walks: the equation of one attention, step by step, for one query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.attention import Attention, AttentionInputs, AttentionLayer, ScoredAttention
+from regard.errors import InputError
+from regard.inspection.walk.capture import chosen_layer, layers_of
+from regard.inspection.walk.layer_steps import given_step, output_step, projection_step
+from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
+from regard.inspection.walk.reading import Reading, asking, read
+from regard.inspection.walk.scene import Scene, walked_as
+from regard.inspection.walk.split import split_step
+from regard.inspection.walk.steps import Step, Walk
+from regard.inspection.walk.words import Found, find_word, occurs
+from regard.tasks.predictor import Predictor
+
+
+def walk(
+    model: Predictor,
+    text: str,
+    query: str | None = None,
+    *,
+    position: int | None = None,
+    layer: str | None = None,
+    head: int | None = None,
+    target: str | None = None,
+    to: str | None = None,
+) -> Walk:
+    """Follow one query through one attention of a model, with the model's own numbers.
+
+    Queries, keys and values; scores; scale; softmax; weigh; sum: each step beside the line of code that computes it, then what
+    the faster path of the model gave.
+
+    Arguments:
+        model: what `regard.load` gives.
+        text: what the model is to read.
+        query: the word to follow: among the output tokens where a layer looks at the source, else among the tokens it reads.
+        position: which token, counted from 0, where the word occurs more than once, or in place of a word.
+        layer: the address of an attention layer; the last that looks from what is written at what was read where None.
+        head: which head, counted from 0; the one with the largest single weight for this query where None.
+        target: the text the model is to have written; its own answer where None.
+        to: the language wanted, of a model of several.
+
+    Raises:
+        InputError: for a model without attention or of a task that has no walk, a word that is not among the tokens or occurs
+            more than once, and a layer or head that is not there.
+
+    >>> from regard.models import Transformer, TransformerConfig
+    >>> from regard.tasks import TranslationTask, Translator
+    >>> from regard.text import Tokenizer
+    >>> tokenizer = Tokenizer.train(["a cat sat"], kind="word", size=9)
+    >>> task = TranslationTask(tokenizer, tokenizer)
+    >>> sizes = {"width": 8, "heads": 2, "feedforward_width": 8, "encoder_layers": 1, "decoder_layers": 1}
+    >>> config = TransformerConfig(**task.model_settings(), **sizes)
+    >>> seen = walk(Translator(Transformer(config), task), "a cat sat", "cat", layer="encoder.layers.0.attention")
+    >>> [step.title for step in seen.steps if step.kind == "step"]
+    ['Queries, keys, values', 'Scores', 'Scale', 'Softmax', 'Weigh', 'Sum']
+    """
+    if not isinstance(model, Predictor):
+        raise InputError(f"a {type(model).__name__} cannot be walked through; give what regard.load gives")
+    address, part = chosen_layer(model.model, layer)
+    reading = read(model, text, part, target=target, to=to)
+    seen = reading.seen
+    if not seen.calls:
+        raise InputError(f"{address} was not called while the model read this; load or build the model without compile")
+    found = _found(model, part, reading, query, position)
+    call, place = seen.find(found.position)
+    inputs, value, given = seen.calls[call]
+    with torch.no_grad():
+        chosen, note = _head(part.attention, inputs, 0, place, head)
+        token = reading.queries[found.position]
+        scene = Scene(
+            mechanism=part.attention,
+            inputs=inputs,
+            value=value,
+            row=0,
+            head=chosen,
+            place=place,
+            query_token=token,
+            key_tokens=reading.keys[: inputs.shape[3]],
+        )
+        first = given_step(scene)
+        if seen.whole:
+            words = asking(model.model, part, token)
+            first = projection_step(part, scene, words, seen.queries[call][0, place].to(scene.exact))
+        weights_, weights = walked_as(weight_steps, part.attention, "weights")(part.attention, scene)
+        gathering, gathered = gathering_steps(scene, weights)
+        asides = (
+            split_step(part, scene, seen, call) if seen.whole else None,
+            output_step(part, scene, gathered, given, seen.outputs[call]) if seen.whole else None,
+            check_step(scene, weights, gathered, given),
+        )
+    steps = [first, *weights_, *gathering, *(step for step in asides if step is not None)]
+    width = (("D", "width of the model", seen.queries[call].shape[-1]),) if seen.whole else ()
+    return Walk(
+        title=reading.title,
+        address=address,
+        mechanism=_described(part.attention),
+        query=token,
+        position=found.position,
+        queries=reading.queries,
+        keys=scene.key_tokens,
+        hidden=_hidden(scene),
+        head=chosen,
+        heads=part.heads,
+        sizes=(*_sizes(scene), *width),
+        notes=tuple(note for note in (found.note, note, *reading.notes) if note),
+        steps=tuple(steps),
+    )
+
+
+def walk_attention(
+    mechanism: Attention,
+    inputs: AttentionInputs,
+    value: Tensor,
+    *,
+    row: int = 0,
+    head: int | None = None,
+    position: int = 0,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+) -> Walk:
+    """Follow one query through a mechanism alone, without a model around it.
+
+    Arguments:
+        mechanism: any attention mechanism.
+        inputs: what it is called with.
+        value: (B, G, S, Ev), the values.
+        row: the batch row.
+        head: the query head; the one with the largest single weight for this query where None.
+        position: which of the L queries.
+        queries, keys: L and S names; places where None.
+
+    Raises:
+        InputError: for a row, head or query that is not there, or names that are not one for each.
+        ValueError: for values that do not fit the keys.
+
+    >>> from regard.attention import Dot
+    >>> inputs = AttentionInputs(query=torch.ones(1, 1, 1, 2), key=torch.tensor([[[[1.0, 0.0], [3.0, 0.0]]]]))
+    >>> seen = walk_attention(ScoredAttention(Dot()), inputs, torch.eye(2).view(1, 1, 2, 2), keys=["a", "b"])
+    >>> seen.step("Scores")["score"].tolist()
+    [1.0, 3.0]
+    """
+    inputs.check_value(value)
+    rows, heads, asked, looked_at = inputs.shape
+    for name, index, count in (("row", row, rows), ("position", position, asked), ("head", head or 0, heads)):
+        if not 0 <= index < count:
+            raise InputError(f"{name} is {index}; there are {count}, counted from 0")
+    query_tokens = _names("queries", queries, asked)
+    key_tokens = _names("keys", keys, looked_at)
+    with torch.no_grad():
+        chosen, note = _head(mechanism, inputs, row, position, head)
+        scene = Scene(
+            mechanism=mechanism,
+            inputs=inputs,
+            value=value,
+            row=row,
+            head=chosen,
+            place=position,
+            query_token=query_tokens[position],
+            key_tokens=key_tokens,
+        )
+        weights_, weights = walked_as(weight_steps, mechanism, "weights")(mechanism, scene)
+        gathering, gathered = gathering_steps(scene, weights)
+        training = mechanism.training
+        mechanism.eval()
+        try:
+            check = check_step(scene, weights, gathered, mechanism(inputs, value))
+        finally:
+            mechanism.train(training)
+    steps: list[Step] = [given_step(scene), *weights_, *gathering, check]
+    return Walk(
+        title="A mechanism alone",
+        address="attention",
+        mechanism=_described(mechanism),
+        query=query_tokens[position],
+        position=position,
+        queries=query_tokens,
+        keys=key_tokens,
+        hidden=_hidden(scene),
+        head=chosen,
+        heads=heads,
+        sizes=_sizes(scene),
+        notes=(note,) if note else (),
+        steps=tuple(steps),
+    )
+
+
+def _found(model: Predictor, layer: AttentionLayer, reading: Reading, word: str | None, position: int | None) -> Found:
+    """The token to follow; where a word is only among those looked at, the error says where it would ask.
+
+    Raises:
+        InputError: as `find_word`.
+    """
+    try:
+        return find_word(reading.queries, word, position)
+    except InputError as error:
+        if word is None or not occurs(reading.keys, word) or occurs(reading.queries, word):
+            raise
+        where = [name for name, other in layers_of(model.model).items() if other.between[0] == layer.between[1]]
+        hint = (
+            f"; it is among those looked at, and asks in {where[0]} (--layer)"
+            if where
+            else "; here it is only looked at"
+        )
+        raise InputError(f"{error}{hint}") from None
+
+
+def _head(mechanism: Attention, inputs: AttentionInputs, row: int, place: int, wanted: int | None) -> tuple[int, str]:
+    """The head to follow, and a sentence where it was chosen for the reader."""
+    heads = inputs.shape[1]
+    if wanted is not None and not 0 <= wanted < heads:
+        raise InputError(f"head is {wanted}; the layer has {heads}, counted from 0")
+    if heads == 1:
+        return 0, ""
+    largest = mechanism.weights(inputs)[row, :, place].max(dim=-1).values
+    chosen = int(largest.argmax()) if wanted is None else wanted
+    told = ", ".join(f"{float(weight):.3f}" for weight in largest)
+    why = "the one with the largest single weight for this query" if wanted is None else "as asked"
+    return chosen, f"Head {chosen} of {heads} (counted from 0), {why}. The largest weights of the heads: {told}."
+
+
+def _names(what: str, names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(map(str, range(count)))
+    if len(names) != count:
+        raise InputError(f"{what}: {len(names)} names for {count}; give one for each")
+    return tuple(names)
+
+
+def _hidden(scene: Scene) -> tuple[int, ...]:
+    return tuple((~scene.visible).nonzero()[:, 0].tolist())
+
+
+def _sizes(scene: Scene) -> tuple[tuple[str, str, int], ...]:
+    batch, heads, queries, keys = scene.inputs.shape
+    shared = scene.inputs.key.shape[1]
+    return (
+        ("B", "texts in the batch", batch),
+        ("H", "heads", heads),
+        *([("G", "heads of keys and values", shared)] if shared != heads else []),
+        ("L", "queries in this call", queries),
+        ("S", "keys", keys),
+        ("E", "width of a query and a key", scene.inputs.query.shape[-1]),
+        ("Ev", "width of a value", scene.value.shape[-1]),
+    )
+
+
+def _described(mechanism: Attention) -> str:
+    """`ScoredAttention(ScaledDot, Soft)`."""
+    name = type(mechanism).__name__
+    if not isinstance(mechanism, ScoredAttention):
+        return name
+    return f"{name}({type(mechanism.score).__name__}, {type(mechanism.alignment).__name__})"

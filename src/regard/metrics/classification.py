@@ -1,0 +1,170 @@
+"""Metrics of predicted classes: accuracy, precision, recall, F1 and Matthews' correlation."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from regard.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassScore:
+    """How well one class was found.
+
+    Arguments:
+        precision: correct over predicted; 0 where none was predicted.
+        recall: correct over gold; 0 where there is none.
+        f1: harmonic mean of the two; 0 where both are 0.
+        gold, predicted, correct: how many examples are of the class, were said to be, and both.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    gold: int
+    predicted: int
+    correct: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassificationScores:
+    """What `classification_scores` found.
+
+    Arguments:
+        accuracy: the share of examples whose class is right.
+        macro_f1: mean of the classes' F1.
+        micro_f1: F1 of all decisions pooled; with one class for each example it is the accuracy, unless classes were left out.
+        weighted_f1: mean of the classes' F1, each counted as often as it is gold.
+        matthews_correlation: of all classes together, in [-1, 1].
+        classes: the scores of each class by its name.
+        count: examples.
+    """
+
+    accuracy: float
+    macro_f1: float
+    micro_f1: float
+    weighted_f1: float
+    matthews_correlation: float
+    classes: dict[str, ClassScore]
+    count: int
+
+
+def class_score(gold: int, predicted: int, correct: int) -> ClassScore:
+    """Precision, recall and F1 = 2PR / (P + R) of three counts.
+
+    >>> class_score(gold=4, predicted=2, correct=1).f1
+    0.3333333333333333
+    """
+    precision = correct / predicted if predicted else 0.0
+    recall = correct / gold if gold else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
+    return ClassScore(precision=precision, recall=recall, f1=f1, gold=gold, predicted=predicted, correct=correct)
+
+
+def accuracy(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
+    """The share of examples whose prediction is right.
+
+    Raises:
+        InputError: nothing to compare, or different numbers of examples.
+
+    >>> accuracy(["spam", "ham", "ham"], ["spam", "ham", "spam"])
+    0.6666666666666666
+    """
+    check_alike(gold, predicted)
+    return sum(right == said for right, said in zip(gold, predicted, strict=True)) / len(gold)
+
+
+def f1(gold: Sequence[Hashable], predicted: Sequence[Hashable], *, positive: Hashable) -> float:
+    """F1 of one class, the `positive` one, as reported for MRPC and QQP; 0 where it was never predicted rightly.
+
+    Raises:
+        InputError: as `accuracy`.
+
+    >>> f1(["spam", "ham", "ham"], ["spam", "ham", "spam"], positive="spam")
+    0.6666666666666666
+    """
+    check_alike(gold, predicted)
+    return _score_of(positive, *_counts(gold, predicted)).f1
+
+
+def matthews_correlation(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
+    """Matthews' correlation, of two classes or (Gorodkin 2004) more, as reported for CoLA.
+
+    With c examples right of s, and class k gold t_k times and predicted p_k times:
+    (c s - Σ p_k t_k) / sqrt((s² - Σ p_k²) (s² - Σ t_k²)). Where gold or predictions are all of one class it is 0, as in
+    scikit-learn.
+
+    Raises:
+        InputError: as `accuracy`.
+
+    >>> matthews_correlation([1, 1, 0, 0], [1, 0, 0, 0])
+    0.5773502691896258
+    """
+    check_alike(gold, predicted)
+    golds, said, right = _counts(gold, predicted)
+    total, correct = len(gold), right.total()
+    covariance = correct * total - sum(count * said[label] for label, count in golds.items())
+    variances = [total**2 - sum(count**2 for count in counts.values()) for counts in (golds, said)]
+    return covariance / math.sqrt(variances[0] * variances[1]) if all(variances) else 0.0
+
+
+def classification_scores(
+    gold: Sequence[Hashable], predicted: Sequence[Hashable], labels: Sequence[Hashable] | None = None
+) -> ClassificationScores:
+    """All metrics of predicted classes.
+
+    Arguments:
+        gold: the right class of each example.
+        predicted: the predicted one.
+        labels: the classes to average over, and their order; None: all that occur, sorted by name.
+
+    Raises:
+        InputError: as `accuracy`.
+
+    >>> scores = classification_scores(["spam", "ham", "ham"], ["spam", "ham", "spam"])
+    >>> round(scores.macro_f1, 3), scores.classes["ham"].recall
+    (0.667, 0.5)
+    """
+    check_alike(gold, predicted)
+    golds, said, right = _counts(gold, predicted)
+    names = sorted(golds.keys() | said.keys(), key=str) if labels is None else list(labels)
+    classes = {str(label): _score_of(label, golds, said, right) for label in names}
+    found = list(classes.values())
+    weight = sum(score.gold for score in found)
+    pooled = class_score(weight, sum(score.predicted for score in found), sum(score.correct for score in found))
+    return ClassificationScores(
+        accuracy=right.total() / len(gold),
+        macro_f1=sum(score.f1 for score in found) / len(found) if found else 0.0,
+        micro_f1=pooled.f1,
+        weighted_f1=sum(score.f1 * score.gold for score in found) / weight if weight else 0.0,
+        matthews_correlation=matthews_correlation(gold, predicted),
+        classes=classes,
+        count=len(gold),
+    )
+
+
+def check_alike(gold: Sequence, predicted: Sequence) -> None:
+    """Refuse what cannot be compared example by example.
+
+    Raises:
+        InputError: nothing to compare, or different numbers of examples.
+    """
+    if len(gold) != len(predicted):
+        raise InputError(
+            f"{len(gold):,} examples and {len(predicted):,} predictions; give one prediction for each example"
+        )
+    if not len(gold):
+        raise InputError("there is nothing to compare; give at least one example")
+
+
+def _counts(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> tuple[Counter, Counter, Counter]:
+    """How often each class is gold, predicted, and both at once."""
+    right = Counter(label for label, said in zip(gold, predicted, strict=True) if label == said)
+    return Counter(gold), Counter(predicted), right
+
+
+def _score_of(label: Hashable, golds: Counter, said: Counter, right: Counter) -> ClassScore:
+    return class_score(golds[label], said[label], right[label])

@@ -1,0 +1,255 @@
+"""BERT: pre-training of deep bidirectional Transformers (Devlin et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import AttentionLayer, LearnedPositions, ScaledDot, ScoredAttention
+from regard.layers import (
+    FIXED_OUTPUTS,
+    POOLED,
+    EncoderBlock,
+    FeedForward,
+    HeadKind,
+    Pooler,
+    Residual,
+    TextEmbedding,
+    TextEncoder,
+    build_head,
+)
+from regard.models.config import check, check_sizes, check_types
+
+Activation = Literal["gelu", "gelu_tanh", "relu", "swish"]
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "swish": F.silu,
+}
+
+NORM_EPSILON = 1e-12
+"""TensorFlow's default, which the released models were trained with."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BertConfig:
+    """The sizes of a BERT and what it tells of a text; the defaults are the base model's.
+
+    Multilingual BERT is this with a larger vocabulary.
+
+    Arguments:
+        vocabulary: V, number of tokens: 30,522 uncased, 28,996 cased, 119,547 multilingual.
+        width: D, of the model.
+        heads: H; divides the width.
+        feedforward_width: F, inside the feed-forward nets: 4 D in every released model.
+        layers: number of blocks.
+        maximum_positions: the longest text, in tokens; each position has a vector that is learnt.
+        segments: how many texts of one input are told apart.
+        activation: of the feed-forward nets and the head: `gelu` is the exact one, `gelu_tanh` the approximation in the authors'
+            later code.
+        dropout: probability of dropping an entry of the embeddings and of each sub-layer's output in training.
+        attention_dropout: of attention weights.
+        head_dropout: in front of the head of a task; where null none for spans and next sentences, and as `dropout` for the
+            others, as published.
+        norm_epsilon: added to the variance in layer norms.
+        deviation: standard deviation of the normal distribution, cut at two of it, that all matrices are drawn from.
+        padding_id: the id that fills padding.
+        pruned_heads: (layer, head) of each head that was taken out for good, counted as before any was.
+        pooler: whether a tanh layer makes one vector of the whole text; heads that need it have it in any case, others of a task
+            never.
+        head: what the model tells of a text: `none`, `masked`, `next_sentence`, `pretraining` (both), `sequence`, `tokens`,
+            `spans` or `choice`. Filled in by the task.
+        outputs: how many numbers the heads `sequence` and `tokens` give. Filled in by the task.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "bert"
+
+    vocabulary: int
+    width: int = 768
+    heads: int = 12
+    feedforward_width: int = 3072
+    layers: int = 12
+    maximum_positions: int = 512
+    segments: int = 2
+    activation: Activation = "gelu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    head_dropout: float | None = None
+    norm_epsilon: float = NORM_EPSILON
+    deviation: float = 0.02
+    padding_id: int = 0
+    pruned_heads: tuple[tuple[int, int], ...] = ()
+    pooler: bool = True
+    head: HeadKind = "none"
+    outputs: int = 0
+
+    def __post_init__(self) -> None:
+        check_encoder(self)
+        check_sizes(self, "segments")
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether there is a vector of the whole text."""
+        return self.head in POOLED or (self.head == "none" and self.pooler)
+
+    @classmethod
+    def base(cls, vocabulary: int = 30_522) -> BertConfig:
+        """The base model: 109,482,240 parameters at the uncased vocabulary."""
+        return cls(vocabulary=vocabulary)
+
+    @classmethod
+    def large(cls, vocabulary: int = 30_522) -> BertConfig:
+        """The large model: 335,141,888 parameters at the uncased vocabulary."""
+        return cls(vocabulary=vocabulary, width=1024, heads=16, feedforward_width=4096, layers=24)
+
+    @classmethod
+    def small(cls, vocabulary: int = 8_000) -> BertConfig:
+        """A model that a laptop pre-trains: 4 layers of width 256."""
+        return cls(vocabulary=vocabulary, width=256, heads=4, feedforward_width=1024, layers=4, maximum_positions=256)
+
+
+class Bert(TextEncoder):
+    """BERT, with the head of one task.
+
+        x = LayerNorm(E[token] + P[position] + S[segment])
+        block:  self-attention without a mask but padding's, then a feed-forward net, each in LayerNorm(x + Dropout(sublayer(x)))
+        pooled = tanh(W x_[CLS] + b)
+
+    Arguments:
+        config: its sizes.
+
+    >>> from regard.layers import Tokens
+    >>> model = Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=1, head="masked"))
+    >>> model(Tokens.pad([[3, 4, 5], [6, 7]])).logits.shape
+    torch.Size([2, 3, 9])
+    """
+
+    config: BertConfig
+
+    def __init__(self, config: BertConfig) -> None:
+        tokens = nn.Embedding(config.vocabulary, config.width)
+        super().__init__(
+            config,
+            embedding=TextEmbedding(
+                tokens,
+                LearnedPositions(config.width, config.maximum_positions),
+                nn.Embedding(config.segments, config.width),
+                epsilon=config.norm_epsilon,
+                dropout=config.dropout,
+            ),
+            layers=encoder_blocks(config),
+            pooler=Pooler(config.width) if config.has_pooler else None,
+            head=head_of(config, tokens),
+        )
+        draw(self, config.deviation)
+
+
+def check_encoder(config: Any) -> None:
+    """Refuse what no encoder of BERT's family can be.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    check_types(config)
+    check_sizes(config, "vocabulary", "width", "heads", "feedforward_width", "layers", "maximum_positions")
+    width, heads, layers = config.width, config.heads, config.layers
+    check(width % heads == 0, "heads", heads, f"a divisor of width {width}", "change one of the two")
+    for name in ("dropout", "attention_dropout", "head_dropout"):
+        value = getattr(config, name)
+        check(value is None or 0 <= value < 1, name, value, "in [0, 1)", "0.1 is usual")
+    for name in ("norm_epsilon", "deviation"):
+        check(getattr(config, name) > 0, name, getattr(config, name), "above 0", "leave it out for the published one")
+    check(
+        0 <= config.padding_id < config.vocabulary,
+        "padding_id",
+        config.padding_id,
+        f"in [0, {config.vocabulary})",
+        "it is one of the vocabulary's tokens",
+    )
+    pruned = tuple(sorted((layer, head) for layer, head in config.pruned_heads))
+    object.__setattr__(config, "pruned_heads", pruned)  # the same heads in another order are the same model
+    check(
+        len(set(pruned)) == len(pruned) and all(0 <= layer < layers and 0 <= head < heads for layer, head in pruned),
+        "pruned_heads",
+        pruned,
+        f"different pairs of a layer below {layers} and a head below {heads}",
+        "they count from 0",
+    )
+    check(
+        all(len(heads_left(config, layer)) > 0 for layer in range(layers)),
+        "pruned_heads",
+        pruned,
+        "without one layer whose heads are all gone",
+        "leave one head in each layer",
+    )
+    check(
+        config.outputs >= 1 if config.head in ("sequence", "tokens") else config.outputs == FIXED_OUTPUTS[config.head],
+        "outputs",
+        config.outputs,
+        "at least 1" if config.head in ("sequence", "tokens") else str(FIXED_OUTPUTS[config.head]),
+        f"for the head {config.head!r}",
+    )
+
+
+def heads_left(config: Any, layer: int) -> list[int]:
+    """The heads of a layer that were not taken out, counted as before any was."""
+    return [head for head in range(config.heads) if (layer, head) not in config.pruned_heads]
+
+
+def encoder_blocks(config: Any) -> list[EncoderBlock]:
+    """The blocks of an encoder of BERT's family: post-norm, every projection with a bias."""
+    blocks = []
+    for layer in range(config.layers):
+        heads = len(heads_left(config, layer))
+        inner = heads * (config.width // config.heads)
+        blocks.append(
+            EncoderBlock(
+                attention=AttentionLayer(
+                    query=nn.Linear(config.width, inner),
+                    key=nn.Linear(config.width, inner),
+                    value=nn.Linear(config.width, inner),
+                    output=nn.Linear(inner, config.width),
+                    attention=ScoredAttention(ScaledDot(), dropout=config.attention_dropout),
+                    heads=heads,
+                ),
+                feedforward=FeedForward(
+                    config.width, config.feedforward_width, activation=ACTIVATIONS[config.activation]
+                ),
+                residual=lambda: Residual.with_norm(
+                    "post", config.width, dropout=config.dropout, epsilon=config.norm_epsilon
+                ),
+            )
+        )
+    return blocks
+
+
+def head_of(config: Any, tokens: nn.Embedding) -> nn.Module:
+    """The head that a config asks for, over the model's embedding table."""
+    published = 0.0 if config.head in ("spans", "next_sentence") else config.dropout
+    return build_head(
+        config.head,
+        tokens,
+        outputs=config.outputs,
+        activation=ACTIVATIONS[config.activation],
+        dropout=published if config.head_dropout is None else config.head_dropout,
+        epsilon=config.norm_epsilon,
+    )
+
+
+def draw(model: nn.Module, deviation: float) -> None:
+    """Draw all matrices from a normal distribution cut at two deviations, as the authors' code does; biases are zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
+            nn.init.trunc_normal_(module.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)

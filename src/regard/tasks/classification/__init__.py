@@ -1,0 +1,1 @@
+"""Classes and numbers of whole texts, and of pairs of texts."""

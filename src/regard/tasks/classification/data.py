@@ -1,0 +1,58 @@
+"""What a classifier, or a model that rates texts, learns from, as data: the `data` section of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.data.file_format import FORMATS
+from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.errors import InputError, nearest
+from regard.models.config import check
+
+Place = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a TSV, CSV or JSONL file, or several; gzip is recognised.
+        validation: likewise; held out from the training data where null.
+        validation_share: of the training examples, to be held out.
+        format: `auto` goes by the file's name; or that of a public set whose columns are known, such as `sst2`, `mrpc`, `stsb` or
+            `sms-spam`.
+        text, pair, label: column index, column name or JSON key of the text, of the second text where there are two, and of the
+            label; those of the format where null.
+        labels: the classes in their order; found in the training data where null.
+        maximum_length: the most tokens of an input, special ones included; longer texts are cut.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.1
+    format: str = "auto"
+    text: int | str | None = None
+    pair: int | str | None = None
+    label: int | str | None = None
+    labels: tuple[str, ...] | None = None
+    maximum_length: int = 128
+
+    def __post_init__(self) -> None:
+        names = (*FORMATS, *LABELLED_FORMATS)
+        if self.format not in names:
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, names)}")
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
+        check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
+        labels = self.labels
+        check(
+            labels is None or (len(labels) >= 2 and len(set(labels)) == len(labels)),
+            "data.labels",
+            labels,
+            "two different names or more",
+            "leave it out to find them in the data",
+        )

@@ -1,0 +1,119 @@
+"""How good a classifier, or a model that rates texts, is on examples it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from regard.data.labelled import LabelledText
+from regard.data.malformed import MalformedRows
+from regard.errors import InputError
+from regard.metrics.classification import ClassScore, classification_scores
+from regard.metrics.regression import regression_scores
+from regard.tasks.classification.classifier import Classification, Classifier, judged
+from regard.tasks.classification.data import LabelledData
+from regard.tasks.classification.inputs import Text
+from regard.tasks.classification.preparation import Given, in_memory, label_of, rating_of, reader
+from regard.tasks.classification.rater import Rater, Rating
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassificationEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `accuracy`; `f1`, of the last of two classes, or the mean over more; `matthews_correlation`.
+        count: examples.
+        classes: precision, recall and F1 of each class by name.
+        predictions: one for each example.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    classes: dict[str, ClassScore]
+    predictions: tuple[Classification, ...] = field(repr=False, default=())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegressionEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `pearson` and `spearman`, in [-1, 1].
+        count: examples.
+        predictions: one for each example.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    predictions: tuple[Rating, ...] = field(repr=False, default=())
+
+
+def evaluate_classes(model: Classifier, examples: Given) -> ClassificationEvaluation:
+    """Compare the classes of examples with those that a model tells.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, label), where text may be a pair.
+
+    Raises:
+        InputError: for an empty list, or a label that is none of the model's.
+    """
+    texts = _listed(examples)
+    right = [model.task.number_of(label_of(text), f"{text.file}, line {text.line}") for text in texts]
+    predictions = model.classify_batch([_content(text) for text in texts])
+    predicted = [model.task.classes.index(prediction.label) for prediction in predictions]
+    names = model.task.classes
+    scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
+    return ClassificationEvaluation(
+        metrics=judged(model.task, right, predicted),
+        count=len(texts),
+        classes=scores.classes,
+        predictions=tuple(predictions),
+    )
+
+
+def evaluate_ratings(model: Rater, examples: Given) -> RegressionEvaluation:
+    """Compare the numbers of examples with those that a model gives.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, number), where text may be a pair.
+
+    Raises:
+        InputError: for an empty list, or a label that is no number.
+    """
+    texts = _listed(examples)
+    right = [rating_of(text) for text in texts]
+    predictions = model.rate_batch([_content(text) for text in texts])
+    scores = regression_scores(right, [prediction.value for prediction in predictions])
+    return RegressionEvaluation(
+        metrics={"pearson": scores.pearson, "spearman": scores.spearman},
+        count=len(texts),
+        predictions=tuple(predictions),
+    )
+
+
+def read_classes(data: LabelledData, malformed: MalformedRows) -> Iterator[LabelledText]:
+    """The examples that `data.train` names, with classes."""
+    return _read(data, malformed, number=False)
+
+
+def read_ratings(data: LabelledData, malformed: MalformedRows) -> Iterator[LabelledText]:
+    """The examples that `data.train` names, with numbers."""
+    return _read(data, malformed, number=True)
+
+
+def _read(data: LabelledData, malformed: MalformedRows, *, number: bool) -> Iterator[LabelledText]:
+    read = reader(data, data.train, number=number)
+    if read is None:
+        raise InputError("no file of labelled texts is named; name one")
+    return iter(read(malformed))
+
+
+def _listed(examples: Given) -> Sequence[LabelledText]:
+    if isinstance(examples, str) or not examples:
+        raise InputError("there is nothing to evaluate; give a list with at least one example")
+    return in_memory(examples) or []
+
+
+def _content(text: LabelledText) -> Text:
+    return text.text if text.pair is None else (text.text, text.pair)

@@ -1,0 +1,44 @@
+"""Texts, and pairs of texts, as a user gives them to a model that is ready to use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.errors import InputError
+from regard.tasks.encoders import EncoderTask, Joined, join
+
+Text = str | tuple[str, str]
+
+
+def joined(task: EncoderTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int) -> list[Joined]:
+    """What the model reads of each text, or pair of texts.
+
+    Arguments:
+        pairs: whether the model takes two texts; None where it takes either.
+        maximum: the most tokens of one input.
+
+    Raises:
+        InputError: for a text that is empty or no string, or a pair where the model takes one text, or the other way round.
+    """
+    if isinstance(texts, str):
+        raise InputError("one string given where a list of texts is wanted; put it in a list")
+    firsts: list[str] = []
+    seconds: list[str | None] = []
+    for number, text in enumerate(texts, start=1):
+        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
+        if len(parts) not in ((1, 2) if pairs is None else (2,) if pairs else (1,)):
+            wanted = "two texts, as (first, second)" if pairs else "one text" if pairs is False else "one text or two"
+            raise InputError(f"text {number} is {text!r:.80}; the model reads {wanted}")
+        for part in parts:
+            if not isinstance(part, str):
+                raise InputError(f"text {number} is {text!r:.80}; give strings")
+            if not part.strip():
+                raise InputError(f"text {number} is empty; there is nothing to read")
+        firsts.append(parts[0])
+        seconds.append(parts[1] if len(parts) == 2 else None)
+    first = task.tokenizer.encode_batch(firsts)
+    second = iter(task.tokenizer.encode_batch([text for text in seconds if text is not None]))
+    return [
+        join(task.tokenizer, ids, None if other is None else next(second), maximum=maximum)
+        for ids, other in zip(first, seconds, strict=True)
+    ]

@@ -1,0 +1,280 @@
+"""From labelled texts to token stores that a classifier, or a model that rates texts, is trained on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from regard.data.labelled import LabelledText, read_labelled
+from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.malformed import MalformedRows
+from regard.errors import InputError
+from regard.files import replace_file
+from regard.tasks.classification.data import LabelledData, Place
+from regard.tasks.classification.regression import RegressionTask, stored
+from regard.tasks.classification.task import LABEL, ClassificationTask
+from regard.tasks.encoders import (
+    EncoderTokenizerSettings,
+    Joined,
+    Splits,
+    columns_of,
+    encoder_tokenizer,
+    join,
+    write_store,
+)
+from regard.tasks.encoders.preparation import cleared
+from regard.tasks.encoders.splits import Reader, given_or
+from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.text import Tokenizer
+
+Given = Sequence[LabelledText] | Sequence[tuple[str, str | float]] | Sequence[tuple[tuple[str, str], str | float]]
+SETTINGS = "task.json"
+"""What preparation decided of the task, beside the stores."""
+
+MANY = 1_000
+"""More classes than this are taken for a mistake: texts, or numbers."""
+
+
+def prepare_classes(
+    data: LabelledData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[ClassificationTask]:
+    """Read the data for the tokenizer and the classes, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out examples.
+        given, given_validation: examples in memory instead of what `data` names: `LabelledText`, or (text, label), where text may
+            be a pair.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
+    """
+    if not is_prepared(folder):
+        splits = _splits(data, seed, given, given_validation, number=False)
+        read, pairs = _begin(folder, splits, tokenizer)
+        task = ClassificationTask(
+            tokenizer=read, maximum_length=data.maximum_length, classes=_classes(data, splits), pairs=pairs
+        )
+        cut = _write(folder, task, splits, len(task.classes), lambda text: task.number_of(label_of(text), _where(text)))
+        _finish(folder, task, splits, cut)
+    return opened(ClassificationTask.load(folder, _settings(folder)), folder)
+
+
+def prepare_ratings(
+    data: LabelledData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[RegressionTask]:
+    """As `prepare_classes`, for labels that are numbers.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a label that is no number.
+    """
+    if data.labels is not None:
+        raise InputError("data.labels names classes, and task regression has numbers; leave it out")
+    if not is_prepared(folder):
+        splits = _splits(data, seed, given, given_validation, number=True)
+        read, pairs = _begin(folder, splits, tokenizer)
+        mean, spread = _moments([rating_of(text) for text in splits.train()])
+        task = RegressionTask(tokenizer=read, maximum_length=data.maximum_length, mean=mean, spread=spread, pairs=pairs)
+        cut = _write(folder, task, splits, 1 << 32, lambda text: stored(rating_of(text)))
+        _finish(folder, task, splits, cut)
+    return opened(RegressionTask.load(folder, _settings(folder)), folder)
+
+
+def _splits(
+    data: LabelledData, seed: int, given: Given | None, given_validation: Given | None, *, number: bool
+) -> Splits[LabelledText]:
+    train = given_or(in_memory(given), reader(data, data.train, number=number), "training")
+    if train is None:
+        raise InputError("data.train is missing; name a file of labelled texts")
+    validation = given_or(in_memory(given_validation), reader(data, data.validation, number=number), "validation")
+    return Splits(train, validation, share=data.validation_share, seed=seed)
+
+
+def reader(data: LabelledData, place: Place | None, *, number: bool) -> Reader[LabelledText] | None:
+    """What reads the examples of a place; None where there is none."""
+    if place is None:
+        return None
+    path = place if isinstance(place, str) else list(place)
+    known = LABELLED_FORMATS.get(data.format)
+    if known is not None and known.number != number:
+        what, task = ("numbers", "regression") if known.number else ("classes", "classification")
+        raise InputError(f"data.format is {data.format!r}, whose labels are {what}; choose task {task}")
+
+    def read(malformed: MalformedRows) -> Iterator[LabelledText]:
+        return read_labelled(
+            path,
+            format=data.format,
+            text=data.text,
+            pair=data.pair,
+            label=data.label,
+            number=number and known is None,  # a known format says so itself
+            malformed=malformed,
+        )
+
+    return read
+
+
+def in_memory(given: Given | None) -> list[LabelledText] | None:
+    """Examples in memory as `LabelledText`s."""
+    if given is None:
+        return None
+    texts = []
+    for number, example in enumerate(given, start=1):
+        if isinstance(example, LabelledText):
+            texts.append(example)
+            continue
+        try:
+            content, label = example
+            first, second = (content, None) if isinstance(content, str) else content
+        except (TypeError, ValueError):
+            raise InputError(
+                f"example {number} is {example!r}; give (text, label), or ((first, second), label)"
+            ) from None
+        texts.append(LabelledText(text=first, pair=second, label=label, file="examples", line=number))
+    return texts
+
+
+def _begin(folder: Path, splits: Splits[LabelledText], settings: EncoderTokenizerSettings) -> tuple[Tokenizer, bool]:
+    """The tokenizer, and whether examples are pairs."""
+    cleared(folder)
+
+    def texts() -> Iterator[str]:
+        for example in splits.train():
+            yield example.text
+            if example.pair is not None:
+                yield example.pair
+
+    first = next(splits.everything(), None)
+    if first is None:
+        raise InputError("the training data has no example that can be used; give some")
+    return encoder_tokenizer(settings, texts), first.pair is not None
+
+
+def _classes(data: LabelledData, splits: Splits[LabelledText]) -> tuple[str, ...]:
+    """The classes: those that the recipe or the format names, else those of the training data in alphabetical order."""
+    if data.labels is not None:
+        return data.labels
+    found = {label_of(text) for text in splits.everything()}
+    if len(found) > MANY:
+        raise InputError(
+            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column with "
+            "data.label, or choose task regression where labels are numbers"
+        )
+    known = known_labels(data.format)
+    if found <= set(known):
+        return known
+    if len(found) < 2:
+        raise InputError(f"all training examples have the label {found.pop()!r}; give some of another class")
+    return tuple(sorted(found))
+
+
+def label_of(text: LabelledText) -> str:
+    """The class of an example.
+
+    Raises:
+        InputError: where it has none.
+    """
+    if text.label is None:
+        raise InputError(f"{_where(text)}: has no label; give labelled examples")
+    return str(text.label)
+
+
+def rating_of(text: LabelledText) -> float:
+    """The number of an example.
+
+    Raises:
+        InputError: where it has none.
+    """
+    try:
+        rating = float(text.label if text.label is not None else "")
+    except ValueError:
+        raise InputError(f"{_where(text)}: the label {text.label!r} is no number; choose task classification") from None
+    if not math.isfinite(rating):
+        raise InputError(f"{_where(text)}: the label {text.label!r} is no finite number; take the row out")
+    return rating
+
+
+def _where(text: LabelledText) -> str:
+    return f"{text.file}, line {text.line}"
+
+
+def _moments(ratings: Sequence[float]) -> tuple[float, float]:
+    mean = math.fsum(ratings) / len(ratings)
+    spread = math.sqrt(math.fsum((rating - mean) ** 2 for rating in ratings) / len(ratings))
+    return mean, spread or 1.0
+
+
+def _write(
+    folder: Path,
+    task: ClassificationTask | RegressionTask,
+    splits: Splits[LabelledText],
+    values: int,
+    value: Callable[[LabelledText], int],
+) -> int:
+    """Write the stores of both splits; returns how many inputs were cut."""
+    cut = 0
+
+    def rows(examples: Iterator[LabelledText]) -> Iterator[Sequence[Sequence[int]]]:
+        nonlocal cut
+        while chunk := list(itertools.islice(examples, 1024)):
+            for joined, example in zip(encode(task, chunk), chunk, strict=True):
+                cut += joined.cut > 0
+                yield joined.ids, [joined.second], [value(example)]
+
+    columns = {**columns_of(task.tokenizer), LABEL: values}
+    write_store(folder, TRAIN, columns, rows(splits.train()))
+    write_store(folder, VALIDATION, columns, rows(splits.validation()))
+    return cut
+
+
+def encode(task: ClassificationTask | RegressionTask, examples: Sequence[LabelledText]) -> list[Joined]:
+    """The inputs of some examples.
+
+    Raises:
+        InputError: for a pair where the model takes one text, or the other way round.
+    """
+    for example in examples:
+        if (example.pair is not None) != task.pairs:
+            wanted, got = ("two texts", "one") if task.pairs else ("one text", "two")
+            raise InputError(f"{_where(example)}: {wanted} wanted and {got} given; all examples must be of one form")
+    first = task.tokenizer.encode_batch([example.text for example in examples])
+    second = task.tokenizer.encode_batch([example.pair or "" for example in examples]) if task.pairs else None
+    return [
+        join(task.tokenizer, ids, None if second is None else second[i], maximum=task.maximum_length)
+        for i, ids in enumerate(first)
+    ]
+
+
+def _finish(folder: Path, task: ClassificationTask | RegressionTask, splits: Splits[LabelledText], cut: int) -> None:
+    settings = task.save(folder)
+    replace_file(folder / SETTINGS, json.dumps(settings))
+    notes = splits.notes
+    if cut:
+        notes.append(
+            f"{cut:,} inputs were longer than data.maximum_length = {task.maximum_length} tokens and were cut."
+        )
+    finish(folder, notes)
+
+
+def _settings(folder: Path) -> dict[str, object]:
+    return json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+
+
+def known_labels(name: str) -> tuple[str, ...]:
+    """The classes of a format, in their order; none where the format does not say."""
+    return LABELLED_FORMATS[name].labels if name in LABELLED_FORMATS else ()

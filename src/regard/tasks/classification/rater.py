@@ -1,0 +1,77 @@
+"""A model that gives texts numbers, ready to use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.data.token_store import TokenStore
+from regard.metrics.regression import pearson, spearman
+from regard.tasks.classification.inputs import Text, joined
+from regard.tasks.classification.regression import RegressionTask, stored_rating
+from regard.tasks.encoders import EncoderPredictor, Joined
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rating:
+    """The number that a model gives a text.
+
+    Arguments:
+        text: what was read; two texts where the model reads pairs.
+        value: in the units of the data it was trained on.
+    """
+
+    text: Text
+    value: float
+
+
+class Rater(EncoderPredictor[RegressionTask]):
+    """A model that rates texts, or pairs of texts, such as by how alike they are: texts in, `Rating`s out.
+
+    Arguments:
+        model: a `TextEncoder` with one output.
+        task: tokenizer, and mean and spread of the ratings.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+
+    def rate(self, text: Text) -> Rating:
+        """The number of one text, or of a pair of texts.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
+        """
+        return self.rate_batch([text])[0]
+
+    def rate_batch(self, texts: Sequence[Text]) -> list[Rating]:
+        """The numbers of many texts; the answers come in the order of the texts.
+
+        Raises:
+            InputError: as `rate`.
+        """
+        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
+        values = self.values(inputs).tolist()
+        made = [Rating(text=text, value=value) for text, value in zip(texts, values, strict=True)]
+        self.tell(made)
+        return made
+
+    def values(self, inputs: Sequence[Joined]) -> Tensor:
+        """(N,) float32, for inputs that are tokens already."""
+        values = torch.zeros(len(inputs))
+        for rows, _, encoded in self.encoded(inputs):
+            if encoded.logits is not None:
+                values[rows] = encoded.logits.float().squeeze(-1).cpu()
+        return values * self.task.spread + self.task.mean
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Pearson's and Spearman's correlation with the ratings."""
+        inputs = self.stored(data, count)
+        right = [stored_rating(data, row) for row in range(len(inputs))]
+        predicted = self.values(inputs).tolist()
+        return {"pearson": pearson(right, predicted), "spearman": spearman(right, predicted)}

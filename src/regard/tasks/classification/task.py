@@ -1,0 +1,104 @@
+"""Classification of texts and of pairs of texts (Devlin et al. 2019, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from regard.data.token_store import TokenStore
+from regard.errors import InputError, nearest
+from regard.layers import HeadKind
+from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined, padded
+from regard.tasks.encoders.inputs import read_inputs
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.task import LossSum
+
+LABEL = "label"
+"""The column of a store that holds the number of each example's class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationTask(EncoderTask):
+    """What turns labelled texts into an encoder's tensors, and its outputs into a loss.
+
+        p(class | text) = softmax(W pooled + b)
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens of one input, special ones included; what is longer is cut.
+        classes: by name, in the order of the model's outputs.
+        pairs: whether an example is two texts; None where that is not known, and both are taken.
+    """
+
+    name: ClassVar[str] = "classification"
+    head: ClassVar[HeadKind] = "sequence"
+
+    classes: tuple[str, ...]
+    pairs: bool | None = False
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.classify({_call(self.pairs)}).label)",)
+
+    @property
+    def outputs(self) -> int:
+        """One for each class."""
+        return len(self.classes)
+
+    def number_of(self, label: str, where: str) -> int:
+        """The number of a class.
+
+        Raises:
+            InputError: for a label that is none of the classes.
+        """
+        if label not in self.classes:
+            raise InputError(f"{where}: the label {label!r} is none of the model's; {nearest(label, self.classes)}")
+        return self.classes.index(label)
+
+    def batch(self, inputs: Sequence[Joined], labels: Sequence[int]) -> EncoderBatch:
+        """Inputs and the numbers of their classes to a batch for training."""
+        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id)
+        return EncoderBatch(tokens, segments, torch.tensor(labels, dtype=torch.int64))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [int(data.sequence(LABEL, row)[0]) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the classes, summed over examples."""
+        logits = model(batch.tokens, batch.segments).logits
+        total, correct = smoothed_cross_entropy(logits, batch.labels, smoothing=smoothing)
+        return LossSum(total, len(batch.labels), correct)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; how many are right is among what the model is judged by."""
+        del right
+        return {"loss": loss}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples, classes and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on; {len(self.classes)} classes "
+            f"({_few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """The names of the classes, as other programs look for them in config.json."""
+        return {
+            "id2label": {str(number): name for number, name in enumerate(self.classes)},
+            "label2id": {name: number for number, name in enumerate(self.classes)},
+            "problem_type": "single_label_classification",
+        }
+
+
+def _call(pairs: bool | None) -> str:
+    return '("...", "...")' if pairs else '"..."'
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

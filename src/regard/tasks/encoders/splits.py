@@ -1,0 +1,114 @@
+"""Examples to learn from and examples to validate on, read from files in a stream or given in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from regard.data.malformed import MalformedRows
+from regard.errors import InputError
+
+T = TypeVar("T")
+Reader = Callable[[MalformedRows], Iterable[T]]
+
+
+class Splits(Generic[T]):
+    """Training and validation examples: the latter from a place of their own, or held out of the former by chance.
+
+    Arguments:
+        train: reads the training examples anew, and counts malformed rows.
+        validation: likewise; None to hold some out.
+        share: of the training examples, to be held out.
+        seed: of the choice.
+        together: what an example has in common with those that it must not be parted from, such as its article; None where each
+            stands by itself.
+    """
+
+    def __init__(
+        self,
+        train: Reader[T],
+        validation: Reader[T] | None,
+        *,
+        share: float,
+        seed: int,
+        together: Callable[[T], Hashable] | None = None,
+    ) -> None:
+        self._train = train
+        self._validation = validation
+        self._share = share
+        self._seed = seed
+        self._together = together
+        self._held_out: frozenset[int] | None = None
+        self.malformed = MalformedRows()
+
+    def everything(self) -> Iterator[T]:
+        """All training examples, those to be held out among them."""
+        return iter(self._train(self.malformed))
+
+    def train(self) -> Iterator[T]:
+        """The examples to learn from."""
+        held_out = self._chosen()
+        return (example for number, example in enumerate(self._train(self.malformed)) if number not in held_out)
+
+    def validation(self) -> Iterator[T]:
+        """The examples to validate on."""
+        if self._validation is not None:
+            return iter(self._validation(self.malformed))
+        held_out = self._chosen()
+        return (example for number, example in enumerate(self._train(self.malformed)) if number in held_out)
+
+    def _chosen(self) -> frozenset[int]:
+        if self._validation is not None:
+            return frozenset()
+        if self._held_out is None:
+            count = sum(1 for _ in self._train(self.malformed))
+            if count < 2:
+                raise InputError(
+                    f"{count} training example{'s are' if count != 1 else ' is'} too few to hold one out; give more, or name "
+                    "data.validation"
+                )
+            generator = np.random.Generator(np.random.Philox(key=[self._seed, 0x56A1]))
+            size = min(count - 1, max(1, round(self._share * count)))
+            if self._together is None:
+                self._held_out = frozenset(generator.choice(count, size=size, replace=False).tolist())
+            else:
+                self._held_out = frozenset(self._groups_of(size, generator, self._together))
+        return self._held_out
+
+    def _groups_of(self, size: int, generator: np.random.Generator, together: Callable[[T], Hashable]) -> list[int]:
+        """The examples of whole groups, drawn until there are `size` examples, or one group is left."""
+        groups: dict[Hashable, list[int]] = {}
+        for number, example in enumerate(self._train(self.malformed)):
+            groups.setdefault(together(example), []).append(number)
+        if len(groups) < 2:
+            raise InputError(
+                "all training examples belong together, such as those of one article, and none can be held out; name "
+                "data.validation"
+            )
+        chosen: list[int] = []
+        drawn = [list(groups.values())[place] for place in generator.permutation(len(groups))[:-1]]
+        for group in drawn:
+            chosen += group
+            if len(chosen) >= size:
+                break
+        return chosen
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user ought to know of what was read."""
+        return [" ".join(self.malformed.summary().split())] if self.malformed.total else []
+
+
+def given_or(given: Sequence[T] | None, read: Reader[T] | None, split: str) -> Reader[T] | None:
+    """Examples in memory where there are any, else what reads them from a file.
+
+    Raises:
+        InputError: for an empty list.
+    """
+    if given is None:
+        return read
+    if isinstance(given, str) or not given:
+        raise InputError(f"the {split} examples are {given!r}; give a list of examples")
+    return lambda _: given

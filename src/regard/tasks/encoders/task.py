@@ -1,0 +1,130 @@
+"""What a task that reads whole texts is to training and to folders."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from torch import Tensor
+
+from regard.checkpoints import layout_of, write_model
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.layers import FIXED_OUTPUTS, HeadKind
+from regard.structure import from_mapping
+from regard.tasks.card import model_card
+from regard.tasks.encoders.inputs import TEXT
+from regard.tasks.encoders.open_folder import obstacle, write_tokenizer_config
+from regard.tasks.task import Task
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderTask(Task):
+    """What turns one or two texts into an encoder's tensors, and its outputs into a loss.
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens of one input, special ones included; what is longer is cut, or read in windows.
+    """
+
+    head: ClassVar[HeadKind]
+    """What the model tells of a text."""
+
+    tokenizer: Tokenizer
+    maximum_length: int = 128
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The one there is."""
+        return {"text": self.tokenizer}
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the head gives."""
+        return FIXED_OUTPUTS[self.head]
+
+    def model_settings(self) -> dict[str, Any]:
+        """What the task decides of a model's config."""
+        return {
+            "vocabulary": self.tokenizer.size,
+            "padding_id": self.tokenizer.padding_id,
+            "head": self.head,
+            "outputs": self.outputs,
+        }
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens of each input, (N, 1)."""
+        return data.lengths(TEXT)[:, None]
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """One label for each input, (N,)."""
+        return np.ones(len(data), dtype=np.int64)
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse inputs that are longer than the model has positions for.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        del train, validation
+        limit = model.maximum_length
+        if self.maximum_length > limit:
+            raise InputError(
+                f"data.maximum_length is {self.maximum_length} where the model has {limit} positions; lower it, or raise "
+                f"{model.length_setting}"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """All that prediction needs beside the tokenizer, as regard.json has it: the fields, unless a task says otherwise."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "tokenizer"}
+
+    @property
+    @abstractmethod
+    def use(self) -> tuple[str, ...]:
+        """Lines of Python that show what a model of this task does, for the model card."""
+
+    def said(self) -> dict[str, Any]:
+        """What config.json has to hold for other programs beside the model's own config, such as the names of labels."""
+        return {}
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        self.tokenizer.save(folder)
+        return {"name": self.name, **self.settings()}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> Self:
+        """The task that `save` wrote into `folder`."""
+        settings = {key: value for key, value in values.items() if key != "name"}
+        return from_mapping(cls, {"tokenizer": Tokenizer.load(folder), **settings}, f"{folder / 'regard.json'}: task")
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder."""
+        values = self.save(folder)
+        why = obstacle(self.tokenizer)
+        write_model(
+            folder,
+            config,
+            tensors,
+            task=values,
+            recipe=recipe,
+            metrics=metrics,
+            obstacle=why,
+            said=self.said(),
+        )
+        write_tokenizer_config(folder, self.tokenizer, maximum=config.maximum_positions)
+        card = model_card(config, values, recipe, metrics, layout_of(config, why), self.use)
+        (folder / "README.md").write_text(card, encoding="utf-8")

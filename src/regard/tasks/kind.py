@@ -1,0 +1,51 @@
+"""What a task is to recipes, training, folders and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.data.malformed import MalformedRows
+from regard.layers import HeadKind
+from regard.models import Interface
+from regard.tasks.predictor import Predictor
+from regard.tasks.prepared import Prepared
+from regard.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """All that recipes, training and folders need to know of one task.
+
+    Arguments:
+        task: what holds tokenizers and settings.
+        predictor: what a trained model of it becomes.
+        interface: what it asks of a model.
+        sections: what a recipe says beside model and training, section by section.
+        prepare: from those sections, by name, to token ids in a folder; takes `folder`, `seed`, and examples in memory instead of
+            files as `given` and `given_validation`.
+        evaluate: measures a predictor on examples; what it returns has `metrics`, `count` and, for tasks of encoders,
+            `predictions`.
+        filled_in: what the task decides of a model's config, not the recipe, each with a value that is always allowed.
+        read: the examples that `train` names in a `data` section, to be evaluated; None where the command line has its own way.
+        fits: whether a model is one for this task, by its config; asked of folders that another program wrote.
+        foreign: the task in such a folder, by the folder and the model's config; None where no other program writes any.
+    """
+
+    task: type[Task]
+    predictor: type[Predictor[Any]]
+    interface: Interface
+    sections: Mapping[str, type]
+    prepare: Callable[..., Prepared[Any]]
+    evaluate: Callable[..., Any]
+    filled_in: Mapping[str, Any]
+    read: Callable[[Any, MalformedRows], Iterator[Any]] | None = None
+    fits: Callable[[Any], bool] = lambda config: False
+    foreign: Callable[[Path, Any], Task] | None = None
+
+
+def decided_of_encoder(head: HeadKind, outputs: int) -> dict[str, Any]:
+    """What every task of an encoder decides of its config: `filled_in` of a head with so many outputs."""
+    return {"vocabulary": 1, "padding_id": 0, "head": head, "outputs": outputs}

@@ -1,0 +1,21 @@
+"""Language modelling, as a task."""
+
+from __future__ import annotations
+
+from regard.tasks.kind import Kind
+from regard.tasks.language_modelling.data import TextData
+from regard.tasks.language_modelling.evaluation import evaluate
+from regard.tasks.language_modelling.language_model import LanguageModel
+from regard.tasks.language_modelling.preparation import prepare
+from regard.tasks.language_modelling.task import LanguageModellingTask
+from regard.tasks.tokenizer_settings import TokenizerSettings
+
+LANGUAGE_MODELLING = Kind(
+    task=LanguageModellingTask,
+    predictor=LanguageModel,
+    interface="language_model",
+    sections={"data": TextData, "tokenizer": TokenizerSettings},
+    prepare=prepare,
+    evaluate=evaluate,
+    filled_in={"vocabulary": 1, "padding_id": 0, "end_id": 0},
+)

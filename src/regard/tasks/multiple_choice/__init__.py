@@ -1,0 +1,1 @@
+"""Which of some texts goes on, or answers, best."""

@@ -1,0 +1,25 @@
+"""Multiple choice, as a task."""
+
+from __future__ import annotations
+
+from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.kind import Kind, decided_of_encoder
+from regard.tasks.multiple_choice.chooser import Chooser
+from regard.tasks.multiple_choice.data import ChoiceData
+from regard.tasks.multiple_choice.evaluation import evaluate_choices, read_for_evaluation
+from regard.tasks.multiple_choice.foreign import chooses, foreign_chooser
+from regard.tasks.multiple_choice.preparation import prepare_choices
+from regard.tasks.multiple_choice.task import MultipleChoiceTask
+
+MULTIPLE_CHOICE = Kind(
+    task=MultipleChoiceTask,
+    predictor=Chooser,
+    interface="encoder",
+    sections={"data": ChoiceData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_choices,
+    evaluate=evaluate_choices,
+    read=read_for_evaluation,
+    filled_in=decided_of_encoder("choice", 1),
+    fits=chooses,
+    foreign=foreign_chooser,
+)

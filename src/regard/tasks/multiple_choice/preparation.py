@@ -1,0 +1,168 @@
+"""From questions with choices to token stores that a model which chooses is trained on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.data.choices import ChoiceQuestion, read_choices
+from regard.data.malformed import MalformedRows
+from regard.errors import InputError
+from regard.files import replace_file
+from regard.tasks.encoders import EncoderTokenizerSettings, Splits, encoder_tokenizer, write_store
+from regard.tasks.encoders.preparation import Row, cleared
+from regard.tasks.encoders.splits import Reader, given_or
+from regard.tasks.multiple_choice.data import ChoiceData, Place
+from regard.tasks.multiple_choice.task import MultipleChoiceTask, columns, row_of
+from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+
+Example = ChoiceQuestion | tuple[str, Sequence[str], int]
+"""A question, or (context, choices, number of the right one, from 0)."""
+
+Given = Sequence[Example]
+
+SETTINGS = "task.json"
+"""What preparation decided of the task, beside the stores."""
+
+TOGETHER = 256
+"""Questions that are tokenized together."""
+
+
+def prepare_choices(
+    data: ChoiceData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[MultipleChoiceTask]:
+    """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out questions.
+        given, given_validation: questions in memory instead of what `data` names.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a question without a right choice.
+    """
+    if not is_prepared(folder):
+        train = given_or(in_memory(given), reader(data, data.train), "training")
+        if train is None:
+            raise InputError("data.train is missing; name a file of multiple-choice questions")
+        validation = given_or(in_memory(given_validation), reader(data, data.validation), "validation")
+        splits = Splits(
+            train, validation, share=data.validation_share, seed=seed, together=lambda question: question.context
+        )
+        cleared(folder)
+        task = MultipleChoiceTask(
+            tokenizer=encoder_tokenizer(tokenizer, lambda: _texts(splits)), maximum_length=data.maximum_length
+        )
+        cut = 0
+
+        def rows(questions: Iterator[ChoiceQuestion]) -> Iterator[Row]:
+            nonlocal cut
+            while chunk := list(itertools.islice(questions, TOGETHER)):
+                encoded = task.encode(
+                    [question.context for question in chunk],
+                    [endings(question) for question in chunk],
+                    maximum=task.maximum_length,
+                )
+                for question, choices in zip(chunk, encoded, strict=True):
+                    cut += sum(joined.cut > 0 for joined in choices)
+                    yield row_of(choices, right_of(question))
+
+        write_store(folder, TRAIN, columns(task.tokenizer), rows(splits.train()))
+        write_store(folder, VALIDATION, columns(task.tokenizer), rows(splits.validation()))
+        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
+        notes = splits.notes
+        if cut:
+            notes.append(
+                f"{cut:,} choices with their contexts were longer than data.maximum_length = {task.maximum_length} tokens and "
+                "were cut."
+            )
+        finish(folder, notes)
+    return opened(MultipleChoiceTask.load(folder, _settings(folder)), folder)
+
+
+def reader(data: ChoiceData, place: Place | None) -> Reader[ChoiceQuestion] | None:
+    """What reads the questions of a place; None where there is none."""
+    if place is None:
+        return None
+    path = place if isinstance(place, str) else list(place)
+
+    def read(malformed: MalformedRows) -> Iterator[ChoiceQuestion]:
+        return read_choices(path, format=data.format, malformed=malformed)
+
+    return read
+
+
+def in_memory(given: Given | None) -> list[ChoiceQuestion] | None:
+    """Questions in memory as `ChoiceQuestion`s.
+
+    Raises:
+        InputError: for what is none.
+    """
+    if given is None:
+        return None
+    return [_question(example, number) for number, example in enumerate(given, start=1)]
+
+
+def _question(example: Example, number: int) -> ChoiceQuestion:
+    if isinstance(example, ChoiceQuestion):
+        return example
+    try:
+        context, choices, answer = example
+    except (TypeError, ValueError):
+        raise InputError(f"question {number} is {example!r:.80}; give (context, choices, answer)") from None
+    check_question(context, choices, f"question {number}")
+    if type(answer) is not int or not 0 <= answer < len(choices):
+        raise InputError(
+            f"question {number}: its answer is {answer!r}; give the number of one of its {len(choices)} choices, from 0"
+        )
+    return ChoiceQuestion(context=context, choices=tuple(choices), answer=answer, file="questions", number=number)
+
+
+def check_question(context: Any, choices: Any, where: str) -> None:
+    """Refuse what is no context with two choices or more.
+
+    Raises:
+        InputError: naming the fault.
+    """
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise InputError(f"{where}: its choices are {choices!r:.80}; give a list of texts")
+    if len(choices) < 2:
+        raise InputError(f"{where} has {len(choices)} choices; give two or more")
+    for what, text in (("context", context), *(("choice", choice) for choice in choices)):
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"{where}: a {what} is {text!r:.80}; give a text")
+
+
+def endings(question: ChoiceQuestion) -> list[str]:
+    """What stands behind the context, of each choice."""
+    return [f"{question.question} {choice}" if question.question else choice for choice in question.choices]
+
+
+def right_of(question: ChoiceQuestion) -> int:
+    """The number of the right choice.
+
+    Raises:
+        InputError: where it is not said.
+    """
+    if question.answer is None:
+        raise InputError(f"{question.file}, question {question.number}: says no right choice; give answered questions")
+    return question.answer
+
+
+def _texts(splits: Splits[ChoiceQuestion]) -> Iterator[str]:
+    for question in splits.train():
+        yield question.context
+        yield from endings(question)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / SETTINGS).read_text(encoding="utf-8"))

@@ -1,0 +1,1 @@
+"""One vector for each text, so that texts alike have vectors alike."""

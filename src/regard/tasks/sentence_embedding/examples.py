@@ -1,0 +1,188 @@
+"""Two or three texts that say something of each other: what a sentence encoder learns from and is measured on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from regard.data.file_format import guess
+from regard.data.labelled import read_labelled
+from regard.data.lines import Line, read_lines
+from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.objects import HUB, objects_of_hub, objects_of_jsonl, values_of
+from regard.data.pair import malformed_row, short, text_fault
+from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows
+from regard.data.usable import usable
+from regard.errors import InputError
+from regard.tasks.encoders.splits import Reader
+from regard.tasks.sentence_embedding.data import PAIR_FORMATS, Place, SentenceData
+
+USUAL = (
+    ("anchor", "text", "sentence1", "sentence", "question", "query"),
+    ("positive", "pair", "sentence2", "answer", "passage"),
+)
+"""What the columns of the two texts are often called."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceExample:
+    """Two texts, or three.
+
+    Arguments:
+        texts: two that belong together, or that are rated; then perhaps one that does not belong to the first.
+        score: how alike the first two are; None where no number says it.
+        file, line: where it was read (lines from 1).
+    """
+
+    texts: tuple[str, ...]
+    score: float | None = None
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """As messages call it."""
+        return f"{self.file}, line {self.line}"
+
+
+Given = Sequence[SentenceExample] | Sequence[Sequence[str | float]]
+
+
+def in_memory(given: Given | None) -> list[SentenceExample] | None:
+    """Examples in memory: (first, second), (first, second, number), or (first, second, one that does not belong).
+
+    Raises:
+        InputError: for what is none of these.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise InputError("one string given where a list of examples is wanted; give pairs of texts")
+    found = []
+    for number, example in enumerate(given, start=1):
+        if isinstance(example, SentenceExample):
+            found.append(example)
+            continue
+        parts = tuple(example) if isinstance(example, tuple | list) else ()
+        texts = tuple(part for part in parts if isinstance(part, str))
+        rest = parts[len(texts) :]
+        scores = [float(part) for part in rest if isinstance(part, int | float) and not isinstance(part, bool)]
+        if len(texts) not in (2, 3) or len(rest) > 1 or len(scores) < len(rest) or (rest and len(texts) == 3):
+            raise InputError(
+                f"example {number} is {short(example)}; give two texts, two and a number, or three of which the last does not "
+                "belong"
+            )
+        for text in texts:
+            if not text.strip():
+                raise InputError(f"example {number} has an empty text; there is nothing to read")
+        if scores and not math.isfinite(scores[0]):
+            raise InputError(f"example {number} has the number {scores[0]}; give finite ones")
+        score = scores[0] if scores else None
+        found.append(SentenceExample(texts=texts, score=score, file="examples", line=number))
+    return found
+
+
+def reader(data: SentenceData, place: Place | None) -> Reader[SentenceExample] | None:
+    """What reads the examples of a place, in the layout that `data` tells; None without a place."""
+    if place is None:
+        return None
+    paths = [place] if isinstance(place, str) else list(place)
+
+    def read(malformed: MalformedRows) -> Iterator[SentenceExample]:
+        for path in paths:
+            yield from _known(data, path, malformed) if data.format in PAIR_FORMATS else _file(data, path, malformed)
+
+    return read
+
+
+def _known(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[SentenceExample]:
+    for row in read_labelled(path, format=data.format, labelled=data.chosen == "cosine", malformed=malformed):
+        score = None if row.label is None else float(row.label)
+        yield SentenceExample(texts=(row.text, row.pair or ""), score=score, file=row.file, line=row.line)
+
+
+def _file(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[SentenceExample]:
+    chosen = [data.text, data.pair] + ([data.negative] if data.negative is not None else [])
+    sides = ["text", "pair", "negative"][: len(chosen)] + ["label"] * (
+        data.label is not None and data.chosen == "cosine"
+    )
+    chosen += [data.label] * (len(sides) - len(chosen))
+    lines = None if path.startswith(HUB) else read_lines(path)
+    format = data.format
+    if lines is not None and format == "auto":
+        format, lines = guess(path, lines)
+    if lines is None or format == "jsonl":
+        found = _of_objects(path, lines, chosen)
+    else:
+        rows = tsv_rows(path, lines) if format == "tsv" else csv_rows(path, lines)
+        found = _of_table(path, rows, chosen)
+    needed = f"each row needs {', '.join(sides[:-1])} and {sides[-1]}; say which columns or keys they are under data"
+    return usable((_example(path, row, sides) for row in found), path, needed, "skip", malformed)
+
+
+Cells = tuple[int, list[object]] | MalformedRow
+
+
+def _of_objects(path: str, lines: Iterator[Line] | None, chosen: Sequence[int | str | None]) -> Iterator[Cells]:
+    if any(isinstance(key, int) for key in chosen):
+        raise InputError(f"{path}: text, pair, negative and label are keys here, not column numbers")
+    for row in objects_of_hub(path) if lines is None else objects_of_jsonl(path, lines):
+        if isinstance(row, MalformedRow):
+            yield row
+            continue
+        line, content = row
+        keys = [key if isinstance(key, str) else _usual(content, side) for side, key in enumerate(chosen)]
+        values = values_of(path, line, content, keys)
+        yield values if isinstance(values, MalformedRow) else (line, values)
+
+
+def _usual(content: dict[str, object], side: int) -> str:
+    return next((name for name in USUAL[side] if name in content), USUAL[side][0])
+
+
+def _of_table(path: str, rows: Iterator[Row], chosen: Sequence[int | str | None]) -> Iterator[Cells]:
+    first = next(rows, None)
+    if first is None:
+        return
+
+    def everything() -> Iterator[Row]:
+        yield first
+        yield from rows
+
+    cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
+    named = [next((name for name in names if name in cells), None) for names in USUAL]
+    by_name = any(isinstance(column, str) for column in chosen) or (chosen[:2] == [None, None] and None not in named)
+    columns: list[int | str] = []
+    for side, column in enumerate(chosen):
+        if column is None:
+            usual = named[side] if by_name else None
+            column = side if usual is None else usual
+        columns.append(column)
+    for row in columns_of_table(path, everything(), columns, by_name):
+        yield row if isinstance(row, MalformedRow) else (row[0], list(row[1]))
+
+
+def _example(path: str, row: Cells, sides: Sequence[str]) -> SentenceExample | MalformedRow:
+    if isinstance(row, MalformedRow):
+        return row
+    line, values = row
+    score = None
+    if sides[-1] == "label":
+        score = _number(values[-1])
+        if score is None:
+            return malformed_row(path, line, "label is no number", short(values[-1]))
+    texts = values[: len(sides) - (sides[-1] == "label")]
+    for side, text in zip(sides, texts, strict=False):
+        fault = text_fault(side, text)
+        if fault is not None:
+            return malformed_row(path, line, *fault)
+    return SentenceExample(texts=tuple(map(str, texts)), score=score, file=path, line=line)
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value) if isinstance(value, str | int | float) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

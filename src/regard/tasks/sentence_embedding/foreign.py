@@ -1,0 +1,35 @@
+"""Any encoder's folder as one that gives texts vectors: sentence-transformers' as it is, others by the mean of their tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from regard.embeddings.sentence_transformers import SentenceModules, read_modules
+from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+
+
+def gives_vectors(config: Any) -> bool:
+    """Whether a model is an encoder of texts, whatever its head."""
+    return hasattr(config, "head")
+
+
+def foreign_encoder(folder: Path, config: Any) -> SentenceEmbeddingTask:
+    """The task of a folder: as its `modules.json` has it; without one the mean of all tokens, not normalised.
+
+    Raises:
+        InputError: for modules that Regard does not have, or where there is no tokenizer.
+    """
+    found = read_modules(folder) or SentenceModules()
+    longest = config.maximum_positions
+    return SentenceEmbeddingTask(
+        tokenizer=foreign_tokenizer(folder, config),
+        maximum_length=longest if found.maximum_length is None else min(found.maximum_length, longest),
+        pooling=found.pooling,
+        normalise=found.normalise,
+        lowercase=found.lowercase,
+        prompts=found.prompts,
+        prompt=found.prompt,
+        dense=found.dense,
+    )

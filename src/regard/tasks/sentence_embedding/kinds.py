@@ -1,0 +1,25 @@
+"""Sentence embedding, as a task."""
+
+from __future__ import annotations
+
+from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.kind import Kind, decided_of_encoder
+from regard.tasks.sentence_embedding.data import SentenceData
+from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard.tasks.sentence_embedding.evaluation import evaluate_sentences, read_sentences
+from regard.tasks.sentence_embedding.foreign import foreign_encoder, gives_vectors
+from regard.tasks.sentence_embedding.preparation import prepare_sentences
+from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+
+SENTENCE_EMBEDDING = Kind(
+    task=SentenceEmbeddingTask,
+    predictor=SentenceEncoder,
+    interface="encoder",
+    sections={"data": SentenceData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_sentences,
+    evaluate=evaluate_sentences,
+    read=read_sentences,
+    filled_in=decided_of_encoder("none", 0),
+    fits=gives_vectors,
+    foreign=foreign_encoder,
+)

@@ -1,0 +1,130 @@
+"""The `tokenizer_config.json` beside a tokenizer, read and written: by it other programs know how to open the folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError
+from regard.text.layout import object_of
+from regard.text.vocabulary import Vocabulary
+
+CONFIG_NAME = "tokenizer_config.json"
+PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Classes of `transformers` that take a tokenizer.json as it is; BERT's own let the config beside it overrule it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cleaning:
+    """What a tokenizer_config.json says of how a text is cleaned before it is cut into pieces; null where it says nothing.
+
+    Arguments:
+        lowercase: `do_lower_case`.
+        strip_accents: `strip_accents`; where null, accents go with case.
+        space_chinese: `tokenize_chinese_chars`.
+        overrules: whether the programs that wrote the folder believe this more than the tokenizer.json beside it.
+    """
+
+    lowercase: bool | None = None
+    strip_accents: bool | None = None
+    space_chinese: bool | None = None
+    overrules: bool = True
+
+
+def cleaning_beside(file: Path) -> Cleaning:
+    """What the tokenizer_config.json beside a tokenizer's file says; nothing where there is none.
+
+    Raises:
+        InputError: for one that is damaged, or has settings of another type.
+    """
+    path = file.parent / CONFIG_NAME
+    values = object_of(path)
+    found: dict[str, bool | None] = {}
+    for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
+        value = values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise InputError(f"{path}: {key} is {value!r}; it must be true, false or null")
+        found[key] = value
+    return Cleaning(
+        lowercase=found["do_lower_case"],
+        strip_accents=found["strip_accents"],
+        space_chinese=found["tokenize_chinese_chars"],
+        overrules=values.get("tokenizer_class") not in PLAIN,
+    )
+
+
+def check_basic(file: Path) -> None:
+    """Refuse a vocab.txt whose words are told otherwise than by white space and punctuation, as the Japanese ones are.
+
+    Raises:
+        InputError: naming the tokenizer_config.json that says so.
+    """
+    path = file.parent / CONFIG_NAME
+    values = object_of(path)
+    name, words = str(values.get("tokenizer_class") or ""), values.get("word_tokenizer_type") or "basic"
+    if "Japanese" in name or words != "basic" or values.get("do_basic_tokenize") is False:
+        raise InputError(
+            f"{path}: asks for words to be told otherwise than by white space and punctuation ({name or words}); give a folder "
+            "with a tokenizer.json, which says how"
+        )
+
+
+def overruled(text: str, cleaning: Cleaning) -> str:
+    """The content of BERT's tokenizer.json with what the config beside it says otherwise, as `transformers` opens the folder.
+
+    Arguments:
+        text: as it is in the file.
+    """
+    said = {
+        "lowercase": cleaning.lowercase,
+        "strip_accents": cleaning.strip_accents,
+        "handle_chinese_chars": cleaning.space_chinese,
+    }
+    layout = json.loads(text)
+    changed = layout["normalizer"] | {key: value for key, value in said.items() if value is not None}
+    if not cleaning.overrules or changed == layout["normalizer"]:
+        return text
+    return json.dumps(layout | {"normalizer": changed}, ensure_ascii=False)
+
+
+def tokenizer_config(tokenizer: Vocabulary, *, maximum_length: int | None = None) -> dict[str, Any]:
+    """The content of a tokenizer_config.json, by which `AutoTokenizer` opens the folder that `Tokenizer.save` wrote.
+
+    BERT's opens as a `BertTokenizer`, which gives segment ids too; the spelling of a special token in a text is that token there,
+    as everywhere with BERT, unless `split_special_tokens` is asked for.
+
+    Arguments:
+        tokenizer: as it was saved.
+        maximum_length: the tokens that the model can read, `[CLS]` and `[SEP]` included; None where there is no end.
+
+    >>> from regard.text import Tokenizer
+    >>> config = tokenizer_config(Tokenizer.train(["a dog"], kind="bert", size=60), maximum_length=512)
+    >>> config["tokenizer_class"], config["do_lower_case"], config["mask_token"]
+    ('BertTokenizer', False, '[MASK]')
+    """
+    bert = tokenizer.kind == "bert"
+    roles = {
+        "pad_token": tokenizer.padding_id,
+        "unk_token": tokenizer.unknown_id,
+        "mask_token": tokenizer.mask_id,
+        **(
+            {"cls_token": tokenizer.start_id, "sep_token": tokenizer.end_id}
+            if bert
+            else {"eos_token": tokenizer.end_id}
+        ),
+    }
+    named = {role: tokenizer.tokens([index])[0] for role, index in roles.items() if index is not None}
+    config: dict[str, Any] = {"tokenizer_class": "BertTokenizer" if bert else "PreTrainedTokenizerFast", **named}
+    if bert:
+        # Said in any case: where it is not, case is dropped.
+        cleaning = tokenizer.layout["normalizer"]
+        config |= {
+            "do_lower_case": cleaning["lowercase"],
+            "strip_accents": cleaning["strip_accents"],
+            "tokenize_chinese_chars": cleaning["handle_chinese_chars"],
+        }
+    if maximum_length is not None:
+        config["model_max_length"] = maximum_length
+    return config | {"clean_up_tokenization_spaces": False, "padding_side": "right"}

@@ -1,0 +1,109 @@
+"""The `model` section of a recipe: a family and its sizes, or a trained model to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoints import located, read_config
+from regard.errors import InputError, nearest
+from regard.models import MODELS
+from regard.structure import from_mapping
+from regard.tasks.kind import Kind
+
+OWN = ("name", "pretrained", "pretrained_layers")
+"""What this section holds beside the fields of a config."""
+
+
+def resolved(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The section with its family's name, that of the trained model where none is given.
+
+    Raises:
+        InputError: for a folder to start from that holds no model, or layers without one.
+    """
+    values = dict(model)
+    start = values.get("pretrained")
+    if start is None:
+        if values.get("pretrained_layers") is not None:
+            raise InputError("model.pretrained_layers is given without model.pretrained; name the folder of a model")
+        return values
+    if not isinstance(start, str):
+        raise InputError(f"model.pretrained is {start!r}; give the folder of a model")
+    if values.get("name") is None:
+        values = {**values, "name": read_config(folder_of(start)).model_type}
+    return values
+
+
+def folder_of(start: str) -> Path:
+    """The folder of the model to start from: of a run, its best checkpoint's."""
+    from regard.tasks.loading import model_folder
+
+    return model_folder(located(start))
+
+
+def check_section(model: Mapping[str, Any], task: str, kind: Kind) -> None:
+    """Refuse a family that is not known or no use for the task, and settings that are none of its.
+
+    Raises:
+        InputError: naming the nearest.
+    """
+    if model.get("name") is None:
+        raise InputError(
+            "model says neither name nor pretrained; give a family, or the folder of a model to start from"
+        )
+    name = str(model["name"])
+    if name not in MODELS:
+        raise InputError(f"model.name is {name!r}; {nearest(name, list(MODELS))}")
+    fitting = [each for each, family in MODELS.items() if family.interface == kind.interface]
+    if name not in fitting:
+        raise InputError(f"model.name is {name!r}, which is no model for task {task}; {nearest(name, fitting)}")
+    known = {part.name for part in dataclasses.fields(MODELS[name].config)}
+    choices = sorted(known - set(kind.filled_in))
+    for key in model:
+        if key not in OWN and key not in choices:
+            raise InputError(f"model: unknown key {key!r}; {nearest(key, [*choices, *OWN])}")
+    config_of(model, kind.filled_in)  # a wrong size is to be told before the data is read, not after
+
+
+def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any]) -> Any:
+    """The model's config: what the section says, on top of the trained model's where it starts from one.
+
+    Arguments:
+        filled_in: what the task decides. A table of the trained model that has more rows than the vocabulary needs is kept.
+
+    Raises:
+        InputError: for a value that is not allowed, or a vocabulary that is not the trained model's.
+    """
+    family = MODELS[model["name"]].config
+    values = {key: value for key, value in model.items() if key not in OWN}
+    if model.get("pretrained") is None:
+        return from_mapping(family, {**values, **filled_in}, "model")
+    start = read_config(folder_of(model["pretrained"]))
+    fields = {part.name for part in dataclasses.fields(family)}
+    base = {
+        part.name: getattr(start, part.name)
+        for part in dataclasses.fields(start)
+        if part.name in fields and part.name not in ("head", "outputs", "head_dropout", "pooler")
+    }
+    layers = model.get("pretrained_layers")
+    if layers is not None:
+        base["layers"] = len(layers)
+        if base.get("pruned_heads"):
+            base["pruned_heads"] = [
+                (index, head)
+                for index, layer in enumerate(layers)
+                for old, head in base["pruned_heads"]
+                if old == layer
+            ]
+    decided = dict(filled_in)
+    size = decided.get("vocabulary")
+    if size is not None and "vocabulary" in base:
+        if size > base["vocabulary"]:
+            raise InputError(
+                f"model.pretrained: {model['pretrained']} has {base['vocabulary']:,} tokens and the tokenizer {size:,}; take "
+                "the folder's own, by leaving tokenizer.path out"
+            )
+        decided["vocabulary"] = base["vocabulary"]
+    return from_mapping(family, {**base, **values, **decided}, "model")

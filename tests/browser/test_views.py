@@ -1,0 +1,396 @@
+"""Each way to look: what it draws, what it says, and what its controls do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.inspection.patches import Patches
+from regard.inspection.view import AttentionMap, AttentionView
+
+TOKENS = ["[CLS]", "the", "animal", "was", "tire", "##d", "[SEP]"]
+WORDS = ["[CLS]", "the", "animal", "was", "tired", "[SEP]"]
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def a_sentence(layers: int = 2, heads: int = 3) -> AttentionView:
+    rng = np.random.default_rng(0)
+    maps = [
+        AttentionMap(
+            address=f"layers.{i}",
+            kind="self",
+            query_tokens=TOKENS,
+            key_tokens=TOKENS,
+            weights=softmax(2 * rng.normal(size=(heads, 7, 7))),
+        )
+        for i in range(layers)
+    ]
+    return AttentionView(title="A sentence", maps=tuple(maps))
+
+
+def a_translation() -> AttentionView:
+    weights = np.array([[[0.9, 0.1, 0.0], [0.05, 0.15, 0.8]]])
+    return AttentionView.of(weights, ["la", "maison"], ["the", "white", "house"], title="en-fr")
+
+
+def a_caption() -> AttentionView:
+    weights = np.zeros((2, 2, 6))
+    weights[:, 0, 1], weights[:, 1, 4], weights[0, 1, 5] = 1, 0.75, 0.25
+    image = np.zeros((40, 60, 3), dtype=np.uint8)
+    image[:, 30:] = 255
+    patches = Patches(rows=2, columns=3)
+    return AttentionView.of(weights, ["a", "dog"], list("pppppp"), title="caption", image=image, key_patches=patches)
+
+
+def a_vision_transformer() -> AttentionView:
+    tokens = ["[CLS]", *"pppppp"]
+    weights = softmax(np.random.default_rng(1).normal(size=(2, 7, 7)))
+    patches = Patches(rows=2, columns=3, first=1)
+    image = np.full((40, 60, 3), 200, dtype=np.uint8)
+    return AttentionView.of(
+        weights, tokens, tokens, title="vit", image=image, query_patches=patches, key_patches=patches
+    )
+
+
+def number_in(text: str) -> tuple[float, float]:
+    found = re.search(r"(-?[\d.]+(?:e-?\d+)?)(?: ± ([\d.]+(?:e-?\d+)?))?", text)
+    assert found, text
+    return float(found[1]), float(found[2] or 0)
+
+
+def says(page: Any) -> str:
+    return re.sub("[\u2068\u2069]", "", page.inner_text("#readout"))
+
+
+def tip(page: Any) -> str:
+    return page.inner_text("#tip")
+
+
+def table(page: Any) -> list[list[str]]:
+    rows = page.locator("#strongest-body tr").all()
+    return [[cell.inner_text() for cell in row.locator("td").all()] for row in rows]
+
+
+def point_at(page: Any, x: float, y: float, *, click: bool = False) -> None:
+    box = page.locator("#picture").bounding_box()
+    (page.mouse.click if click else page.mouse.move)(box["x"] + x, box["y"] + y)
+
+
+def at_cell(page: Any, row: int, column: int) -> tuple[float, float]:
+    side, top, cell = page.evaluate("[VIEWS.heatmap.side, VIEWS.heatmap.top, VIEWS.heatmap.cell]")
+    return side + (column + 0.5) * cell, top + (row + 0.5) * cell
+
+
+def colours_drawn(page: Any) -> int:
+    return page.evaluate("""() => {
+      const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d", {willReadFrequently: true});
+      copy.drawImage(picture, 0, 0);
+      const data = copy.getImageData(0, 0, picture.width, picture.height).data;
+      const seen = new Set();
+      for (let i = 0; i < data.length; i += 4) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+      return seen.size;
+    }""")
+
+
+@pytest.mark.parametrize("view", ["heatmap", "heads", "model"])
+def test_every_view_draws_a_picture_and_names_it(visit, view):
+    page = visit(a_sentence(), f"view={view}")
+    page.wait_for_timeout(100)
+    assert colours_drawn(page) > 20
+    assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
+    assert "layers" in page.get_attribute("#picture", "aria-label")
+    assert page.get_attribute("#picture", "role") == "application"
+
+
+def test_pointing_at_a_cell_shows_its_weight_with_its_error(visit):
+    view = a_sentence()
+    page = visit(view, "view=heatmap&layer=layers.1&head=2")
+    for row, column in [(0, 0), (3, 5), (6, 2)]:
+        point_at(page, *at_cell(page, row, column))
+        value, error = number_in(tip(page).split(": ", 1)[1])
+        exact = view.map("layers.1").weights[2, row, column]
+        assert abs(value - exact) <= error * 1.1
+        assert 0 < error < 0.002 * exact + 1e-6
+        assert f"{TOKENS[row]} → {TOKENS[column]}" in tip(page)
+        assert f"query {row}, key {column}" in tip(page)
+
+
+def test_a_weight_of_zero_is_shown_as_exactly_zero(visit):
+    page = visit(a_translation())
+    point_at(page, *at_cell(page, 0, 2))
+    assert "la → house: 0\n" in tip(page)
+
+
+def test_arrow_keys_move_over_the_cells_and_say_them(visit):
+    page = visit(a_translation())
+    page.focus("#picture")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    assert says(page).startswith("maison → house: ")
+    assert number_in(says(page).split(": ")[1])[0] == pytest.approx(0.8, rel=2e-3)
+    assert "(query 1, key 2)" in says(page)
+    page.keyboard.press("Enter")
+    assert says(page).startswith("maison: strongest house ")
+    assert [row[0] for row in table(page)] == ["house", "white", "the"]
+
+
+def test_an_alignment_names_output_and_source(visit, until):
+    page = visit(a_translation(), "view=heads")
+    assert "output tokens on the left, source tokens on the right" in page.get_attribute("#picture", "aria-label")
+    page.keyboard.press("1")
+    until(page, "document.body.dataset.view === 'heatmap'")
+    assert "2 output tokens by 3 source tokens" in page.get_attribute("#picture", "aria-label")
+    page.keyboard.press("3")
+    page.wait_for_selector("#words span")
+    assert page.inner_text("#asking-title") == "output"
+    assert page.locator("#queries span").all_inner_texts() == ["la", "maison"]
+    assert page.locator("#words span").all_inner_texts() == ["the", "white", "house"]
+
+
+def test_layers_heads_and_scales_are_chosen(visit):
+    view = a_sentence()
+    page = visit(view)
+    page.select_option("#address", "layers.1")
+    page.select_option("#head", "1")
+    assert "layers.1 · self-attention · head 1" in page.inner_text("#where")
+    value, error = number_in(table(page)[0][2])
+    assert abs(value - view.map("layers.1").weights[1, 0].max()) <= error * 1.1
+    page.select_option("#scale", "unit")
+    assert page.inner_text("#high") == "1"
+    page.select_option("#scale", "row")
+    assert page.inner_text("#high") == "the row's largest"
+    page.select_option("#head", "mean")
+    mean = view.map("layers.1").weights.mean(axis=0)[0].max()
+    value, error = number_in(table(page)[0][2])
+    assert abs(value - mean) <= error * 1.1
+
+
+def test_examples_are_chosen(visit, until):
+    maps = [
+        AttentionMap(
+            address="a", kind="cross", query_tokens=[q], key_tokens=["k", "l"], weights=[[[0.5, 0.5]]], example=i
+        )
+        for i, q in enumerate("xy")
+    ]
+    page = visit(AttentionView(title="", maps=tuple(maps), examples=("first", "second")))
+    page.select_option("#example", label="second")
+    until(page, "state.map.example === 1")
+    assert "y sees" in re.sub("[\u2068\u2069]", "", page.inner_text("#strongest-title"))
+    page.keyboard.press("{")
+    until(page, "state.map.example === 0")
+
+
+def test_heads_are_switched_and_lines_follow_the_token(visit):
+    view = a_sentence()
+    page = visit(view, "view=heads")
+    switches = page.locator("#switches button")
+    assert switches.count() == 3
+    switches.nth(1).click()
+    assert switches.nth(1).get_attribute("aria-pressed") == "false"
+    assert "2 of 3 heads" in page.inner_text("#where")
+    switches.nth(2).click(modifiers=["Shift"])
+    assert [switches.nth(i).get_attribute("aria-pressed") for i in range(3)] == ["false", "false", "true"]
+    drawn = (
+        "VIEWS.heads.lines([...state.on].map((h) => matrixOf(state.map, h, state.merge)), "
+        "frameNow(), state.hover || (state.side ? state : null), state.limit)"
+    )
+    assert len(page.evaluate(f"[...new Set({drawn}.map((line) => line.row))]")) == 7
+    line, start = page.evaluate("[VIEWS.heads.line, VIEWS.heads.from]")
+    point_at(page, start - 20, 30 + 2.5 * line)
+    assert page.evaluate(f"[...new Set({drawn}.map((line) => line.row))]") == [2]
+    expected = view.map("layers.0").weights[2, 2]
+    value, error = number_in(tip(page).split(": ", 1)[1])
+    assert abs(value - expected.max()) <= error * 1.1
+    assert f"animal → {TOKENS[expected.argmax()]}" in tip(page)
+    page.mouse.move(5, 5)
+    assert len(page.evaluate(f"[...new Set({drawn}.map((line) => line.row))]")) == 7
+    page.click("#all-heads")
+    assert "3 of 3 heads" in page.inner_text("#where")
+
+
+def test_a_token_of_the_keys_shows_who_sees_it(visit):
+    view = a_sentence(heads=1)
+    page = visit(view, "view=heads")
+    line, end = page.evaluate("[VIEWS.heads.line, VIEWS.heads.to]")
+    point_at(page, end + 20, 30 + 4.5 * line, click=True)
+    page.mouse.move(5, 5)
+    assert "tire is seen by" in re.sub("[\u2068\u2069]", "", page.inner_text("#strongest-title"))
+    order = np.argsort(-view.map("layers.0").weights[0, :, 4])
+    assert [row[0] for row in table(page)] == [TOKENS[i] for i in order]
+    page.focus("#picture")
+    page.keyboard.press("Escape")
+    assert table(page) == []
+
+
+def test_the_grid_of_heads_opens_one(visit, until):
+    view = a_sentence(layers=3, heads=4)
+    page = visit(view, "view=model")
+    page.focus("#picture")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    until(page, "state.map.address === 'layers.1' && state.head === 2")
+    page.wait_for_timeout(100)
+    assert says(page).startswith("layers.1, head 2, strongest")
+    page.keyboard.press("Enter")
+    until(page, "document.body.dataset.view === 'heatmap'")
+    assert "layers.1 · self-attention · head 2" in page.inner_text("#where")
+    page.keyboard.press("3")
+    until(page, "document.body.dataset.view === 'model'")
+    left, step = page.evaluate("[VIEWS.model.left, VIEWS.model.step]")
+    point_at(page, left + 3.4 * step, 28 + 0.4 * step)
+    assert "strongest of layers.0, head 3" in tip(page)
+    point_at(page, left + 3.4 * step, 28 + 0.4 * step, click=True)
+    until(page, "document.body.dataset.view === 'heatmap'")
+    assert "layers.0 · self-attention · head 3" in page.inner_text("#where")
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(12, 12), (48, 16)])
+def test_the_grid_of_a_large_model_is_drawn_as_far_as_it_is_seen(visit, until, layers, heads):
+    page = visit(a_sentence(layers, heads), "view=model")
+    page.wait_for_timeout(400)
+    first = page.evaluate("thumbs.size")
+    assert 0 < first <= layers * heads
+    assert colours_drawn(page) > 50
+    page.focus("#picture")
+    page.keyboard.press("Control+End")
+    until(page, f"state.map.address === 'layers.{layers - 1}' && state.head === {heads - 1}")
+    until(page, f"thumbs.has('{layers - 1},{heads - 1},light')")
+
+
+def shades(page: Any, holder: str = "#words") -> list[str]:
+    return page.locator(f"{holder} span").evaluate_all("all => all.map((one) => one.style.background)")
+
+
+def test_the_text_is_coloured_as_one_token_sees_it(visit):
+    view = a_sentence(heads=1)
+    page = visit(view, "view=text&query=3")
+    weights = view.map("layers.0").weights[0]
+    darkest = [sum(map(int, re.findall(r"\d+", shade))) for shade in shades(page)]
+    assert int(np.argmin(darkest)) == int(weights[3].argmax())
+    page.locator("#words span").nth(5).click()
+    assert "##d: strongest" in says(page)
+    darkest = [sum(map(int, re.findall(r"\d+", shade))) for shade in shades(page)]
+    assert int(np.argmin(darkest)) == int(weights[5].argmax())
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("state.row") == 4
+    assert page.locator("#words [aria-selected=true]").inner_text() == "tire"
+    page.select_option("#text-mode", "mean")
+    darkest = [sum(map(int, re.findall(r"\d+", shade))) for shade in shades(page)]
+    assert int(np.argmin(darkest)) == int(weights.mean(axis=0).argmax())
+    assert table(page)[0][0] == TOKENS[int(weights.mean(axis=0).argmax())]
+    value, error = number_in(table(page)[0][2])
+    assert 0 < abs(value - weights.mean(axis=0).max()) <= error * 1.1
+
+
+def test_a_line_for_each_token_shows_what_was_read_so_far(visit):
+    words = ["The", "FBI", "is", "chasing", "a", "criminal"]
+    weights = np.tril(np.ones((6, 6)), -1) + np.eye(6)
+    weights /= weights.sum(-1, keepdims=True)
+    page = visit(AttentionView.of(weights, words, words), "view=text&text=lines")
+    lines = page.locator("#lines > div")
+    assert lines.count() == 6
+    third = lines.nth(2).locator("span")
+    assert third.evaluate_all("all => all.map((one) => one.className)") == ["", "", "now", "later", "later", "later"]
+    assert all(third.evaluate_all("all => all.slice(0, 3).map((one) => Boolean(one.style.background))"))
+    assert not any(third.evaluate_all("all => all.slice(3).map((one) => Boolean(one.style.background))"))
+
+
+def pixel(page: Any, x: float, y: float) -> int:
+    """The brightness of the canvas at a place."""
+    return page.evaluate(
+        """([x, y]) => {
+      const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d", {willReadFrequently: true});
+      copy.drawImage(picture, 0, 0);
+      return copy.getImageData(x, y, 1, 1).data.slice(0, 3).reduce((a, b) => a + b);
+    }""",
+        [x, y],
+    )
+
+
+def patch_middle(page: Any, row: int, column: int) -> tuple[float, float]:
+    width, height = page.evaluate("[VIEWS.image.width, VIEWS.image.height]")
+    return 2 + (column + 0.5) * width / 3, 28 + (row + 0.5) * height / 2
+
+
+def test_a_caption_lights_the_patches_that_a_word_sees(visit):
+    page = visit(a_caption(), "view=image&head=0")
+    page.click("#smooth")
+    page.wait_for_timeout(200)
+    page.locator("#queries span").nth(1).click()
+    page.wait_for_timeout(100)
+    page.mouse.move(5, 5)
+    # The picture is white on the right: bright where "dog" looks, nearly dark elsewhere.
+    seen, unseen = pixel(page, *patch_middle(page, 1, 2)), pixel(page, *patch_middle(page, 0, 2))
+    assert seen > unseen > 0
+    point_at(page, *patch_middle(page, 1, 1))
+    assert tip(page).startswith("dog → patch 1,1: ")
+    assert number_in(tip(page).split(": ")[1])[0] == pytest.approx(0.75, rel=2e-3)
+    assert table(page)[0][0] == "patch 1,1"
+    page.select_option("#picture-mode", "every")
+    page.wait_for_timeout(100)
+    assert page.is_hidden("#asking")
+    assert colours_drawn(page) > 5
+    page.select_option("#overlay", "colour")
+    page.wait_for_timeout(100)
+    assert colours_drawn(page) > 5
+
+
+def test_a_patch_asks_in_a_vision_transformer(visit):
+    view = a_vision_transformer()
+    page = visit(view, "view=image&head=1")
+    assert page.locator("#queries span").all_inner_texts() == ["[CLS]"]
+    weights = view.map("attention").weights[1]
+    value, error = number_in(table(page)[0][2])
+    assert abs(value - weights[0].max()) <= error * 1.1
+    point_at(page, *patch_middle(page, 1, 1), click=True)
+    assert page.evaluate("state.row") == 5
+    value, error = number_in(table(page)[0][2])
+    assert abs(value - weights[5].max()) <= error * 1.1
+    page.focus("#picture")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    assert page.evaluate("[state.row, state.column]") == [4, 4]
+
+
+def test_word_pieces_are_summed_over_keys_and_averaged_over_queries(visit, until):
+    view = a_sentence()
+    page = visit(view, "view=heatmap&head=0")
+    page.check("#merge")
+    weights = view.map("layers.0").weights[0].astype(np.float64)
+    merged = np.stack([weights[0], weights[1], weights[2], weights[3], weights[4:6].mean(0), weights[6]])
+    merged = np.stack([*merged.T[:4], merged.T[4:6].sum(0), merged.T[6]], axis=1)
+    assert page.evaluate("state.matrix.query") == WORDS
+    for row, column in [(4, 4), (0, 4), (4, 1)]:
+        point_at(page, *at_cell(page, row, column))
+        value, error = number_in(tip(page).split(": ", 1)[1])
+        assert abs(value - merged[row, column]) <= error * 1.1
+        assert f"{WORDS[row]} → {WORDS[column]}" in tip(page)
+    assert "summed over a word's keys and averaged over its queries" in page.inner_text("#merge-note")
+    page.keyboard.press("4")
+    page.wait_for_selector("#words span")
+    assert page.locator("#words span").all_inner_texts() == WORDS
+    page.keyboard.press("m")
+    until(page, "!state.merge")
+    assert page.locator("#words span").all_inner_texts() == TOKENS
+    page.keyboard.press("2")
+    page.keyboard.press("m")
+    until(page, "state.merge && document.body.dataset.view === 'heads'")
+    page.keyboard.press("3")
+    until(page, "document.body.dataset.view === 'model'")
+
+
+def test_negative_weights_have_a_scale_with_both_ends(visit):
+    page = visit(AttentionView.of([[-1.0, 0.5, 0.0]], ["q"], ["a", "b", "c"]))
+    assert page.inner_text("#low") == "-1"
+    point_at(page, *at_cell(page, 0, 0))
+    assert number_in(tip(page).split(": ", 1)[1])[0] == pytest.approx(-1)
+    for key in ("2", "3", "4"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(80)

@@ -1,0 +1,196 @@
+"""Where a model is looked for: here, in the hub's cache, on the hub. The hub's library is a stand-in; nothing is fetched."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.checkpoints import located
+from regard.checkpoints.hub import PATIENCE, PATTERNS
+from regard.errors import InputError
+
+
+class HubError(Exception):
+    """As the library's own."""
+
+
+class RepositoryNotFoundError(HubError):
+    """As the library's own."""
+
+
+class GatedRepoError(RepositoryNotFoundError):
+    """As the library's own."""
+
+
+class Hub:
+    """A stand-in for `huggingface_hub`: what is in its cache, what it would fetch, and what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cached: dict[str, tuple[str, ...]] = {}
+        self.online: dict[str, tuple[str, ...]] = {}
+        self.fault: Exception | None = None
+        self.asked: list[tuple[Any, ...]] = []
+
+    def model_info(self, name: str, *, timeout: float) -> object:
+        self.asked.append(("info", name, timeout))
+        if self.fault is not None:
+            raise self.fault
+        if name not in self.online:
+            raise RepositoryNotFoundError("401 Client Error.\n\nRepository Not Found for url: https://...")
+        return object()
+
+    def snapshot_download(self, name: str, *, allow_patterns: list[str], local_files_only: bool = False) -> str:
+        self.asked.append(("cache" if local_files_only else "fetch", name, tuple(allow_patterns)))
+        files = (self.cached if local_files_only else self.online).get(name)
+        if files is None:
+            raise HubError("not in the cache")
+        place = self.folder / name.replace("/", "--")
+        place.mkdir(exist_ok=True)
+        for file in files:
+            (place / file).touch()
+        if not local_files_only:
+            self.cached[name] = files
+        return str(place)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [each[0] for each in self.asked]
+
+
+WHOLE = ("config.json", "model.safetensors", "vocab.txt")
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> Hub:
+    monkeypatch.chdir(tmp_path)
+    stand_in = Hub(tmp_path / ".cache")
+    stand_in.folder.mkdir()
+    module = types.ModuleType("huggingface_hub")
+    module.model_info, module.snapshot_download = stand_in.model_info, stand_in.snapshot_download  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    return stand_in
+
+
+@pytest.mark.parametrize("place", ["model", "runs/model", "./model", "bert-base-uncased"])
+def test_what_is_here_is_never_asked_for(place, hub, tmp_path):
+    (tmp_path / place).mkdir(parents=True)
+    hub.cached["bert-base-uncased"] = WHOLE
+    assert located(place) == Path(place)
+    assert located(tmp_path / place) == tmp_path / place
+    assert hub.asked == []
+
+
+def test_a_file_of_that_name_is_not_asked_for_either(hub, tmp_path):
+    (tmp_path / "vocab.txt").touch()
+    assert located("vocab.txt") == Path("vocab.txt")
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "runs/modle",
+        "/runs/model",
+        "./model",
+        "../model",
+        "a/b/c",
+        "runs//x",
+        "my model",
+        "-model",
+        "",
+        ".",
+        "~/model",
+        "vocb.txt",
+        "models/tokenizer.json",
+    ],
+)
+def test_a_mistyped_path_never_goes_to_the_hub(place, hub, tmp_path):
+    """Where its first folder is here, or it reads as no id at all."""
+    (tmp_path / "runs").mkdir()
+    assert located(place) == Path(place)
+    assert hub.asked == []
+    with pytest.raises(InputError, match=r"no such folder|holds no model"):
+        regard.load(place)
+    assert hub.asked == []
+
+
+def test_the_cache_comes_first(hub):
+    hub.cached["owner/model"] = WHOLE
+    assert located("owner/model") == hub.folder / "owner--model"
+    assert hub.kinds == ["cache"]
+
+
+def test_what_is_not_in_the_cache_is_fetched_once_and_without_pickles(hub):
+    hub.online["model"] = WHOLE
+    assert located("model") == hub.folder / "model"
+    assert hub.asked == [("cache", "model", PATTERNS), ("info", "model", PATIENCE), ("fetch", "model", PATTERNS)]
+    assert located("model") == hub.folder / "model"
+    assert hub.kinds == ["cache", "info", "fetch", "cache"]
+    assert not any(pattern.endswith((".bin", ".pt", ".pkl", "*")) for pattern in PATTERNS)
+
+
+def test_what_another_program_left_there_in_part_is_completed(hub):
+    """A tokenizer alone, say; and where nothing more can be had, that is what there is."""
+    hub.cached["model"] = ("vocab.txt", "config.json")
+    hub.online["model"] = WHOLE
+    assert (located("model") / "model.safetensors").is_file()
+    assert hub.kinds == ["cache", "info", "fetch"]
+    hub.cached["other"] = ("vocab.txt",)
+    assert located("other") == hub.folder / "other"
+
+
+def test_weights_that_are_a_pickle_alone_are_told_so(hub):
+    hub.online["old"] = ("config.json", "vocab.txt")
+    with pytest.raises(
+        InputError, match=r"^old: the Hugging Face hub has its weights as a pickle alone, which is never read"
+    ):
+        located("old")
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (
+            None,
+            r"^no-such-model: no such folder, and the Hugging Face hub shows none of that name; check the name, or log in",
+        ),
+        (GatedRepoError("403"), r"its owner on the Hugging Face hub wants to be asked first; ask there, then log in"),
+        (
+            ConnectionError("[Errno -2] Name or service not known\nmore"),
+            r"could not be asked for one \(ConnectionError: \[Errno -2\] Name or service not known\); check the name and",
+        ),
+        (TimeoutError(), r"could not be asked for one \(TimeoutError\); check the name and the connection$"),
+    ],
+)
+def test_what_keeps_a_model_from_being_had_is_one_sentence(fault, sentence, hub):
+    hub.fault = fault
+    with pytest.raises(InputError, match=sentence) as raised:
+        regard.load("no-such-model")
+    assert "\n" not in str(raised.value)
+    assert hub.kinds == ["cache", "info"]
+
+
+def test_without_the_extra_it_says_how_to_get_it(hub, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(
+        InputError, match=r"^bert-base-uncased: no such folder; to fetch .* pip install 'regard\[hub\]'$"
+    ):
+        regard.load("bert-base-uncased")
+
+
+def test_a_fetched_model_is_read_like_any_other(hub, seeded):
+    from regard.checkpoints import parameters_of, read_model, write_model
+    from regard.models import Bert, BertConfig
+
+    model = Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=8, layers=1))
+    folder = hub.folder / "owner--tiny"
+    folder.mkdir()
+    write_model(folder, model.config, parameters_of(model), task={}, recipe={}, metrics={})
+    hub.cached["owner/tiny"] = ()
+    assert read_model(located("owner/tiny")).config == model.config

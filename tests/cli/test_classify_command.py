@@ -1,0 +1,118 @@
+"""`regard classify`, and `regard evaluate` for classifiers."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import regard
+
+TINY = {"name": "bert", "width": 16, "heads": 2, "feedforward_width": 32, "layers": 1, "maximum_positions": 24}
+TRAINING = {"steps": 60, "batch_tokens": 400, "learning_rate": 1e-2, "schedule": "linear", "warmup": 5}
+SMALL = {"dropout": 0.0, "attention_dropout": 0.0, "deviation": 0.2}
+
+
+def recipe(task: str) -> dict:
+    return {
+        "task": task,
+        "model": TINY | SMALL,
+        "data": {"maximum_length": 16},
+        "tokenizer": {"size": 100},
+        "training": TRAINING | {"precision": "float32"},
+    }
+
+
+@pytest.fixture(scope="module")
+def spam(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A filter that knows one word."""
+    draw = random.Random(1)
+    texts = [(" ".join(draw.choices(["see", "you", "at", "the", "bus"], k=4)), "ham") for _ in range(60)]
+    texts += [(" ".join(draw.choices(["you", "win", "the", "prize"], k=3)) + " prize", "spam") for _ in range(60)]
+    folder = tmp_path_factory.mktemp("spam") / "run"
+    regard.train(recipe("classification"), output=folder, data=texts)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that rates pairs."""
+    pairs = [((a, b), float(a == b)) for a in ("ape", "bee") for b in ("ape", "bee")] * 10
+    folder = tmp_path_factory.mktemp("alike") / "run"
+    regard.train(recipe("regression"), output=folder, data=pairs)
+    return folder
+
+
+def test_a_line_out_for_each_line_in(command, spam, tmp_path):
+    answer = command("classify", spam, "win a prize", "see the bus")
+    assert answer.code == 0
+    lines = [line.split("\t") for line in answer.out.splitlines()]
+    assert [label for label, _ in lines] == ["spam", "ham"]
+    assert all(0.5 < float(probability) <= 1 for _, probability in lines)
+    file = tmp_path / "texts.txt"
+    file.write_text("win a prize\n\nsee the bus\n")
+    assert command("classify", spam, "--input", file, "--output", tmp_path / "out.tsv").code == 0
+    found = (tmp_path / "out.tsv").read_text().split("\n")
+    assert [line.partition("\t")[0] for line in found] == ["spam", "", "ham", ""]
+
+
+def test_json_has_the_probability_of_every_class(command, spam):
+    found = json.loads(command("classify", spam, "win a prize", "--json").out)["classifications"]
+    assert [one["label"] for one in found] == ["spam"]
+    assert found[0]["text"] == "win a prize"
+    assert sum(found[0]["probabilities"].values()) == pytest.approx(1, abs=1e-6)
+
+
+def test_pairs_by_option_or_by_tab(command, alike, tmp_path):
+    (by_option,) = command("classify", alike, "ape", "--pair", "ape").out.splitlines()
+    file = tmp_path / "pairs.tsv"
+    file.write_text("ape\tape\nape\tbee\n")
+    same, other = map(float, command("classify", alike, "-i", file).out.splitlines())
+    assert float(by_option) == pytest.approx(same, abs=1e-4)
+    assert same > other
+    assert json.loads(command("classify", alike, "ape", "--pair", "bee", "--json").out)["ratings"][0]["text"] == [
+        "ape",
+        "bee",
+    ]
+
+
+def test_bad_input_is_one_sentence(command, spam, alike, model, tmp_path):
+    assert "the model reads two texts" in command("classify", alike, "ape").refusal()
+    assert "the model reads one text" in command("classify", spam, "a", "--pair", "b").refusal()
+    assert "--pair goes with one TEXT" in command("classify", spam, "a", "b", "--pair", "c").refusal()
+    assert "a model for translation, and classification is wanted" in command("classify", model, "abc").refusal()
+    file = tmp_path / "nul.txt"
+    file.write_bytes(b"a\0b\n")
+    assert "is a binary file" in command("classify", spam, "-i", file).refusal()
+    file.write_bytes(b"x" * 10_000_000 + b"\n")
+    assert "line too long" in command("classify", spam, "-i", file).refusal()
+
+
+def test_evaluation_of_files(command, spam, alike, tmp_path):
+    file = tmp_path / "test.tsv"
+    file.write_text("text\tlabel\nwin the prize\tspam\nsee you at the bus\tham\nyou win prize\tham\n")
+    found = json.loads(command("evaluate", spam, file, "--json").out)
+    assert found["metrics"]["accuracy"] == pytest.approx(2 / 3)
+    assert found["classes"]["spam"]["precision"] == 0.5
+    assert found["count"] == 3
+    table = command("evaluate", spam, file, "--limit", "2", "--output", tmp_path / "said.jsonl").out
+    assert "100.00 %" in table
+    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text().splitlines()]
+    assert [one["label"] for one in said] == ["spam", "ham"]
+    other = tmp_path / "sms.tsv"
+    other.write_text("spam\twin the prize\nham\tsee the bus\n")
+    assert json.loads(command("evaluate", spam, other, "format=sms-spam", "--json").out)["metrics"]["f1"] == 1.0
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("sentence1\tsentence2\tscore\nape\tape\t1\nape\tbee\t0\nbee\tbee\t1\n")
+    assert json.loads(command("evaluate", alike, pairs, "--json").out)["metrics"]["pearson"] > 0.9
+
+
+def test_evaluations_that_cannot_be_made(command, spam, tmp_path):
+    file = tmp_path / "test.tsv"
+    file.write_text("text\tlabel\nwin\tspam\nsee\tegg\n")
+    assert "the label 'egg' is none of the model's" in command("evaluate", spam, file).refusal()
+    assert "--to: is no option for task classification" in command("evaluate", spam, file, "--to", "de").refusal()
+    assert "unknown key 'beam'" in command("evaluate", spam, file, "beam=4").refusal()
+    assert "no such file" in command("evaluate", spam, tmp_path / "none.tsv").refusal()

@@ -1,0 +1,659 @@
+"""The contract of encoders of texts: every such family in `MODELS`, with every head it has, passes the same battery.
+
+A variant joins by one line in `VARIANTS`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import shutil
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import regard
+from regard.attention import Score, ScoredAttention
+from regard.checkpoints import parameters_of, read_config, read_model, write_model
+from regard.errors import InputError
+from regard.layers import Encoded, HeadKind, TextEncoder, Tokens
+from regard.models import MODELS, BertConfig, DistilBertConfig
+from regard.models.config import config_from_json, config_to_json
+
+
+def bert(**changes: Any) -> BertConfig:
+    sizes: dict[str, Any] = {
+        "vocabulary": 13,
+        "width": 12,
+        "heads": 3,
+        "feedforward_width": 10,
+        "layers": 2,
+        "maximum_positions": 16,
+        "dropout": 0.3,
+        "attention_dropout": 0.2,
+    }
+    return BertConfig(**(sizes | changes))
+
+
+def distilbert(**changes: Any) -> DistilBertConfig:
+    sizes: dict[str, Any] = {
+        "vocabulary": 13,
+        "width": 12,
+        "heads": 3,
+        "feedforward_width": 10,
+        "layers": 2,
+        "maximum_positions": 16,
+        "dropout": 0.3,
+        "attention_dropout": 0.2,
+    }
+    return DistilBertConfig(**(sizes | changes))
+
+
+VARIANTS = {
+    "bert": bert(),
+    "bert without a pooler": bert(pooler=False),
+    "bert masked": bert(head="masked", pooler=False),
+    "bert next sentence": bert(head="next_sentence", outputs=2),
+    "bert pretraining": bert(head="pretraining", outputs=2),
+    "bert sequence": bert(head="sequence", outputs=4),
+    "bert rating": bert(head="sequence", outputs=1, head_dropout=0.4),
+    "bert tokens": bert(head="tokens", outputs=5),
+    "bert spans": bert(head="spans", outputs=2),
+    "bert choice": bert(head="choice", outputs=1),
+    "bert of three segments": bert(segments=3, head="masked", activation="gelu_tanh"),
+    "bert of one segment": bert(segments=1),
+    "bert relu": bert(head="pretraining", outputs=2, activation="relu", norm_epsilon=1e-5),
+    "bert swish": bert(layers=1, activation="swish"),
+    "bert pruned": bert(head="sequence", outputs=2, pruned_heads=((0, 1), (1, 0), (1, 2))),
+    "distilbert": distilbert(),
+    "distilbert masked": distilbert(head="masked"),
+    "distilbert sequence": distilbert(head="sequence", outputs=4),
+    "distilbert tokens": distilbert(head="tokens", outputs=5),
+    "distilbert spans": distilbert(head="spans", outputs=2),
+    "distilbert choice": distilbert(head="choice", outputs=1),
+    "distilbert relu": distilbert(head="masked", activation="relu"),
+    "distilbert pruned": distilbert(head="tokens", outputs=3, pruned_heads=((1, 1),)),
+}
+
+HEADS = {name: set(get_args(HeadKind)) for name in ("bert", "distilbert")}
+HEADS["distilbert"] -= {"next_sentence", "pretraining"}
+
+# What moves every score of a query, or every place's logit, alike: the softmax takes it out again.
+KEY_BIAS = "attention.key.bias"
+WITHOUT_EFFECT = {"spans": (KEY_BIAS, "head.output.bias", "layers.1.feedforward_residual.after.bias")}
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+every_side = pytest.mark.parametrize("side", ["left", "right"])
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+LENGTHS = [6, 3, 5]
+VOCABULARY_HEADS = [name for name, config in VARIANTS.items() if config.head in ("masked", "pretraining")]
+
+
+@pytest.fixture
+def build(seeded, randomize):
+    def make(variant: str, dtype: torch.dtype = torch.float64, **changes: Any) -> TextEncoder:
+        config = dataclasses.replace(VARIANTS[variant], **changes)
+        model = MODELS[config.model_type].model(config)
+        assert isinstance(model, TextEncoder)
+        return randomize(model, scale=0.8).to(dtype).eval()
+
+    return make
+
+
+@pytest.fixture
+def batch(sentences):
+    """Texts of different lengths, the last one of two segments; the same whichever side is padded."""
+
+    def make(variant: str, *, side: str = "right") -> tuple[Tokens, Tensor]:
+        tokens = sentences(LENGTHS, VARIANTS[variant].vocabulary, side=side, seed=1)
+        segments = torch.zeros_like(tokens.ids)
+        for row, second in ((0, 4), (2, 2)):
+            place = int(tokens.valid[row].nonzero()[0]) + second
+            segments[row, place:] = 1
+        return tokens, segments * tokens.valid
+
+    return make
+
+
+def outputs(encoded: Encoded, tokens: Tokens) -> dict[str, Tensor]:
+    """All that a model gave, of real tokens alone."""
+    found = {"hidden": encoded.hidden[tokens.valid]}
+    for name in ("pooled", "logits", "next_sentence"):
+        value = getattr(encoded, name)
+        if value is not None:
+            found[name] = value[tokens.valid] if value.dim() == 3 else value
+    return found
+
+
+def same(found: Encoded, wanted: Encoded, tokens: Tokens, **tolerance: float) -> None:
+    one, other = outputs(found, tokens), outputs(wanted, tokens)
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(
+            one[name], other[name], **(tolerance or EXACT), msg=lambda said, name=name: f"{name}: {said}"
+        )
+
+
+def row_of(encoded: Encoded, row: int) -> Encoded:
+    return Encoded(*(None if part is None else part[row : row + 1] for part in encoded))
+
+
+def alone(tokens: Tokens, segments: Tensor, row: int) -> tuple[Tokens, Tensor]:
+    real = tokens.valid[row]
+    return Tokens.pad([tokens.ids[row][real].tolist()]), segments[row : row + 1, real]
+
+
+def loss_of(encoded: Encoded, tokens: Tokens) -> Tensor:
+    """The loss that a model of this head is trained by, over labels that are as good as any."""
+    parts = []
+    logits, draw = encoded.logits, torch.Generator().manual_seed(2)
+    if logits is None:
+        parts = [encoded.hidden[tokens.valid].square().mean()]
+        if encoded.pooled is not None:
+            parts.append((encoded.pooled - 0.5).square().mean())
+    elif logits.dim() == 3 and logits.shape[-1] == 2 and logits.shape[1] == tokens.ids.shape[1]:  # spans, over places
+        hidden = logits.masked_fill(~tokens.valid[..., None], -torch.inf)
+        places = tokens.valid.long().argmax(dim=1)
+        parts = [F.cross_entropy(hidden[..., side], places) for side in (0, 1)]
+    elif logits.dim() == 3:
+        labels = torch.randint(logits.shape[-1], (int(tokens.valid.sum()),), generator=draw)
+        parts = [F.cross_entropy(logits[tokens.valid], labels)]
+    elif logits.shape[-1] == 1:  # of choices, and of ratings
+        parts = [F.cross_entropy(logits.T, torch.tensor([1])), (logits - 1).square().mean()]
+    else:
+        parts = [F.cross_entropy(logits, torch.tensor([0, 1, 0]))]
+    if encoded.next_sentence is not None:
+        parts.append(F.cross_entropy(encoded.next_sentence, torch.tensor([0, 1, 0])))
+    return torch.stack(parts).sum()
+
+
+def test_every_registered_family_and_each_of_its_heads_is_in_the_battery():
+    families = {name for name, family in MODELS.items() if family.interface == "encoder"}
+    assert families == set(HEADS) == {config.model_type for config in VARIANTS.values()}
+    for family, heads in HEADS.items():
+        assert {config.head for config in VARIANTS.values() if config.model_type == family} == heads
+
+
+@every_variant
+def test_outputs_have_the_announced_shapes(variant, build, batch):
+    config = VARIANTS[variant]
+    tokens, segments = batch(variant)
+    found = build(variant)(tokens, segments)
+    head = config.head
+    assert found.hidden.shape == (3, 6, 12)
+    assert (found.pooled is not None) == (
+        head in ("next_sentence", "pretraining", "sequence", "choice")
+        or (config.model_type == "bert" and head == "none" and config.pooler)
+    )
+    assert found.pooled is None or found.pooled.shape == (3, 12)
+    expected = {
+        "none": None,
+        "masked": (3, 6, config.vocabulary),
+        "pretraining": (3, 6, config.vocabulary),
+        "next_sentence": (3, 2),
+        "sequence": (3, config.outputs),
+        "tokens": (3, 6, config.outputs),
+        "spans": (3, 6, 2),
+        "choice": (3, 1),
+    }[head]
+    assert (None if found.logits is None else tuple(found.logits.shape)) == expected
+    assert (None if found.next_sentence is None else tuple(found.next_sentence.shape)) == (
+        (3, 2) if head == "pretraining" else None
+    )
+    assert all(value.isfinite().all() for value in outputs(found, tokens).values())
+
+
+@every_variant
+@every_side
+def test_padding_and_the_rest_of_the_batch_change_nothing(variant, side, build, batch):
+    """A row alone, without padding, equals the row in a batch padded on either side."""
+    model = build(variant)
+    tokens, segments = batch(variant, side=side)
+    together = model(tokens, segments)
+    for row in range(3):
+        single, parts = alone(tokens, segments, row)
+        same(
+            row_of(together, row),
+            Encoded(*_padded_like(model(single, parts), tokens, row)),
+            tokens.select(torch.tensor([row])),
+        )
+
+
+def _padded_like(encoded: Encoded, tokens: Tokens, row: int) -> list[Tensor | None]:
+    """What was made of one row alone, put where its tokens stand in the batch."""
+    parts: list[Tensor | None] = []
+    for part in encoded:
+        if part is not None and part.dim() == 3:
+            whole = torch.zeros(1, tokens.ids.shape[1], part.shape[-1], dtype=part.dtype)
+            whole[0, tokens.valid[row]] = part[0]
+            part = whole
+        parts.append(part)
+    return parts
+
+
+@every_variant
+@every_side
+def test_what_stands_at_padding_is_never_looked_at(variant, side, build, batch):
+    """Other ids and segments at padding: nothing that is real moves."""
+    model = build(variant)
+    tokens, segments = batch(variant, side=side)
+    filled = Tokens(tokens.ids.masked_fill(~tokens.valid, 5), tokens.valid)
+    same(model(filled, segments.masked_fill(~tokens.valid, 1)), model(tokens, segments), tokens, rtol=0, atol=0)
+
+
+@every_variant
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_five_tokens_beside_five_hundred_are_what_they_are_alone(variant, dtype, build, sentences):
+    model = build(variant, dtype, maximum_positions=512)
+    tokens = sentences([5, 500], VARIANTS[variant].vocabulary, seed=4)
+    segments = torch.zeros_like(tokens.ids)
+    together = model(tokens, segments)
+    for row, tolerance in ((0, 2e-5), (1, 2e-5)):
+        single, parts = alone(tokens, segments, row)
+        exact = EXACT if dtype == torch.float64 else {"rtol": 1e-4, "atol": tolerance}
+        expected = Encoded(*_padded_like(model(single, parts), tokens, row))
+        same(row_of(together, row), expected, tokens.select(torch.tensor([row])), **exact)
+
+
+@every_variant
+def test_every_token_matters_wherever_it_stands(variant, build, batch):
+    """Both ways: each real token moves what is said of every token of its row, and nothing of another row."""
+    model = build(variant)
+    tokens, segments = batch(variant)
+    plain = model(tokens, segments).hidden
+    for row, slot in [(0, 0), (0, 5), (1, 2), (2, 4)]:
+        ids = tokens.ids.clone()
+        ids[row, slot] = 3 + (ids[row, slot] - 3 + 1) % 8
+        moved = (model(Tokens(ids, tokens.valid), segments).hidden - plain).abs().amax(dim=-1)
+        assert (moved[row][tokens.valid[row]] > 1e-7).all()
+        others = [other for other in range(3) if other != row]
+        assert (moved[others] < 1e-12).all()
+
+
+@every_variant
+def test_the_order_of_rows_and_of_tokens(variant, build, batch):
+    """Rows may change places; tokens may not, for positions tell them apart."""
+    model = build(variant)
+    tokens, segments = batch(variant)
+    plain = model(tokens, segments)
+    order = torch.tensor([2, 0, 1])
+    moved = Encoded(*(None if part is None else part[order] for part in plain))
+    same(model(tokens.select(order), segments[order]), moved, tokens.select(order))
+    swapped = Tokens(tokens.ids[:1, [0, 2, 1, 3, 4, 5]], tokens.valid[:1])
+    back = model(swapped, segments[:1]).hidden[:, [0, 2, 1, 3, 4, 5]]
+    assert not torch.allclose(back, plain.hidden[:1])
+
+
+@every_variant
+def test_segments_are_told_apart_where_the_model_knows_any(variant, build, batch):
+    model = build(variant)
+    tokens, segments = batch(variant)
+    plain, told = model(tokens), model(tokens, segments)
+    same(model(tokens, torch.zeros_like(segments)), plain, tokens, rtol=0, atol=0)
+    if VARIANTS[variant].segments < 2:
+        same(told, plain, tokens, rtol=0, atol=0)
+        return
+    for row, differs in ((0, True), (1, False), (2, True)):
+        one, other = (
+            outputs(row_of(told, row), tokens.select(torch.tensor([row]))),
+            outputs(row_of(plain, row), tokens.select(torch.tensor([row]))),
+        )
+        for name in one:
+            assert torch.allclose(one[name], other[name]) != differs, (row, name)
+
+
+@pytest.mark.parametrize("variant", VOCABULARY_HEADS)
+def test_logits_at_some_places_are_those_of_all(variant, build, batch):
+    model = build(variant)
+    tokens, segments = batch(variant, side="left")
+    everywhere = model(tokens, segments)
+    places = torch.tensor([11, 3, 3, 17])
+    some = model(tokens, segments, at=places)
+    assert some.logits is not None
+    assert everywhere.logits is not None
+    torch.testing.assert_close(some.logits, everywhere.logits.flatten(0, 1)[places], **EXACT)
+    assert torch.equal(some.hidden, everywhere.hidden)
+    if everywhere.next_sentence is not None:
+        assert torch.equal(some.next_sentence, everywhere.next_sentence)
+    nowhere = model(tokens, segments, at=torch.empty(0, dtype=torch.int64))
+    assert nowhere.logits is not None
+    assert nowhere.logits.shape == (0, VARIANTS[variant].vocabulary)
+
+
+@every_variant
+def test_places_are_only_for_heads_over_the_vocabulary(variant, build, batch):
+    if variant in VOCABULARY_HEADS:
+        return
+    tokens, segments = batch(variant)
+    model = build(variant)
+    same(model(tokens, segments, at=torch.tensor([0, 7])), model(tokens, segments), tokens, rtol=0, atol=0)
+
+
+@every_variant
+@every_side
+def test_hidden_states_are_the_embedding_and_each_layer(variant, side, build, batch):
+    model = build(variant)
+    tokens, segments = batch(variant, side=side)
+    states = model.hidden_states(tokens, segments)
+    assert len(states) == VARIANTS[variant].layers + 1
+    assert torch.equal(states[-1], model(tokens, segments).hidden)
+    with regard.look(model, hidden=["embedding", "layers.*"]) as seen:
+        model(tokens, segments)
+    assert torch.equal(states[0], seen.hidden("embedding"))
+    for number, state in enumerate(states[1:]):
+        assert torch.equal(state, seen.hidden(f"layers.{number}"))
+
+
+@every_variant
+@every_side
+def test_recorded_weights_are_distributions_over_real_tokens(variant, side, build, batch):
+    model = build(variant, torch.float32)
+    tokens, segments = batch(variant, side=side)
+    plain = model(tokens, segments)
+    with regard.look(model) as seen:
+        watched = model(tokens, segments)
+    same(watched, plain, tokens, rtol=0, atol=0)
+    assert seen.addresses == [f"layers.{number}.attention" for number in range(VARIANTS[variant].layers)]
+    for number, address in enumerate(seen.addresses):
+        weights = seen.weights(address)
+        gone = sum(layer == number for layer, _ in VARIANTS[variant].pruned_heads)
+        assert weights.shape == (3, 3 - gone, 6, 6)
+        assert (weights.transpose(1, 3)[~tokens.valid] == 0).all()
+        assert (weights.transpose(1, 3)[tokens.valid] > 0).all()
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones_like(weights[..., 0]))
+
+
+class Undeclared(Score):
+    """The same score, keeping its product scale to itself, so that no fused kernel is used."""
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self.score = score
+
+    def forward(self, query: Tensor, key: Tensor, inputs: Any = None) -> Tensor:
+        return self.score(query, key, inputs)
+
+
+@every_variant
+@every_side
+def test_the_plain_equation_equals_the_fused_kernel(variant, side, build, batch):
+    """The whole model, outputs and gradients, with `weights @ value` in the place of every fused call."""
+    model = build(variant)
+    plain = copy.deepcopy(model)
+    attentions = [module for module in plain.modules() if isinstance(module, ScoredAttention)]
+    assert len(attentions) == VARIANTS[variant].layers
+    for attention in attentions:
+        attention.score = Undeclared(attention.score)
+    tokens, segments = batch(variant, side=side)
+    found = []
+    for either in (model, plain):
+        encoded = either(tokens, segments)
+        loss_of(encoded, tokens).backward()
+        found.append(encoded)
+    same(*found, tokens)
+    gradients = [{name: p.grad for name, p in either.named_parameters()} for either in (model, plain)]
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-11)
+
+
+@every_variant
+def test_the_loss_of_the_head_reaches_every_parameter(variant, build, batch):
+    """None is NaN; what a softmax takes out again has none to speak of; three steps of descent lower the loss."""
+    model = build(variant)
+    tokens, segments = batch(variant)
+    first = loss_of(model(tokens, segments), tokens)
+    first.backward()
+    idle = WITHOUT_EFFECT.get(VARIANTS[variant].head, (KEY_BIAS,))
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        if name.endswith(idle):
+            assert parameter.grad.abs().max() < 1e-12, name
+        else:
+            assert parameter.grad.abs().max() > 1e-7, name
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    last = first
+    for _ in range(3):
+        optimizer.step()
+        optimizer.zero_grad()
+        last = loss_of(model(tokens, segments), tokens)
+        last.backward()
+    assert last < first
+
+
+@every_variant
+def test_evaluation_is_deterministic_and_training_is_not(variant, build, batch):
+    model = build(variant)
+    tokens, segments = batch(variant)
+    before = torch.get_rng_state()
+    same(model(tokens, segments), model(tokens, segments), tokens, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), before)
+    model.train()
+    assert not torch.equal(model(tokens, segments).hidden, model(tokens, segments).hidden)
+
+
+@every_variant
+def test_without_dropout_training_is_evaluation(variant, build, batch):
+    model = build(variant, dropout=0.0, attention_dropout=0.0, head_dropout=0.0)
+    tokens, segments = batch(variant)
+    expected = model(tokens, segments)
+    same(model.train()(tokens, segments), expected, tokens)
+
+
+@every_variant
+def test_a_text_without_tokens_stays_finite_and_to_itself(variant, build, batch):
+    model = build(variant)
+    tokens, segments = batch(variant)
+    empty = Tokens(tokens.ids, tokens.valid & torch.tensor([[True], [False], [True]]))
+    found = model(empty, segments)
+    others = torch.tensor([0, 2])
+    for one, other in zip(found, model(tokens, segments), strict=True):
+        if one is not None:
+            assert one.isfinite().all()
+            torch.testing.assert_close(one[others], other[others], **EXACT)
+    sum(part.square().sum() for part in found if part is not None).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@every_variant
+def test_the_longest_text_is_read_and_a_longer_one_refused(variant, build):
+    model = build(variant)
+    limit = model.maximum_length
+    assert limit == 16
+    assert model(Tokens.pad([[4] * limit])).hidden.isfinite().all()
+    with pytest.raises(InputError, match=f"text has {limit + 1} tokens .* for {limit};.* {model.length_setting}"):
+        model(Tokens.pad([[4] * (limit + 1), [4]]))
+    with pytest.raises(InputError, match="text has 17 tokens"):
+        model.hidden_states(Tokens.pad([[4] * (limit + 1)]))
+    assert model.length_setting.removeprefix("model.") in vars(type(model.config))
+
+
+def ties(model: nn.Module) -> set[frozenset[str]]:
+    """Names of parameters that are one and the same tensor."""
+    names: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter.data_ptr(), set()).add(name)
+    return {frozenset(group) for group in names.values() if len(group) > 1}
+
+
+@every_variant
+def test_the_output_over_the_vocabulary_is_the_embedding_table(variant, build, batch):
+    """One tensor, which stays one wherever the model goes, and learns from both sides."""
+    model = build(variant)
+    tied = {"masked": "head.output.weight", "pretraining": "head.masked.output.weight"}.get(VARIANTS[variant].head)
+    expected = set() if tied is None else {frozenset({"embedding.tokens.weight", tied})}
+    for moved in (model, copy.deepcopy(model), build(variant).float(), build(variant).bfloat16()):
+        assert ties(moved) == expected
+    if tied is not None:
+        tokens, segments = batch(variant)
+        table = model.embedding.tokens.weight
+        logits = model(tokens, segments).logits
+        assert logits is not None
+        unseen = [index for index in range(VARIANTS[variant].vocabulary) if index not in tokens.ids[tokens.valid]]
+        (gradient,) = torch.autograd.grad(logits[tokens.valid].square().sum(), table)
+        assert gradient[unseen].abs().amax() > 0
+
+
+@every_variant
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_saving_and_loading_is_the_identity(variant, dtype, build, batch, tmp_path):
+    model = build(variant, torch.float32)
+    config = VARIANTS[variant]
+    write_model(tmp_path, config, parameters_of(model), task={}, recipe={}, metrics={})
+    assert read_config(tmp_path) == config
+    loaded = read_model(tmp_path)
+    assert loaded.config == config
+    assert not loaded.training
+    assert ties(loaded) == ties(model)
+    tokens, segments = batch(variant)
+    same(loaded.to(dtype)(tokens, segments), model.to(dtype)(tokens, segments), tokens, rtol=0, atol=0)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".json", ".safetensors"]
+
+
+@every_variant
+def test_a_copy_is_a_model_of_its_own(variant, build, batch):
+    model = build(variant)
+    tokens, segments = batch(variant)
+    expected = model(tokens, segments)
+    copied = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.add_(0.1)
+    same(model(tokens, segments), expected, tokens, rtol=0, atol=0)
+    assert not torch.allclose(copied(tokens, segments).hidden, expected.hidden)
+
+
+@every_variant
+def test_other_dtypes_are_near_float64(variant, build, batch):
+    model = build(variant)
+    tokens, segments = batch(variant)
+    exact = outputs(model(tokens, segments), tokens)
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 8e-2)):
+        with torch.no_grad():
+            found = outputs(copy.deepcopy(model).to(dtype)(tokens, segments), tokens)
+        for name, wanted in exact.items():
+            assert found[name].dtype == dtype
+            assert (found[name].double() - wanted).abs().max() < tolerance * wanted.abs().max().clamp_min(1), name
+
+
+@every_variant
+def test_bfloat16_autocast_is_near_float32_and_trains(variant, build, batch):
+    tokens, segments = batch(variant)
+    model = build(variant, torch.float32)
+    exact = outputs(model(tokens, segments), tokens)
+    sum(value.square().mean() for value in exact.values()).backward()
+    wanted = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    model.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = outputs(model(tokens, segments), tokens)
+        sum(value.float().square().mean() for value in rough.values()).backward()
+    for name, value in exact.items():
+        assert (rough[name].float() - value).norm() < 0.05 * value.norm(), name
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()
+        assert parameter.dtype == parameter.grad.dtype == torch.float32
+    found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    assert torch.cosine_similarity(found, wanted, dim=0) > 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["bert pretraining", "distilbert pruned"])
+def test_a_compiled_model_is_the_eager_one(variant, build, batch):
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("there is no C++ compiler")
+    model = build(variant, torch.float32)
+    torch._dynamo.reset()
+    try:
+        compiled = torch.compile(copy.deepcopy(model), dynamic=True)
+        for side in ("right", "left"):
+            tokens, segments = batch(variant, side=side)
+            expected, found = model(tokens, segments), compiled(tokens, segments)
+            same(found, expected, tokens, rtol=1e-4, atol=1e-5)
+    finally:
+        torch._dynamo.reset()
+
+
+@every_variant
+def test_a_config_goes_through_json_and_back(variant):
+    config = VARIANTS[variant]
+    assert config_from_json(type(config), config_to_json(config), "config.json") == config
+
+
+@every_variant
+def test_configs_are_frozen_and_refuse_what_they_do_not_know(variant):
+    config = VARIANTS[variant]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.vocabulary = 3  # type: ignore[misc]
+    values = config_to_json(config)
+    with pytest.raises(InputError, match=r"recipe\.yaml: unknown key 'vocabulry'; did you mean 'vocabulary'\?"):
+        config_from_json(type(config), values | {"vocabulry": 3}, "recipe.yaml")
+
+
+@pytest.mark.parametrize("variant", ["bert sequence", "distilbert masked"])
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"vocabulary": 0}, "vocabulary is 0 but must be at least 1"),
+        ({"width": 0}, "width is 0 but must be at least 1"),
+        ({"heads": -1}, "heads is -1 but must be at least 1"),
+        ({"heads": 5}, "heads is 5 but must be a divisor of width 12"),
+        ({"feedforward_width": 0}, "feedforward_width is 0 but must be at least 1"),
+        ({"layers": 0, "pruned_heads": ()}, "layers is 0 but must be at least 1"),
+        ({"maximum_positions": 0}, "maximum_positions is 0 but must be at least 1"),
+        ({"activation": "tanh"}, "activation is 'tanh'; choose 'gelu' or"),
+        ({"dropout": 1.0}, r"dropout is 1.0 but must be in \[0, 1\)"),
+        ({"dropout": -0.1}, "dropout is -0.1"),
+        ({"attention_dropout": 1.5}, "attention_dropout is 1.5"),
+        ({"head_dropout": 1.0}, "head_dropout is 1.0"),
+        ({"norm_epsilon": 0.0}, "norm_epsilon is 0.0 but must be above 0"),
+        ({"deviation": float("nan")}, "deviation is nan but must be above 0"),
+        ({"padding_id": 13}, r"padding_id is 13 but must be in \[0, 13\)"),
+        ({"padding_id": -1}, "padding_id is -1"),
+        ({"pruned_heads": ((0, 3),)}, r"pruned_heads is \(\(0, 3\),\) but must be different pairs of a layer below"),
+        ({"pruned_heads": ((9, 0),)}, "pruned_heads is"),
+        ({"pruned_heads": ((0, 1), (0, 1))}, "pruned_heads is .* different pairs"),
+        ({"pruned_heads": ((0, 0), (0, 1), (0, 2))}, "without one layer whose heads are all gone"),
+        ({"pruned_heads": (0, 1)}, "pruned_heads is 0; it must be a list"),
+        ({"pruned_heads": ((0, 1, 2),)}, r"pruned_heads is \(0, 1, 2\); it must be a list of 2"),
+        ({"head": "sequences"}, "head is 'sequences'; choose 'none' or"),
+        ({"head": "masked", "outputs": 7}, "outputs is 7 but must be 0; for the head 'masked'"),
+        ({"head": "sequence", "outputs": 0}, "outputs is 0 but must be at least 1; for the head 'sequence'"),
+        ({"head": "spans", "outputs": 3}, "outputs is 3 but must be 2; for the head 'spans'"),
+        ({"width": 12.5}, "width is 12.5; it must be a whole number"),
+        ({"layers": True}, "layers is True; it must be a whole number"),
+    ],
+)
+def test_every_error_of_a_config_is_one_sentence(variant, changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        dataclasses.replace(VARIANTS[variant], **changes)
+
+
+@every_variant
+def test_nothing_hangs_on_the_model(variant, build, batch):
+    """Reading leaves the module as it was: no attribute more, no tensor changed."""
+    model = build(variant)
+    tokens, segments = batch(variant)
+    before = {name: set(vars(module)) for name, module in model.named_modules()}
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model(tokens, segments)
+    model.hidden_states(tokens, segments)
+    assert {name: set(vars(module)) for name, module in model.named_modules()} == before
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+
+
+@every_variant
+def test_matrices_start_small_and_cut_and_biases_at_zero(variant, seeded):
+    """Normal with the config's deviation, cut at two of it (the authors' code); norms at one and zero."""
+    config = dataclasses.replace(VARIANTS[variant], deviation=0.05)
+    model = MODELS[config.model_type].model(config)
+    for name, parameter in model.named_parameters():
+        if "norm" in name or "_residual" in name:
+            assert (parameter == (1.0 if name.endswith("weight") else 0.0)).all(), name
+        elif name.endswith("bias"):
+            assert not parameter.any(), name
+        else:
+            assert parameter.abs().max() <= 0.1, name
+            assert parameter.numel() < 100 or 0.03 < parameter.std() < 0.06, name

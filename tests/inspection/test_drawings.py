@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from regard.errors import InputError
+from regard.inspection.drawings import COLOURS, lines_figure, overlay_figure
+from regard.inspection.patches import Patches
+from regard.inspection.plots import write_figure
+from regard.inspection.view import AttentionMap, AttentionView
+
+
+def a_map(heads: int = 2) -> AttentionMap:
+    weights = np.zeros((heads, 2, 3))
+    weights[:, 0, 1] = 1
+    weights[:, 1, :] = (0.5, 0.5, 0.001)
+    view = AttentionView.of(weights, ["la", "$x_"], ["the", "white", "house"])
+    return view.maps[0]
+
+
+def a_picture() -> AttentionView:
+    weights = np.zeros((2, 2, 5))
+    weights[0, 0, 1] = weights[1, 0, 4] = weights[:, 1, 2] = 1
+    image = np.full((20, 30, 3), 255, dtype=np.uint8)
+    return AttentionView.of(
+        weights, ["a", "dog"], ["c", *"pppp"], image=image, key_patches=Patches(rows=2, columns=2, first=1)
+    )
+
+
+def drawn(figure) -> list[tuple[int, int, str]]:
+    return [(int(line.get_ydata()[0]), int(line.get_ydata()[1]), line.get_color()) for line in figure.axes[0].lines]
+
+
+def test_a_line_for_each_weight_that_can_be_seen():
+    one = COLOURS[0]
+    assert drawn(lines_figure(a_map(), heads=[0])) == [(0, 1, one), (1, 0, one), (1, 1, one)]
+    assert {colour for *_, colour in drawn(lines_figure(a_map()))} == set(COLOURS[:2])
+    assert drawn(lines_figure(a_map(), heads=[1], query=0)) == [(0, 1, COLOURS[1])]
+    assert [text.get_text() for text in lines_figure(a_map()).axes[0].texts] == ["la", "$x_", "the", "white", "house"]
+
+
+def test_the_stronger_the_weight_the_stronger_the_line():
+    strong, weak, _ = lines_figure(a_map(), heads=[0]).axes[0].lines
+    assert strong.get_alpha() == 1 > weak.get_alpha() == 0.5
+    assert strong.get_linewidth() > weak.get_linewidth()
+    styles = [line.get_linestyle() for line in lines_figure(a_map(heads=8), query=0).axes[0].lines]
+    assert styles == ["-"] * 7 + ["--"]
+
+
+def shades(figure) -> list[np.ndarray]:
+    return [axes.images[1].get_array()[..., 3] for axes in figure.axes[0].child_axes]
+
+
+def test_each_token_has_the_picture_as_it_sees_it():
+    figure = overlay_figure(a_picture(), "attention", head=0)
+    first, second = shades(figure)
+    assert np.argwhere(first == 0).tolist() == [[0, 0]]  # the patch that is seen keeps its light
+    assert np.argwhere(second == 0).tolist() == [[0, 1]]
+    assert [axes.get_title(loc="left") for axes in figure.axes[0].child_axes] == ["a", "dog"]
+    (mean,) = shades(overlay_figure(a_picture(), "attention", queries=[0]))
+    assert np.argwhere(mean == 0).tolist() == [[0, 0], [1, 1]]
+
+
+def test_both_can_be_written(tmp_path):
+    for name, figure in (("lines", lines_figure(a_map())), ("over", overlay_figure(a_picture(), "attention"))):
+        for suffix in ("png", "svg"):
+            write_figure(figure, tmp_path / f"{name}.{suffix}", {}, dots_per_inch=80)
+            assert (tmp_path / f"{name}.{suffix}").stat().st_size > 500
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: lines_figure(a_map(), heads=[2]), "heads 0 to 1"),
+        (lambda: lines_figure(a_map(), heads=[]), "heads 0 to 1"),
+        (lambda: lines_figure(a_map(), query=2), "no query 2"),
+        (lambda: overlay_figure(a_picture(), "attention", head=-1), "no head -1"),
+        (lambda: overlay_figure(a_picture(), "attention", queries=[7]), "0 to 1"),
+        (lambda: overlay_figure(a_picture(), "atention"), "did you mean"),
+        (lambda: overlay_figure(AttentionView(title="", maps=(a_map(),)), "attention"), "needs a picture"),
+    ],
+)
+def test_what_is_not_there_is_said(draw, message):
+    with pytest.raises(InputError, match=message):
+        draw()
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, match=r"pip install 'regard\[plot\]'"):
+        lines_figure(a_map())
