@@ -27,11 +27,14 @@ def main() -> None:
     arguments = parser.parse_args()
     report = json.loads(arguments.report.read_text(encoding="utf-8"))
     figures: dict[str, Any] = {}
-    shape = ""
+    units = {row["unit"] for row in report["rows"]}
+    shapes = []
     for row in report["rows"]:
         case, _, shape = row["case"].partition(": ")
-        figures[case] = {"regard": row["ours"], **row["peers"]}
+        shapes.append(shape)
+        figures[case if len(units) == 1 else f"{case} ({row['unit']})"] = {"regard": row["ours"], **row["peers"]}
         figures[f"{case}, ours over peer"] = row["ratio"]
+    about = f"{', '.join(sorted(units))}; {'; '.join(dict.fromkeys(shapes))}"
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     absent = f" Not installed: {', '.join(report['absent'])}." if report["absent"] else ""
     failed = "".join(f" {name} failed: {sentence}" for name, sentence in report.get("failed", {}).items())
@@ -44,7 +47,7 @@ def main() -> None:
         threads=report["threads"],
         target=arguments.target,
         figures=figures,
-        note=f"{report['rows'][0]['unit']}; {shape}. Versions: {versions}.{absent}{failed} {arguments.note}".strip(),
+        note=" ".join(filter(None, (f"{about}. Versions: {versions}.{absent}{failed}", arguments.note))),
     )
 
 

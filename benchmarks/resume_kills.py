@@ -2,7 +2,7 @@
 
     python benchmarks/resume_kills.py
 
-For each of {bahdanau, transformer} x {float32, bfloat16}: one run from start to end; then the same run in another folder,
+For each of {bahdanau, transformer, bert} x {float32, bfloat16}: one run from start to end; then the same run in another folder,
 whose process gets a SIGKILL at a moment drawn at random, again and again, until `--kills` have hit it; then it may end. A
 kill may fall anywhere: while the data are prepared, between a log line and a checkpoint, in the middle of writing one.
 What has to be equal: the weights of the published model and of the last checkpoint, the optimiser's state, the counters
@@ -54,6 +54,16 @@ MODELS: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
         "attention_dropout": 0.1,
     },
+    "bert": {
+        "name": "bert",
+        "width": 32,
+        "heads": 4,
+        "feedforward_width": 64,
+        "layers": 2,
+        "maximum_positions": 24,
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+    },
 }
 
 
@@ -66,11 +76,13 @@ def pairs(count: int = 1200) -> list[tuple[str, str]]:
 
 def recipe(model: str, precision: str, steps: int, seed: int) -> dict[str, Any]:
     """Saves, evaluations and log lines out of step with each other; several epochs; a shorter last window in each."""
+    masked = model == "bert"  # on the same pairs, as documents of two sentences
     return {
+        "task": "masked_language_modelling" if masked else "translation",
         "seed": seed,
         "model": MODELS[model],
-        "data": {"validation_size": 60},
-        "tokenizer": {"kind": "character", "size": 60},
+        "data": {"maximum_length": 24} if masked else {"validation_size": 60},
+        "tokenizer": {"kind": "bert" if masked else "character", "size": 60},
         "training": {
             "steps": steps,
             "batch_tokens": 700,
