@@ -79,3 +79,14 @@ def test_as_many_are_dropped_as_said_and_the_mean_stays(p, seeded):
     found = dropped(x, p)
     assert (found == 0).float().mean().item() == pytest.approx(p, abs=0.006)
     assert found.mean().item() == pytest.approx(1, abs=0.01)
+
+
+def test_a_seed_fixes_what_is_dropped_and_each_call_drops_others():
+    x = torch.ones(1_000)
+    torch.manual_seed(7)
+    first, second = dropped(x, 0.5), dropped(x, 0.5)
+    torch.manual_seed(7)
+    assert torch.equal(dropped(x, 0.5), first)
+    assert not torch.equal(first, second)
+    together = ((first > 0) & (second > 0)).float().mean().item()
+    assert together == pytest.approx(0.25, abs=0.06)

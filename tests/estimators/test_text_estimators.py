@@ -12,13 +12,15 @@ pytest.importorskip("sklearn")
 
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks as checks
 
 from regard.errors import InputError
-from regard.estimators import TextClassifier, TextRegressor, TextTagger
+from regard.estimators import TextClassifier, TextEmbedder, TextRegressor, TextTagger
+from regard.tasks.loading import load
 
 TINY = {
     "layers": 1,
@@ -40,7 +42,7 @@ SETTINGS = {
 }
 TEXTS = ["a fine film", "a poor film", "fine work", "poor work", "so fine", "so poor"] * 8
 LABELS = ["yes", "no"] * 24
-ESTIMATORS = [TextClassifier(**SETTINGS), TextRegressor(**SETTINGS), TextTagger(**SETTINGS)]
+ESTIMATORS = [TextClassifier(**SETTINGS), TextRegressor(**SETTINGS), TextTagger(**SETTINGS), TextEmbedder()]
 
 APPLICABLE = [
     checks.check_estimator_cloneable,
@@ -138,3 +140,48 @@ def test_a_tagger_tells_the_tags_of_words():
     for X, y in ((["a b"], [["O"]]), ([["a", "b"]], [["O"]]), ([["a"]] * 2, [["O"]]), ([[1]], [["O"]])):
         with pytest.raises(ValueError, match=r"X|y|words"):
             clone(found).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    place = tmp_path_factory.mktemp("reader") / "model"
+    TextClassifier(**SETTINGS).fit(TEXTS, LABELS).model_.save(place)
+    return str(place)
+
+
+def test_an_embedder_gives_the_models_vectors_to_what_stands_behind_it(reader):
+    embedder = TextEmbedder(reader)
+    found = embedder.fit_transform(TEXTS)
+    assert np.array_equal(found, load(reader, task="sentence_embedding").embed(TEXTS))
+    assert embedder.get_feature_names_out().tolist() == [f"textembedder{i}" for i in range(16)]
+    assert np.array_equal(pickle.loads(pickle.dumps(embedder)).transform(TEXTS), found)
+    pipeline = make_pipeline(TextEmbedder(reader), LogisticRegression())
+    assert pipeline.fit(TEXTS, LABELS).score(TEXTS, LABELS) == 1.0
+    search = GridSearchCV(pipeline, {"textembedder__layers": ["embeddings", "last"]}, cv=2).fit(TEXTS, LABELS)
+    assert set(search.best_params_) == {"textembedder__layers"}
+
+
+def test_an_embedder_pools_and_chooses_layers_as_said(reader):
+    chosen = TextEmbedder(reader, layers="concatenate_last_four", pooling=["cls", "max"], normalise=False)
+    with pytest.raises(ValueError, match="layer -4"):
+        chosen.fit(TEXTS)
+    wide = chosen.set_params(layers=[0, 1]).fit_transform(["fine", "so fine"])
+    assert wide.shape == (2, 32)
+    assert not np.allclose(np.linalg.norm(wide, axis=1), 1.0)
+    ones = TextEmbedder(reader, normalise=True, precision="bfloat16").fit_transform(["fine", "so fine"])
+    assert np.allclose(np.linalg.norm(ones, axis=1), 1.0, atol=1e-2)
+
+
+def test_what_an_embedder_cannot_use_is_a_value_error(reader, tmp_path):
+    with pytest.raises(NotFittedError):
+        TextEmbedder(reader).transform(["a"])
+    for settings, X, said in (
+        ({}, [("a", "b")], "not to a pair"),
+        ({}, "a text", "one string"),
+        ({"pooling": "mean"}, ["a"], "give a list"),
+        ({"pooling": ["men"]}, ["a"], "mean"),
+        ({"precision": "float8"}, ["a"], "float32"),
+        ({"model": str(tmp_path)}, ["a"], tmp_path.name),
+    ):
+        with pytest.raises(ValueError, match=said):
+            TextEmbedder(**({"model": reader} | settings)).fit_transform(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,7 +13,9 @@ def dropped(x: Tensor, p: float) -> Tensor:
 
     On a processor PyTorch draws one random number of its serial generator for each entry, which took a fifth of the time of a
     small Transformer's training step. Here one 64-bit number serves four entries, 16 bits each, so p is kept to within
-    1/131072, and the scale is that of the p really used. On other devices, and when compiled, it is PyTorch's own.
+    1/131072, and the scale is that of the p really used. The numbers are those of NumPy's SFC64, four times as fast as
+    PyTorch's generator, which draws the seed alone: what `torch.manual_seed` fixes stays fixed. On other devices, and when
+    compiled, it is PyTorch's own.
 
     Arguments:
         x: of any shape.
@@ -21,6 +24,7 @@ def dropped(x: Tensor, p: float) -> Tensor:
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p, training=True)
     share = round(p * 65536)
-    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = bits.view(torch.int16)[: x.numel()].view(x.shape) >= share - 32768
+    draw = np.random.Generator(np.random.SFC64(int(torch.randint(2**63 - 1, ()))))
+    bits = draw.integers(-(2**63), 2**63 - 1, -(-x.numel() // 4), dtype=np.int64, endpoint=True)
+    kept = torch.from_numpy(bits).view(torch.int16)[: x.numel()].view(x.shape) >= share - 32768
     return x * kept.to(x.dtype).mul_(65536 / (65536 - share))

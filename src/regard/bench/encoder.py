@@ -57,8 +57,8 @@ FULL = Sizes(
     embedder={"width": 384, "heads": 12, "feedforward_width": 1536, "layers": 6},
     pieces=8_000,
     trained={"vocabulary": 30_522, "width": 768, "heads": 12, "feedforward_width": 3072, "layers": 12},
-    batch=(8, 128),
-    updates=2,
+    batch=(32, 128),  # BERT's own had 256 texts; with very few the optimiser's share grows
+    updates=1,
 )
 QUICK = Sizes(
     sentences=12,

@@ -28,6 +28,10 @@ class Readers:
         self._prepared: dict[Precision, PackedEncoder] = {}
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Readers], tuple[TextEncoder, int]]:
+        """A copy, or one in another process, prepares its own."""
+        return (Readers, (self.model, self._padding_id))
+
     def reader(self, precision: str | None = None) -> Reader:
         """What reads texts: a prepared copy of the model, or the model itself where none can be made.
 

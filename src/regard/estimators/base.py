@@ -15,8 +15,20 @@ from regard.training.recipe import put
 from regard.training.run import train
 
 
-class TextEstimator(BaseEstimator):
-    """An estimator whose inputs are texts.
+class TextInput:
+    """Declares to scikit-learn that inputs are texts, one for each example."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Strings in a list, and no table of numbers."""
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags
+
+
+class TextEstimator(TextInput, BaseEstimator):
+    """An estimator that trains a model on texts.
 
     Arguments:
         pretrained: the folder of a trained model to start from, or its id on the Hugging Face hub; None trains one from nothing.
@@ -58,14 +70,6 @@ class TextEstimator(BaseEstimator):
         self.overrides = overrides
         self.output = output
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        """Inputs are texts, one for each example."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.string = True
-        return tags
 
     def _recipe(self, task: str) -> dict[str, Any]:
         model = dict(self.model or {})
