@@ -34,6 +34,10 @@ def main() -> None:
         shapes.append(shape)
         figures[case if len(units) == 1 else f"{case} ({row['unit']})"] = {"regard": row["ours"], **row["peers"]}
         figures[f"{case}, ours over peer"] = row["ratio"]
+    for contest in report.get("details", {}).get("contests", {}).values():
+        for name in dict.fromkeys(name for found in contest["measures"].values() for name in found):
+            if not any(name.partition(",")[0] in row["case"] for row in report["rows"]):  # those are rows already
+                figures[name] = {who: found[name] for who, found in contest["measures"].items() if name in found}
     about = f"{', '.join(sorted(units))}; {'; '.join(dict.fromkeys(shapes))}"
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     absent = f" Not installed: {', '.join(report['absent'])}." if report["absent"] else ""

@@ -22,7 +22,7 @@ MEASUREMENT_FAILED = 1
 
 def bench(
     suite: Annotated[
-        str, typer.Argument(metavar="SUITE", help="What to measure: translation or look.", show_default=False)
+        str, typer.Argument(metavar="SUITE", help="What to measure: translation, look or encoder.", show_default=False)
     ],
     pairs: Annotated[
         list[str] | None,
@@ -72,6 +72,7 @@ def bench(
       regard bench translation --pairs train.en.gz --pairs train.de.gz --model runs/en-de --json
       regard bench translation --cases training --peer joeynmt=other-venv/bin/python --output speed.json
       regard bench look --threads 2
+      regard bench encoder --threads 2
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.bench.suites import suite_of
 
@@ -142,8 +143,7 @@ def _print(report: Report) -> None:
         print(row.case)
         lines = [("regard", _figure(row.ours, row.unit))]
         for name, value in row.peers.items():
-            ratio = row.ratio[name]
-            lines.append((name, _figure(value, row.unit) + (f"   ours is {ratio:.2f} times as fast" if ratio else "")))
+            lines.append((name, _figure(value, row.unit) + _compared(row.ratio[name], row.unit)))
         print_table([("  " + name, text) for name, text in lines])
         print()
     rows = [("machine", f"{report.machine['processor']}, {report.machine['cores']} cores; {report.threads} threads")]
@@ -151,6 +151,13 @@ def _print(report: Report) -> None:
     rows += [(name, "not installed") for name in report.absent]
     rows += [(name, f"failed: {sentence}") for name, sentence in report.failed.items()]
     print_table(rows)
+
+
+def _compared(ratio: float | None, unit: str) -> str:
+    """What a ratio means: of speeds and times, or of sizes."""
+    if not ratio:
+        return ""
+    return f"   {ratio:.2f} times ours" if unit.endswith("B") else f"   ours is {ratio:.2f} times as fast"
 
 
 def _figure(value: float | None, unit: str) -> str:
