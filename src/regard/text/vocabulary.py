@@ -121,6 +121,10 @@ class Vocabulary:
             raise InputError(f"{token!r} is no special token of this tokenizer; it has {known}")
         return index
 
+    def find(self, token: str) -> int | None:
+        """The id of a token, special or not, spelt as the vocabulary spells it, such as `##able`; None where it has no such."""
+        return self._backend.token_to_id(token)
+
     def continues(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
         """Whether each piece goes on with the word of the piece before it: for merging pieces, and masking whole words.
 

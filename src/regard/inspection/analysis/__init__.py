@@ -1,6 +1,15 @@
 """What weights, gradients and hidden states say: head statistics, rollout, attribution, probes."""
 
 from regard.inspection.analysis.attribution import Attribution, TokenAttributions, attribute, attribute_scored
+from regard.inspection.analysis.encoder_scores import (
+    AnswerProbability,
+    ChoiceProbability,
+    ClassProbability,
+    Likeness,
+    MaskProbability,
+    PredictedValue,
+    TagProbability,
+)
 from regard.inspection.analysis.gradients import (
     Gradients,
     GradientTimesInput,
@@ -15,13 +24,17 @@ from regard.inspection.analysis.head_statistics import DELIMITERS, HeadStatistic
 from regard.inspection.analysis.hidden_states import hidden_states
 from regard.inspection.analysis.probing import LayerProbe, Probed
 from regard.inspection.analysis.rollout import Rollout
-from regard.inspection.analysis.scores import SCORES, ReadTokens, Scored, TargetProbability, TaskScore, TextProbability
+from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore
+from regard.inspection.analysis.scores import SCORES, TargetProbability, TextProbability
 
 __all__ = [
     "DELIMITERS",
     "PLACES",
     "SCORES",
+    "AnswerProbability",
     "Attribution",
+    "ChoiceProbability",
+    "ClassProbability",
     "Criteria",
     "GradientTimesInput",
     "Gradients",
@@ -30,12 +43,16 @@ __all__ = [
     "InputGradients",
     "IntegratedGradients",
     "LayerProbe",
+    "Likeness",
+    "MaskProbability",
     "Method",
+    "PredictedValue",
     "Probed",
     "ReadTokens",
     "Rollout",
     "Scored",
     "Share",
+    "TagProbability",
     "TargetProbability",
     "TaskScore",
     "TextProbability",

@@ -13,7 +13,8 @@ from torch import nn
 from regard.errors import InputError, nearest
 from regard.inspection.analysis.embedded import EmbeddedScore
 from regard.inspection.analysis.gradients import IntegratedGradients, Method
-from regard.inspection.analysis.scores import SCORES, ReadTokens, Scored, TaskScore
+from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore
+from regard.inspection.analysis.scores import SCORES
 from regard.inspection.terminal import colour_of
 from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 from regard.layers import Tokens

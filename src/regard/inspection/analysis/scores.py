@@ -1,70 +1,24 @@
-"""What of a task's model is attributed: a number, the tokens it depends on, and how they become tensors.
+"""What of a task's model is attributed: log-probabilities of what it writes; those of encoders are in `encoder_scores`.
 
-A task joins by a class here and a line in `SCORES`; methods and pictures of attribution know of it only `Scored`.
+A task joins by a class and a line in `SCORES`; methods and pictures of attribution know of it only `Scored`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from types import MappingProxyType
-from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation import search
-from regard.inspection.analysis.head_sums import SPACES
+from regard.inspection.analysis.encoder_scores import ENCODER_SCORES
+from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore, place_of
 from regard.layers import Tokens
 from regard.tasks import LanguageModel, LanguageModellingTask, TranslationTask, Translator
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReadTokens:
-    """A sequence that a model reads.
-
-    Arguments:
-        name: what it is to the model, such as `source`.
-        ids: its token ids.
-        texts: the same as strings.
-    """
-
-    name: str
-    ids: tuple[int, ...]
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Scored:
-    """A score of one example, as a function of what the model reads.
-
-    Arguments:
-        module: the model.
-        quantity: what the score is, such as `log p`.
-        target: what it is of, such as a token.
-        read: the sequences that the model embeds.
-        score: from these, as so many equal rows each (N, S), to the scores (N,).
-    """
-
-    module: nn.Module
-    quantity: str
-    target: str
-    read: tuple[ReadTokens, ...]
-    score: Callable[[Sequence[Tokens]], Tensor]
-
-
-class TaskScore(Protocol):
-    """A question to a task's model whose answer is a number."""
-
-    def of(self, model: Any) -> Scored:
-        """The score of this model.
-
-        Raises:
-            InputError: where the model cannot be asked this.
-        """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,33 +125,9 @@ class TextProbability:
 
 
 SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
-    {TranslationTask.name: TargetProbability, LanguageModellingTask.name: TextProbability}
+    {TranslationTask.name: TargetProbability, LanguageModellingTask.name: TextProbability, **ENCODER_SCORES}
 )
 """By the name of a task, the score that its models are asked for."""
-
-
-def place_of(token: int | str, texts: Sequence[str], where: str) -> int:
-    """A token of a sequence by its number or its text, as a place from 0.
-
-    Raises:
-        InputError: where there is none, or several.
-
-    >>> place_of("dog", ["▁a", "▁dog", "</s>"], "target"), place_of(-1, ["▁a", "</s>"], "target")
-    (1, 1)
-    """
-    if isinstance(token, int):
-        if not -len(texts) <= token < len(texts):
-            raise InputError(f"token {token}: the {where} has {len(texts)} tokens, counted from 0: {_listed(texts)}")
-        return token % len(texts)
-    found = [place for place, text in enumerate(texts) if token in (text, text.strip(SPACES))]
-    if len(found) != 1:
-        often = "is not there" if not found else f"occurs {len(found)} times, at {', '.join(map(str, found))}"
-        raise InputError(f"token {token!r} {often}; the {where} is {_listed(texts)}; give its number")
-    return found[0]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return " ".join(texts[:40]) + (" ..." if len(texts) > 40 else "")
 
 
 def _written(model: Translator, source: Sequence[int]) -> list[int]:

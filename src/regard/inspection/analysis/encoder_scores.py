@@ -1,0 +1,351 @@
+"""What of an encoder's tasks is attributed: a class, a number, a word at a mask, a tag, an answer, a choice, a likeness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import shorten
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import InputError, nearest
+from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore, place_of
+from regard.layers import Encoded, Tokens
+from regard.tasks.classification.inputs import Text, joined
+from regard.tasks.encoders import EncoderPredictor, Joined
+from regard.tasks.masked_language_modelling.inputs import read_masked
+from regard.tasks.question_answering.windows import Window, encoded_contexts, windows
+from regard.tasks.tagging.windows import read_sentences
+
+if TYPE_CHECKING:
+    from regard.tasks.classification.classifier import Classifier
+    from regard.tasks.classification.rater import Rater
+    from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
+    from regard.tasks.multiple_choice.chooser import Chooser
+    from regard.tasks.question_answering.answerer import Answerer
+    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.tagging.tagger import Tagger
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassProbability:
+    """Of a classifier: log p(class | text), natural log.
+
+    Arguments:
+        text: a text, or two where the model reads pairs.
+        label: the class; the most probable one where None.
+    """
+
+    text: Text
+    label: str | None = None
+
+    def of(self, model: Classifier) -> Scored:
+        """The score of this classifier.
+
+        Raises:
+            InputError: for a class that the model does not know, and as `Classifier.classify`.
+        """
+        task = model.task
+        input = joined(task, [self.text], pairs=task.pairs, maximum=model.maximum_length)[0]
+        label = model.classify(self.text).label if self.label is None else self.label
+        if label not in task.classes:
+            raise InputError(f"there is no class {label!r}; {nearest(label, task.classes)}")
+        number = task.classes.index(label)
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            return _exact(_encoded(model, input, read[0]).logits).log_softmax(dim=-1)[:, number]
+
+        return _scored(model, "log p", label, [input], score)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PredictedValue:
+    """Of a model that rates: the number it gives a text, in the units of its data.
+
+    Arguments:
+        text: a text, or two where the model reads pairs.
+    """
+
+    text: Text
+
+    def of(self, model: Rater) -> Scored:
+        """The score of this model.
+
+        Raises:
+            InputError: as `Rater.rate`.
+        """
+        task = model.task
+        input = joined(task, [self.text], pairs=task.pairs, maximum=model.maximum_length)[0]
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            return _exact(_encoded(model, input, read[0]).logits).squeeze(-1) * task.spread + task.mean
+
+        whole = self.text if isinstance(self.text, str) else " | ".join(self.text)
+        return _scored(model, "value", shorten(whole, 60, placeholder="..."), [input], score)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskProbability:
+    """Of a masked language model: log p(token at a mask | the text around), natural log.
+
+    Arguments:
+        text: with a mask in it, such as "Paris is the [MASK] of France.".
+        token: a piece of the vocabulary; the most probable one where None.
+        mask: which of several masks, from 0 or from -1 backwards.
+    """
+
+    text: str
+    token: str | None = None
+    mask: int = 0
+
+    def of(self, model: MaskedLanguageModel) -> Scored:
+        """The score of this model.
+
+        Raises:
+            InputError: for a mask that is not there, a token that the model does not know, and as `fill`.
+        """
+        tokenizer = model.task.tokenizer
+        input = read_masked(tokenizer, [self.text], maximum=model.maximum_length)[0]
+        masks = [place for place, index in enumerate(input.ids) if index == tokenizer.mask_id]
+        if not -len(masks) <= self.mask < len(masks):
+            raise InputError(f"mask {self.mask}: the text has {len(masks)}, counted from 0")
+        token = model.fill(self.text, top=1).masks[self.mask][0].token if self.token is None else self.token
+        number = tokenizer.find(token)
+        if number is None:
+            raise InputError(f"the vocabulary has no token {token!r}; what follows within a word begins with ##")
+        place = masks[self.mask]
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            rows, length = read[0].ids.shape
+            at = torch.arange(rows, device=model.device) * length + place
+            logits = _exact(_encoded(model, input, read[0], at=at).logits)
+            return logits[:, : tokenizer.size].log_softmax(dim=-1)[:, number]
+
+        return _scored(model, "log p", token, [input], score)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagProbability:
+    """Of a tagger: log p(tag of one word | sentence), natural log, without the rules of which tag may follow which.
+
+    Arguments:
+        text: a text, or the words of a sentence. Of one longer than the model reads, the window in which the word is tagged.
+        word: a number, from 0 or from -1 backwards, or the word itself where it occurs once.
+        tag: the one that the model gives the word where None.
+    """
+
+    text: str | Sequence[str]
+    word: int | str
+    tag: str | None = None
+
+    def of(self, model: Tagger) -> Scored:
+        """The score of this tagger.
+
+        Raises:
+            InputError: for a word that is not there, a tag that the model does not know, and as `Tagger.tag`.
+        """
+        task, said = model.task, model.tag(self.text)
+        word = place_of(self.word, said.words, "text")
+        tag = said.tags[word] if self.tag is None else self.tag
+        if tag not in task.tags:
+            raise InputError(f"there is no tag {tag!r}; {nearest(tag, task.tags)}")
+        number = task.tags.index(tag)
+        found = next(read_sentences(task.tokenizer, [said.words], maximum=model.maximum_length, context=task.context))
+        # The windows tag the words one after another, each word in one of them.
+        input, place = [(window.joined, place) for window in found for place in window.places][word]
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            return _exact(_encoded(model, input, read[0]).logits)[:, place].log_softmax(dim=-1)[:, number]
+
+        return _scored(model, "log p", f"{said.words[word]}: {tag}", [input], score)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerProbability:
+    """Of a model that answers questions: log p(first token) + log p(last token) of an answer, natural log.
+
+    Both are over the tokens of the context that are read with the answer, and [CLS] where the model may say that there is none.
+
+    Arguments:
+        question, context: texts. Of a context longer than the model reads, the window in which the answer stands.
+        answer: a passage of the context that occurs in it once; the model's own answer where None.
+    """
+
+    question: str
+    context: str
+    answer: str | None = None
+
+    def of(self, model: Answerer) -> Scored:
+        """The score of this model.
+
+        Raises:
+            InputError: for an answer that does not stand in the context once, or where the model says that there is none; and as
+                `Answerer.answer`.
+        """
+        own = model.answer(self.question, self.context)
+        start, end = (own.start, own.end) if self.answer is None else self._places(self.answer)
+        if start is None or end is None:
+            raise InputError("the model says that there is no answer; name one")
+        task, tokenizer = model.task, model.task.tokenizer
+        cut = windows(
+            tokenizer,
+            tokenizer.encode(self.question),
+            encoded_contexts(tokenizer, [self.context])[0],
+            maximum_length=model.maximum_length,
+            stride=task.stride,
+        )
+        window, first, last = _window_with(cut, start, end)
+        begin, count = window.joined.second, len(window.spans)
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            logits = _exact(_encoded(model, window.joined, read[0]).logits)
+            within = logits[:, begin : begin + count]
+            if task.unanswerable:
+                within = torch.cat([within, logits[:, :1]], dim=1)
+            logs = within.log_softmax(dim=1)
+            return logs[:, first, 0] + logs[:, last, 1]
+
+        said = shorten(self.context[start:end], 60, placeholder="...")
+        return _scored(model, "log p", said, [window.joined], score)
+
+    def _places(self, answer: str) -> tuple[int, int]:
+        often = self.context.count(answer) if answer else 0
+        if often != 1:
+            raise InputError(
+                f"the answer {answer!r:.80} stands in the context {often} times; give one that occurs once"
+            )
+        start = self.context.index(answer)
+        return start, start + len(answer)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceProbability:
+    """Of a model that chooses: log p(one of the choices), natural log. Each choice is a sequence of its own, with the context.
+
+    Arguments:
+        context: a text.
+        choices: among which.
+        choice: the number of one, from 0; the model's own where None.
+    """
+
+    context: str
+    choices: Sequence[str]
+    choice: int | None = None
+
+    def of(self, model: Chooser) -> Scored:
+        """The score of this model.
+
+        Raises:
+            InputError: for a choice that is not there, and as `Chooser.choose`.
+        """
+        own = model.choose(self.context, self.choices)
+        number = own.index if self.choice is None else self.choice
+        if not 0 <= number < len(self.choices):
+            raise InputError(f"choice {number}: there are {len(self.choices)}, counted from 0")
+        inputs = model.task.encode([self.context], [list(self.choices)], maximum=model.maximum_length)[0]
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            each = [
+                _exact(_encoded(model, input, tokens).logits).squeeze(-1)
+                for input, tokens in zip(inputs, read, strict=True)
+            ]
+            return torch.stack(each, dim=1).log_softmax(dim=1)[:, number]
+
+        names = [f"choice {place}" for place in range(len(inputs))]
+        return _scored(model, "log p", shorten(self.choices[number], 60, placeholder="..."), inputs, score, names)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Likeness:
+    """Of a model that gives texts vectors: the cosine of two.
+
+    Arguments:
+        first, second: the texts.
+    """
+
+    first: str
+    second: str
+
+    def of(self, model: SentenceEncoder) -> Scored:
+        """The score of this model.
+
+        Raises:
+            InputError: for an empty text, and as `SentenceEncoder.embed`.
+        """
+        for text in (self.first, self.second):
+            if not text.strip():
+                raise InputError("a text is empty; there is nothing to attribute to")
+        inputs = [Joined(ids) for ids in model.task.encode([self.first, self.second], maximum=model.maximum_length)]
+
+        def score(read: Sequence[Tokens]) -> Tensor:
+            one, other = (
+                model.task.vectors(_encoded(model, input, tokens, at=_nowhere(tokens)).hidden, tokens.valid)
+                for input, tokens in zip(inputs, read, strict=True)
+            )
+            return F.cosine_similarity(one, other, dim=-1)
+
+        said = " | ".join(shorten(text, 30, placeholder="...") for text in (self.first, self.second))
+        return _scored(model, "cosine", said, inputs, score, ["first", "second"])
+
+
+ENCODER_SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
+    {
+        "classification": ClassProbability,
+        "regression": PredictedValue,
+        "masked_language_modelling": MaskProbability,
+        "tagging": TagProbability,
+        "question_answering": AnswerProbability,
+        "multiple_choice": ChoiceProbability,
+        "sentence_embedding": Likeness,
+    }
+)
+"""By the name of a task, the score that its models are asked for."""
+
+
+def _scored(
+    model: EncoderPredictor[Any],
+    quantity: str,
+    target: str,
+    inputs: Sequence[Joined],
+    score: Any,
+    names: Sequence[str] = ("text",),
+) -> Scored:
+    tokenizer = model.task.tokenizer
+    read = tuple(
+        ReadTokens(name=name, ids=tuple(input.ids), texts=tuple(tokenizer.tokens(input.ids)))
+        for name, input in zip(names, inputs, strict=True)
+    )
+    return Scored(module=model.model, quantity=quantity, target=target, read=read, score=score)
+
+
+def _encoded(model: EncoderPredictor[Any], input: Joined, tokens: Tokens, at: Tensor | None = None) -> Encoded:
+    """What the model makes of so many equal rows of one input."""
+    length = tokens.ids.shape[1]
+    segments = (torch.arange(length, device=tokens.ids.device) >= (input.second or length)).long()
+    return model.model(tokens, segments.expand(tokens.ids.shape), at=at)
+
+
+def _nowhere(tokens: Tokens) -> Tensor:
+    """No logits of a head over the vocabulary are wanted."""
+    return torch.zeros(0, dtype=torch.int64, device=tokens.ids.device)
+
+
+def _exact(logits: Tensor | None) -> Tensor:
+    """Logits in float32 at least."""
+    if logits is None:
+        raise RuntimeError("the model has no such head")
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _window_with(cut: Any, start: int, end: int) -> tuple[Window, int, int]:
+    """The window with a passage in it, and its first and last token there."""
+    for window in cut:
+        inside = [place for place, (first, last) in enumerate(window.spans.tolist()) if first < end and last > start]
+        whole = inside and window.spans[inside[0], 0] <= start and window.spans[inside[-1], 1] >= end
+        if whole and window.owned[0] <= inside[0] < window.owned[1]:
+            return window, inside[0], inside[-1]
+    raise InputError("the answer does not stand within one window of the context; give a shorter one")
