@@ -263,6 +263,8 @@ class ChoiceProbability:
 class Likeness:
     """Of a model that gives texts vectors: the cosine of two.
 
+    Two texts of zeros are alike. So that the baseline is not, attribute to one of them: `inputs=["second"]`.
+
     Arguments:
         first, second: the texts.
     """
