@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +110,6 @@ def open_encoder(
     model: Path, pooling: str | None, normalise: bool | None, precision: str
 ) -> tuple[SentenceEncoder, str]:
     """The model, with what the command says of it, and the precision to compute in."""
-    from regard.embeddings.pooling import check_modes
     from regard.embeddings.precision import PRECISIONS, check_precision
     from regard.errors import nearest
     from regard.tasks.loading import load
@@ -121,14 +119,8 @@ def open_encoder(
     keep_freed_memory()
     if precision not in ("auto", *PRECISIONS):
         raise InputError(f"--precision is {precision!r}; {nearest(precision, ['auto', *PRECISIONS])}")
-    encoder = load(model, task="sentence_embedding")
-    changes: dict[str, Any] = {} if normalise is None else {"normalise": normalise}
-    if pooling is not None:
-        names = tuple(name.strip() for name in pooling.split(",") if name.strip())
-        check_modes(names)
-        changes["pooling"] = names
-    if changes:
-        encoder.task = dataclasses.replace(encoder.task, **changes)
+    modes = None if pooling is None else [name.strip() for name in pooling.split(",") if name.strip()]
+    encoder = load(model, task="sentence_embedding").pooled(modes, normalise=normalise)
     if precision == "auto":
         dtype, sentence = resolve("auto", encoder.device)
         say(f"precision: {sentence}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from regard.embeddings import packaged
-from regard.embeddings.pooling import check_modes
 from regard.errors import InputError
 from regard.estimators.base import TextInput, texts_of
 from regard.tasks.loading import load
@@ -67,12 +65,8 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput,
             InputError: for what is no text, a folder that holds no such model, and a layer or a pooling that there is not.
         """
         _single(X)
-        encoder = load(packaged() if self.model is None else self.model, task="sentence_embedding")
-        changes: dict[str, Any] = {} if self.normalise is None else {"normalise": self.normalise}
-        if self.pooling is not None:
-            check_modes(self.pooling)
-            changes["pooling"] = tuple(self.pooling)
-        encoder.task = dataclasses.replace(encoder.task, **changes)
+        place = packaged() if self.model is None else self.model
+        encoder = load(place, task="sentence_embedding").pooled(self.pooling, normalise=self.normalise)
         self._n_features_out = encoder.width_of(self.layers)
         self.encoder_ = encoder
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from torch import Tensor
 from regard.data.token_store import TokenStore
 from regard.embeddings.features import Features, features
 from regard.embeddings.layers import LayerChoice, layer_choice
-from regard.embeddings.pooling import unit
+from regard.embeddings.pooling import check_modes, unit
 from regard.embeddings.readers import Readers
 from regard.embeddings.reading import BATCH_TOKENS, Group, read_all
 from regard.errors import InputError
@@ -81,6 +82,23 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
                 f"give {width}; choose one layer, or a sum, and the model's own pooling"
             )
         return int(dense[-1].weight.shape[0]) if dense else width
+
+    def pooled(self, modes: Sequence[str] | None = None, *, normalise: bool | None = None) -> SentenceEncoder:
+        """The same model, whose vectors of tokens become one of a text in another way.
+
+        Arguments:
+            modes: such as ("cls",) or ("mean", "max"); the model's own where None.
+            normalise: whether vectors have length one; as the model has it where None.
+
+        Raises:
+            InputError: for what is no way to pool, with the nearest.
+        """
+        changes: dict[str, Any] = {} if normalise is None else {"normalise": normalise}
+        if modes is not None:
+            check_modes(modes)
+            changes["pooling"] = tuple(modes)
+        task = dataclasses.replace(self.task, **changes)
+        return SentenceEncoder(self.model, task, recipe=self.recipe, metrics=self.metrics)
 
     def embed(
         self,
