@@ -28,7 +28,9 @@ def written_out(scores, centre, window, gaussian):
 
 @given(
     scores=st.lists(st.floats(-5, 5), min_size=1, max_size=9),
-    centre=st.floats(-3, 14),
+    centre=st.integers(-192, 896).map(
+        lambda n: n / 64
+    ),  # exact sums: which slot an edge takes in is no matter of rounding
     window=st.integers(1, 4),
     gaussian=st.booleans(),
     padding=st.integers(0, 3),
