@@ -67,8 +67,8 @@ def main() -> None:
         seed=None,
         target="cosine at least 0.9999 in float32, 0.999 in bfloat16",
         figures=figures,
-        note=f"{versions}. The loss of int8, whose scales are one for each token and one for each output, is what the last figures "
-        "of it say.",
+        note=f"{versions}. The loss of int8, whose scales are one for each token and one for each output, is what the last "
+        "figures of it say.",
     )
 
 
