@@ -166,5 +166,5 @@ def test_parquet_needs_a_library_that_is_named(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match="pip install pyarrow"):
+    with pytest.raises(InputError, match=r"pip install 'regard\[parquet\]'"):
         VectorFile(tmp_path / "v.parquet", width=WIDTH, origin=None)

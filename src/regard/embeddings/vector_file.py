@@ -88,7 +88,9 @@ class ParquetRows:
             import pyarrow as arrow
             import pyarrow.parquet as parquet
         except ImportError:
-            raise InputError("writing .parquet needs pyarrow: pip install pyarrow; or choose .npy or .jsonl") from None
+            raise InputError(
+                "writing .parquet needs pyarrow: pip install 'regard[parquet]'; or choose .npy or .jsonl"
+            ) from None
         self._arrow: Any = arrow
         self._parquet: Any = parquet
         self._schema: Any = None

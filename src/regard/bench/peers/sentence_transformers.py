@@ -24,7 +24,7 @@ class Embedding:
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Load the folder in the precision asked for."""
         import numpy as np
-        from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
+        from sentence_transformers import SentenceTransformer  # pyright: ignore[reportAttributeAccessIssue, reportMissingImports]
 
         settings = {} if job["precision"] == "float32" else {"model_kwargs": {"dtype": job["precision"]}}
         self._model = SentenceTransformer(job["folder"], device="cpu", **settings)
