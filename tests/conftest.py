@@ -21,6 +21,14 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(20170612)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def seeded_module() -> Iterator[None]:
+    """The global seed set for each file, so that what its own wide fixtures draw does not hang on the tests before."""
+    with torch.random.fork_rng():
+        torch.manual_seed(20141111)
+        yield
+
+
 @pytest.fixture
 def seeded() -> Iterator[None]:
     """The global seed set for one test (modules draw their first parameters from it) and put back after."""
