@@ -126,6 +126,36 @@ def test_bfloat16_training_on_a_processor_runs_the_kernel_in_float32(generator, 
     assert fused_calls[-1]["dtype"] == torch.float32, "nor what was float32 before"
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("key_heads", [H, 1])
+def test_bfloat16_training_lays_out_the_weights_of_middling_lengths(masked, key_heads, generator, fused_calls):
+    """Its own way, as exact as bfloat16 allows in value and gradient, and only there: not in evaluation, not for float32."""
+
+    def random(heads, length, width):
+        return torch.randn(B, heads, length, width, generator=generator).bfloat16().requires_grad_()
+
+    length = 40
+    mask = Dense(torch.rand(B, 1, length, length, generator=generator) < 0.5) if masked else None
+    leaves = random(H, length, 8), random(key_heads, length, 8), random(key_heads, length, 6)
+    inputs = AttentionInputs(query=leaves[0], key=leaves[1], mask=mask)
+    attention = ScoredAttention(ScaledDot())
+    output = attention(inputs, leaves[2])
+    assert output.dtype == torch.bfloat16
+    assert not fused_calls
+    exact = tuple(leaf.detach().double().requires_grad_() for leaf in leaves)
+    plain = ScoredAttention(Undeclared(ScaledDot()))(AttentionInputs(query=exact[0], key=exact[1], mask=mask), exact[2])
+    torch.testing.assert_close(output.double(), plain, rtol=2**-5, atol=2**-6)
+    found = torch.autograd.grad(output.square().sum(), leaves)
+    for each, right in zip(found, torch.autograd.grad(plain.square().sum(), exact), strict=True):
+        assert F.cosine_similarity(each.double().flatten(), right.flatten(), dim=0) > 0.9999
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(attention(inputs, leaves[2]), output, rtol=0, atol=0)
+    attention.eval()(inputs, leaves[2])
+    single = AttentionInputs(query=leaves[0].float(), key=leaves[1].float(), mask=mask)
+    attention.train()(single, leaves[2].float())
+    assert [call["dtype"] for call in fused_calls] == [torch.float32, torch.float32]
+
+
 def test_the_softmax_of_half_precision_inputs_runs_in_float32(generator):
     """Scores that differ by less than half precision resolves still get different weights."""
     query = torch.tensor([1.0]).view(1, 1, 1, 1)

@@ -16,6 +16,10 @@ from regard.attention.inputs import AttentionInputs
 from regard.attention.masks import Causal
 from regard.attention.scores import Score
 
+SHORT, LONG = 24, 256
+"""Numbers of keys: below the first PyTorch's fused kernel trains fastest in float32, beyond the second as it is given them;
+between the two it is better to lay the weights out (processors and bfloat16 alone, see `benchmarks/attention_kernels.py`)."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
@@ -118,21 +122,20 @@ class ScoredAttention(Attention):
         inputs.check_value(value)
         scale = self.score.product_scale(inputs.query.shape[-1]) if self.alignment.plain_softmax else None
         if scale is not None:
-            return self._fused(inputs, value, scale)
+            way = self._laid_out if self._better_laid_out(inputs) else self._fused
+            return way(inputs, value, scale)
         weights = F.dropout(self.weights(inputs), self.dropout, self.training)
         groups = inputs.query.shape[1] // value.shape[1]
         value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
         return weights.to(value.dtype) @ value
 
     def _fused(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
-        if self.training and self.dropout and inputs.query.device.type == "cpu":
-            return self._dropping(inputs, value, scale)
         # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
         mask = inputs.mask
         square = inputs.query.shape[2] == inputs.key.shape[2]
         causal = type(mask) is Causal and mask.offset == 0 and square
         query, key = inputs.query, inputs.key
-        exact = _slow_backward(query, inputs.shape[3])
+        exact = inputs.shape[3] <= LONG and _slow_backward(query)
         if exact:
             query, key, value = query.float(), key.float(), value.float()
         # Autocast would turn the float32 inputs back into bfloat16.
@@ -149,11 +152,19 @@ class ScoredAttention(Attention):
             )
         return output.to(inputs.query.dtype)
 
-    def _dropping(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
-        """What the kernel does where weights are dropped: on processors it lays them out too, in float32, and is slower.
+    def _better_laid_out(self, inputs: AttentionInputs) -> bool:
+        """Whether, in training on a processor, the weights are better laid out than left to the fused kernel.
 
-        Forward and backward of 192 heads of 128 tokens took 45 ms, and 84 ms by the kernel, in bfloat16 on one AVX512-BF16 core.
+        With dropout it lays them out too, in float32, and is slower. In bfloat16 its backward pass is slow on short sequences:
+        forward and backward of 192 heads of 128 tokens took 35 ms laid out, 65 ms by the kernel in float32 and 114 ms in
+        bfloat16, on one AVX512-BF16 core; 256 heads of 32 tokens 7, 14 and 33 ms (`benchmarks/attention_kernels.py`).
         """
+        if not self.training or inputs.query.device.type != "cpu":
+            return False
+        return self.dropout > 0 or (_slow_backward(inputs.query) and SHORT <= inputs.shape[3] <= LONG)
+
+    def _laid_out(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
+        """What the kernel does, step by step, in the number format given."""
         query, key = _given(inputs.query), _given(inputs.key_per_query_head)
         groups = query.shape[1] // value.shape[1]
         value = _given(value if groups == 1 else value.repeat_interleave(groups, dim=1))
@@ -164,7 +175,8 @@ class ScoredAttention(Attention):
                 # Nothing is left of half the lowest number after the softmax, and no score makes it infinite.
                 lowest = torch.finfo(scores.dtype).min / 2
                 scores = scores.add_(torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, lowest))
-            output = dropped(scores.softmax(dim=-1), self.dropout) @ value
+            weights = scores.softmax(dim=-1)
+            output = (dropped(weights, self.dropout) if self.dropout else weights) @ value
             if visible is not None:  # a query with nothing visible looked at everything alike
                 output = output * visible.any(dim=-1, keepdim=True)
             return output.to(inputs.query.dtype)
@@ -176,19 +188,13 @@ def _given(x: Tensor) -> Tensor:
     return x if wide else x.to(torch.get_autocast_dtype("cpu"))
 
 
-def _slow_backward(query: Tensor, keys: int) -> bool:
-    """Whether the fused kernel is better run in float32 than in the bfloat16 it is given, or that autocast would give it.
-
-    PyTorch's bfloat16 kernel for processors has a slow backward pass on short sequences: forward and backward of 640 heads
-    of 16 tokens took 29 ms in bfloat16 and 4 ms in float32 on two AVX512-BF16 cores; at 256 tokens the two are equal
-    (`benchmarks/attention_kernels.py`).
-    """
+def _slow_backward(query: Tensor) -> bool:
+    """Whether the fused kernel would run its backward pass for processors in bfloat16, given or by autocast."""
     given = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
     return (
         torch.bfloat16 in (query.dtype, given)
         and query.dtype != torch.float64
         and query.device.type == "cpu"
-        and keys <= 128
         and torch.is_grad_enabled()
         and query.requires_grad
     )
