@@ -17,8 +17,9 @@ from regard.attention.masks import Causal
 from regard.attention.scores import Score
 
 SHORT, LONG = 24, 256
-"""Numbers of keys: below the first PyTorch's fused kernel trains fastest in float32, beyond the second as it is given them;
-between the two it is better to lay the weights out (processors and bfloat16 alone, see `benchmarks/attention_kernels.py`)."""
+"""Fewer queries or keys than the first, and PyTorch's fused kernel trains fastest in float32; more keys than the second, and it
+does so as they are given; between the two it is better to lay the weights out. For processors and bfloat16 alone, see
+`benchmarks/attention_kernels.py`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +162,9 @@ class ScoredAttention(Attention):
         """
         if not self.training or inputs.query.device.type != "cpu":
             return False
-        return self.dropout > 0 or (_slow_backward(inputs.query) and SHORT <= inputs.shape[3] <= LONG)
+        queries, keys = inputs.shape[2:]
+        middling = min(queries, keys) >= SHORT and keys <= LONG
+        return self.dropout > 0 or (middling and _slow_backward(inputs.query))
 
     def _laid_out(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
         """What the kernel does, step by step, in the number format given."""

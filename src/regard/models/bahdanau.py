@@ -24,17 +24,15 @@ from regard.attention import (
     ScoredAttention,
 )
 from regard.layers import (
-    LAST_STEP,
-    SOURCE,
     TARGET,
     BidirectionalReader,
-    DecoderState,
     Dropout,
     GatedRecurrentCell,
     Tokens,
     maxout,
 )
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder, last_alignment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,18 +86,15 @@ class BahdanauConfig:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BahdanauState(DecoderState):
+class BahdanauState(AttendingState):
     """What the decoder carries: s_{i-1}, and the source it attends to.
 
     Arguments:
         hidden: (N, n), the decoder's state.
-        memory: keys Ua h_j (R, 1, S, n') and values h_j (R, 1, S, 2n), computed once per sentence.
-        query: (N, 1, n'), the last step's projected query; None before the first.
+        memory: keys Ua h_j, n' wide, and values h_j, 2n wide.
     """
 
     hidden: Tensor = field(metadata=TARGET)
-    memory: KeysValues = field(metadata=SOURCE)
-    query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
 
 class BahdanauEncoder(nn.Module):
@@ -175,7 +170,7 @@ class BahdanauDecoder(nn.Module):
         return self.logits(torch.stack(before, dim=1), embedded, torch.stack(contexts, dim=1))
 
 
-class Bahdanau(nn.Module):
+class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, BahdanauDecoder, BahdanauState]):
     """RNNsearch: a bidirectional encoder, additive attention, and a decoder with a maxout output.
 
         h_j  = [forward_j ; backward_j]                          annotations
@@ -194,15 +189,9 @@ class Bahdanau(nn.Module):
     """
 
     has_alignment: bool = True
-    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
-    maximum_target_length: int | None = None
-    length_setting: str = ""
 
     def __init__(self, config: BahdanauConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = BahdanauEncoder(config)
-        self.decoder = BahdanauDecoder(config)
+        super().__init__(config, BahdanauEncoder(config), BahdanauDecoder(config))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -222,18 +211,6 @@ class Bahdanau(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Logits of every next target token, given the true ones before it.
-
-        Arguments:
-            source: (B, S) tokens.
-            target: (B, L) tokens, shifted right: the start token first.
-
-        Returns:
-            (B, L, V); row l predicts target token l + 1.
-        """
-        return self.decoder(self.start(source), target)
-
     def start(self, source: Tokens) -> BahdanauState:
         """Read the source (B, S)."""
         annotations, first = self.encoder(source)
@@ -250,12 +227,7 @@ class Bahdanau(nn.Module):
 
     def alignment(self, state: BahdanauState) -> Tensor:
         """a_ij of the last step, (N, S) float32; zeros before the first."""
-        if state.query is None:
-            return state.no_alignment()
-        inputs = AttentionInputs(
-            query=state.by_source(state.query).transpose(1, 2), key=state.memory.key, mask=Padding(state.source_valid)
-        )
-        return self.decoder.attention.attention.weights(inputs).squeeze(1).flatten(0, 1)
+        return last_alignment(self.decoder.attention, state)
 
 
 def alignment_layer(config: BahdanauConfig) -> AttentionLayer:

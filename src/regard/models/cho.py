@@ -29,6 +29,7 @@ from regard.layers import (
     reading_order,
 )
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.recurrent import RecurrentEncoderDecoder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,14 +155,21 @@ class ChoDecoder(nn.Module):
             states.append(hidden)
         return torch.stack(states, dim=1)
 
-    def forward(self, embedded: Tensor, state: ChoState) -> tuple[Tensor, Tensor]:
+    def read(self, embedded: Tensor, state: ChoState) -> tuple[Tensor, Tensor]:
         """Embedded previous words (B, L, m) to logits (B, L, V) and the last state (B, n): h'_t AFTER y_{t-1} was read."""
         hidden = self.states(self.cell.input(embedded), state)
         read_out = self.readout(torch.cat((hidden, embedded), dim=-1)) + state.for_each_row(state.readout).unsqueeze(1)
         return self.output(self.dropout(maxout(read_out))), hidden[:, -1]
 
+    def forward(self, state: ChoState, target: Tokens) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
+        # With real tokens first nothing that comes of padding is ever read again, so no step has to hold its state.
+        order = reading_order(target.valid)
+        embedded = in_order(self.dropout(self.embedding(target.ids)), order)
+        return put_back(self.read(embedded, state)[0], order)
 
-class Cho(nn.Module):
+
+class Cho(RecurrentEncoderDecoder[ChoConfig, ChoEncoder, ChoDecoder, ChoState]):
     """RNN encoder-decoder: one vector stands for the whole source, and enters every step of the decoder.
 
         h_t  = f(h_{t-1}, x_t),   c = tanh(V h_N)                summary
@@ -176,16 +184,8 @@ class Cho(nn.Module):
     torch.Size([2, 2, 7])
     """
 
-    has_alignment: bool = False  # no attention
-    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
-    maximum_target_length: int | None = None
-    length_setting: str = ""
-
     def __init__(self, config: ChoConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = ChoEncoder(config)
-        self.decoder = ChoDecoder(config)
+        super().__init__(config, ChoEncoder(config), ChoDecoder(config))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -200,30 +200,11 @@ class Cho(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Logits of every next target token, given the true ones before it.
-
-        Arguments:
-            source: (B, S) tokens.
-            target: (B, L) tokens, shifted right: the start token first.
-
-        Returns:
-            (B, L, V); row l predicts target token l + 1.
-        """
-        # With real tokens first nothing that comes of padding is ever read again, so no step has to hold its state.
-        order = reading_order(target.valid)
-        embedded = in_order(self.decoder.dropout(self.decoder.embedding(target.ids)), order)
-        return put_back(self.decoder(embedded, self.start(source))[0], order)
-
     def start(self, source: Tokens) -> ChoState:
         """Read the source (B, S)."""
         return self.decoder.begin(self.encoder(source), source.valid)
 
     def step(self, tokens: Tensor, state: ChoState) -> tuple[Tensor, ChoState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
-        logits, hidden = self.decoder(self.decoder.embedding(tokens).unsqueeze(1), state)
+        logits, hidden = self.decoder.read(self.decoder.embedding(tokens).unsqueeze(1), state)
         return logits.squeeze(1), state.advanced(hidden=hidden)
-
-    def alignment(self, state: ChoState) -> Tensor:
-        """(N, S) float32 zeros: without attention no source token is looked at more than another, at any step."""
-        return state.no_alignment()

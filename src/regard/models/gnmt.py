@@ -23,10 +23,7 @@ from regard.attention import (
     ScoredAttention,
 )
 from regard.layers import (
-    LAST_STEP,
-    SOURCE,
     TARGET,
-    DecoderState,
     Dropout,
     LongShortTermMemoryCell,
     LSTMStack,
@@ -35,6 +32,7 @@ from regard.layers import (
     Tokens,
 )
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder, last_alignment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,20 +82,17 @@ class GNMTConfig:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GNMTState(DecoderState):
+class GNMTState(AttendingState):
     """What the decoder carries: the states of its layers, and the source it attends to.
 
     Arguments:
         bottom: m and c of the bottom layer, (N, n) each; the next step's query is its m.
         upper: m and c of the layers above.
         memory: keys (R, 1, S, n') and values (R, 1, S, n) of the encoder's top layer, computed once per sentence.
-        query: (N, 1, n'), the last step's projected query; None before the first.
     """
 
     bottom: LSTMState = field(metadata=TARGET)
     upper: LSTMStates = field(metadata=TARGET)
-    memory: KeysValues = field(metadata=SOURCE)
-    query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
 
 def upper_layers(config: GNMTConfig, input_width: int, context_width: int = 0) -> LSTMStack:
@@ -203,7 +198,7 @@ class GNMTDecoder(nn.Module):
         return self.output(self.dropout(top))
 
 
-class GNMT(nn.Module):
+class GNMT(RecurrentEncoderDecoder[GNMTConfig, GNMTEncoder, GNMTDecoder, GNMTState]):
     """GNMT: a deep LSTM encoder and decoder with residual connections, joined by additive attention.
 
         x_t^1 = [forward_t ; backward_t] in the encoder                      the bottom layer reads from both ends
@@ -224,15 +219,9 @@ class GNMT(nn.Module):
     """
 
     has_alignment: bool = True
-    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
-    maximum_target_length: int | None = None
-    length_setting: str = ""
 
     def __init__(self, config: GNMTConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = GNMTEncoder(config)
-        self.decoder = GNMTDecoder(config)
+        super().__init__(config, GNMTEncoder(config), GNMTDecoder(config))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -247,18 +236,6 @@ class GNMT(nn.Module):
         for module in self.modules():
             if isinstance(module, Additive):
                 nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
-
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Logits of every next target token, given the true ones before it.
-
-        Arguments:
-            source: (B, S) tokens.
-            target: (B, L) tokens, shifted right: the start token first.
-
-        Returns:
-            (B, L, V); row l predicts target token l + 1.
-        """
-        return self.decoder(self.start(source), target)
 
     def start(self, source: Tokens) -> GNMTState:
         """Read the source (B, S)."""
@@ -276,9 +253,4 @@ class GNMT(nn.Module):
 
     def alignment(self, state: GNMTState) -> Tensor:
         """The weights behind the last step's context, (N, S) float32; zeros before the first."""
-        if state.query is None:
-            return state.no_alignment()
-        inputs = AttentionInputs(
-            query=state.by_source(state.query).transpose(1, 2), key=state.memory.key, mask=Padding(state.source_valid)
-        )
-        return self.decoder.attention.attention.weights(inputs).squeeze(1).flatten(0, 1)
+        return last_alignment(self.decoder.attention, state)

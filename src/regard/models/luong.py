@@ -29,9 +29,7 @@ from regard.attention import (
 from regard.attention.positions import check_length
 from regard.layers import (
     LAST_STEP,
-    SOURCE,
     TARGET,
-    DecoderState,
     Dropout,
     LSTMStack,
     LSTMStates,
@@ -39,6 +37,7 @@ from regard.layers import (
     reading_order,
 )
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,21 +108,18 @@ class LuongConfig:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LuongState(DecoderState):
+class LuongState(AttendingState):
     """What the decoder carries.
 
     Arguments:
         recurrent: h and c of every layer, (N, n) each.
         attentional: (N, n), h~ of the step before; zeros before the first.
         memory: keys and values of the source (R, 1, S, n), computed once per sentence.
-        query: (N, 1, n), the last step's projected query; None before the first.
         centre: (N, 1), the last step's p_t, where it is predicted.
     """
 
     recurrent: LSTMStates = field(metadata=TARGET)
     attentional: Tensor = field(metadata=TARGET)
-    memory: KeysValues = field(metadata=SOURCE)
-    query: Tensor | None = field(default=None, metadata=LAST_STEP)
     centre: Tensor | None = field(default=None, metadata=LAST_STEP)
 
 
@@ -279,7 +275,7 @@ def _held_at(valid: Tensor) -> list[Tensor | None]:
     return list(valid.unsqueeze(-1).unbind(dim=1))
 
 
-class Luong(nn.Module):
+class Luong(RecurrentEncoderDecoder[LuongConfig, LuongEncoder, LuongDecoder, LuongState]):
     """Stacked LSTMs with attention after each step, global or local.
 
         a_t(s) = softmax_s(score(h_t, hs_s))                     with the state AFTER the step
@@ -296,14 +292,10 @@ class Luong(nn.Module):
     """
 
     has_alignment: bool = True
-    maximum_target_length: int | None = None  # a recurrent net has no positions to run out of
     length_setting: str = "model.maximum_source"
 
     def __init__(self, config: LuongConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = LuongEncoder(config)
-        self.decoder = LuongDecoder(config)
+        super().__init__(config, LuongEncoder(config), LuongDecoder(config))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -322,21 +314,6 @@ class Luong(nn.Module):
     def maximum_source_length(self) -> int | None:
         """As many tokens as a location score has places for; None with another, which needs none."""
         return self.config.maximum_source if self.config.score == "location" else None
-
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Logits of every next target token, given the true ones before it.
-
-        Arguments:
-            source: (B, S) tokens.
-            target: (B, L) tokens, shifted right: the start token first.
-
-        Returns:
-            (B, L, V); row l predicts target token l + 1.
-
-        Raises:
-            InputError: where `score` is `location` and a source is longer than `maximum_source`.
-        """
-        return self.decoder(self.start(source), target)
 
     def start(self, source: Tokens) -> LuongState:
         """Read the source (B, S).

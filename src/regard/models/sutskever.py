@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Tokens
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.recurrent import RecurrentEncoderDecoder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +102,7 @@ class SutskeverDecoder(nn.Module):
         return self.output(self.dropout(hidden))
 
 
-class Sutskever(nn.Module):
+class Sutskever(RecurrentEncoderDecoder[SutskeverConfig, SutskeverEncoder, SutskeverDecoder, SutskeverState]):
     """Two LSTM stacks: one reads the source from its end to its beginning, the other starts from its state and writes.
 
         (h, c)_0 of each decoder layer = (h, c) of the same encoder layer after x_T, x_{T-1}, .. x_1
@@ -115,16 +116,8 @@ class Sutskever(nn.Module):
     torch.Size([2, 2, 7])
     """
 
-    has_alignment: bool = False  # no attention
-    maximum_source_length: int | None = None  # a recurrent net has no positions to run out of
-    maximum_target_length: int | None = None
-    length_setting: str = ""
-
     def __init__(self, config: SutskeverConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = SutskeverEncoder(config)
-        self.decoder = SutskeverDecoder(config)
+        super().__init__(config, SutskeverEncoder(config), SutskeverDecoder(config))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -136,18 +129,6 @@ class Sutskever(nn.Module):
         for module in (self.encoder.embedding, self.decoder.embedding):
             nn.init.normal_(module.weight, std=0.1)
 
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Logits of every next target token, given the true ones before it.
-
-        Arguments:
-            source: (B, S) tokens.
-            target: (B, L) tokens, shifted right: the start token first.
-
-        Returns:
-            (B, L, V); row l predicts target token l + 1.
-        """
-        return self.decoder(self.start(source), target)
-
     def start(self, source: Tokens) -> SutskeverState:
         """Read the source (B, S)."""
         return SutskeverState(source_valid=source.valid, layers=self.encoder(source))
@@ -157,7 +138,3 @@ class Sutskever(nn.Module):
         decoder = self.decoder
         hidden, layers = decoder.stack.step(decoder.dropout(decoder.embedding(tokens)), state.layers)
         return decoder.output(decoder.dropout(hidden)), state.advanced(layers=layers)
-
-    def alignment(self, state: SutskeverState) -> Tensor:
-        """(N, S) float32 zeros: without attention no source token is looked at, at any step."""
-        return state.no_alignment()
