@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+DEVICES = ("auto", "cpu", "cuda")
+"""What `device_named` knows."""
 
 
 def machine() -> dict[str, Any]:
@@ -17,6 +25,28 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def device_named(name: str, setting: str) -> torch.device:
+    """Where to compute: `cpu`, `cuda`, or a graphics card where PyTorch sees one and else the processor (`auto`).
+
+    Arguments:
+        name: one of `DEVICES`.
+        setting: what messages call it.
+
+    Raises:
+        InputError: for another name, or a graphics card that is not there.
+
+    >>> device_named("cpu", "--device")
+    device(type='cpu')
+    """
+    import torch
+
+    if name not in DEVICES:
+        raise InputError(f"{setting} is {name!r}; give one of {', '.join(DEVICES)}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"{setting} is 'cuda' but PyTorch sees no GPU; use auto or cpu")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
 def versions() -> dict[str, str]:

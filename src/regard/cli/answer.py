@@ -14,6 +14,7 @@ import typer
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
+from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts
 from regard.errors import InputError
@@ -63,6 +64,7 @@ def answer(
             help="How far the score of no answer has to lead to be believed; the model's own unless given.",
         ),
     ] = None,
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, with places in the context and alternatives.")
     ] = False,
@@ -84,11 +86,7 @@ def answer(
     waiting = _questions(questions or [], context, context_file, input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.tasks.loading import load
-        from regard.training.memory import keep_freed_memory
-
-        keep_freed_memory()
-        answerer = load(model, task="question_answering")
+        answerer = opened(model, device, "question_answering")
 
         def ask(chunk: list[Text]) -> list[Answer]:
             asked = [text for text in chunk if isinstance(text, _Question)]

@@ -12,6 +12,7 @@ import typer
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
+from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts
 from regard.errors import InputError
@@ -40,6 +41,7 @@ def classify(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, with the probability of every class.")
     ] = False,
@@ -61,11 +63,9 @@ def classify(
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.tasks.classification.rater import Rater
-        from regard.tasks.loading import load, task_of
-        from regard.training.memory import keep_freed_memory
+        from regard.tasks.loading import task_of
 
-        keep_freed_memory()
-        predictor: Any = load(model, task="regression" if task_of(model) == "regression" else "classification")
+        predictor: Any = opened(model, device, "regression" if task_of(model) == "regression" else "classification")
         ask = predictor.rate_batch if isinstance(predictor, Rater) else predictor.classify_batch
 
         def answer(chunk: list[Text]) -> Any:

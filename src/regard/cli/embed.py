@@ -14,6 +14,7 @@ import typer
 from regard.cli.console import on_terminal, print_json, say
 from regard.cli.interruption import Interruption
 from regard.cli.line_by_line import by_hand
+from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts
 from regard.errors import InputError
@@ -65,6 +66,7 @@ def embed(
         str,
         typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
     ] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Give texts vectors: one row for each line in, in their order.
@@ -82,7 +84,7 @@ def embed(
       regard embed runs/bert --input sentences.txt.gz --output vectors.parquet --pooling cls,mean --layer second-to-last
     """  # noqa: D301  # \b keeps the lines of the example apart
     waiting = read_texts(texts or (), input_file)
-    encoder, chosen = open_encoder(model, pooling, normalise, precision)
+    encoder, chosen = open_encoder(model, device, pooling, normalise, precision)
     width = encoder.width_of(layer)  # a layer that is not there is to be told before anything is read
 
     def vectors(chunk: Sequence[Text]) -> Any:
@@ -107,20 +109,17 @@ def embed(
 
 
 def open_encoder(
-    model: Path, pooling: str | None, normalise: bool | None, precision: str
+    model: Path, device: str, pooling: str | None, normalise: bool | None, precision: str
 ) -> tuple[SentenceEncoder, str]:
     """The model, with what the command says of it, and the precision to compute in."""
     from regard.embeddings.precision import PRECISIONS, check_precision
     from regard.errors import nearest
-    from regard.tasks.loading import load
-    from regard.training.memory import keep_freed_memory
     from regard.training.precision import resolve
 
-    keep_freed_memory()
     if precision not in ("auto", *PRECISIONS):
         raise InputError(f"--precision is {precision!r}; {nearest(precision, ['auto', *PRECISIONS])}")
     modes = None if pooling is None else [name.strip() for name in pooling.split(",") if name.strip()]
-    encoder = load(model, task="sentence_embedding").pooled(modes, normalise=normalise)
+    encoder = opened(model, device, "sentence_embedding").pooled(modes, normalise=normalise)
     if precision == "auto":
         dtype, sentence = resolve("auto", encoder.device)
         say(f"precision: {sentence}")

@@ -19,6 +19,7 @@ from regard.cli.evaluate_examples import evaluate_examples
 from regard.cli.evaluate_texts import evaluate_texts
 from regard.cli.evaluation_data import builtin_test, is_builtin, read_files
 from regard.cli.new_file import NewFile
+from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, refuse_too_long
 from regard.errors import InputError
@@ -59,6 +60,7 @@ def evaluate(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the translations, one in each line.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts decoded together.")] = 64,
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure a model on what it has not seen.
@@ -93,7 +95,7 @@ def evaluate(
             "--length-penalty": length_penalty,
         }
         given = [name for name, value in unfit.items() if value is not None]
-        evaluate_examples(model, places, section, given, limit, output, as_json)
+        evaluate_examples(model, places, section, given, limit, output, as_json, device)
         return
     places, settings = options.split_settings(data)
     for name, value in (("beam", beam), ("length_penalty", length_penalty)):
@@ -110,20 +112,17 @@ def evaluate(
             output,
             batch_size,
             as_json,
+            device,
         )
         return
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.data.malformed import MalformedRows
         from regard.tasks.evaluation import evaluate as measure
-        from regard.tasks.loading import load
-        from regard.training.memory import keep_freed_memory
-
-        keep_freed_memory()
 
         malformed = MalformedRows()
         found = None if is_builtin(places, source, target) else read_files(places, source, target, malformed)
-        translator = load(model, task="translation")
+        translator = opened(model, device, "translation")
         translator.task.check_language(to)
         generation = options.with_options(translator.task.generation, settings)
         if found is None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from regard.cli.console import metric_text, print_json, print_table, say
 from regard.cli.new_file import NewFile
+from regard.cli.opening import opened
 from regard.cli.text_bar import text_bar
 from regard.errors import InputError
 
@@ -28,6 +29,7 @@ def evaluate_examples(
     limit: int | None,
     output: Path | None,
     as_json: bool,
+    device: str,
 ) -> None:
     """Measure a model on examples that it has not seen.
 
@@ -47,11 +49,8 @@ def evaluate_examples(
         from regard.structure import from_mapping
         from regard.tasks.evaluation import evaluate
         from regard.tasks.kinds import kind_of
-        from regard.tasks.loading import load
-        from regard.training.memory import keep_freed_memory
 
-        keep_freed_memory()
-        predictor = load(model)
+        predictor = opened(model, device)
         kind = kind_of(predictor.task.name)
         if unfit or kind.read is None:
             raise InputError(

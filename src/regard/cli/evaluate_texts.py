@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from regard.cli.console import metric_text, print_json, print_table, say
 from regard.cli.new_file import NewFile
+from regard.cli.opening import opened
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def evaluate_texts(
     output: Path | None,
     batch_size: int,
     as_json: bool,
+    device: str,
 ) -> None:
     """Measure a language model on texts it has not seen.
 
@@ -45,12 +47,9 @@ def evaluate_texts(
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.data.malformed import MalformedRows
         from regard.tasks.evaluation import evaluate
-        from regard.tasks.loading import load
-        from regard.training.memory import keep_freed_memory
 
-        keep_freed_memory()
         malformed = MalformedRows()
-        language_model = load(model, task="language_modelling")
+        language_model = opened(model, device, "language_modelling")
         unit = (language_model.recipe.get("data") or {}).get("unit", "line")
         texts = list(itertools.islice(_texts(places, unit, malformed), limit))
         if malformed.total:

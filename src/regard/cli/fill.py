@@ -12,6 +12,7 @@ import typer
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
+from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts
 from regard.errors import InputError
@@ -35,6 +36,7 @@ def fill(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, with each candidate's whole text.")
     ] = False,
@@ -54,12 +56,9 @@ def fill(
     waiting = read_texts(texts or (), input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.tasks.loading import load
         from regard.tasks.masked_language_modelling.inputs import mask_of
-        from regard.training.memory import keep_freed_memory
 
-        keep_freed_memory()
-        predictor = load(model, task="masked_language_modelling")
+        predictor = opened(model, device, "masked_language_modelling")
         mask = mask_of(predictor.task.tokenizer)
 
         def answer(chunk: list[Text]) -> list[Filled]:

@@ -11,6 +11,7 @@ import typer
 from regard.cli.console import on_terminal, one_line, say
 from regard.cli.embed import open_encoder
 from regard.cli.interruption import Interruption
+from regard.cli.opening import Device
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import read_texts
 from regard.errors import InputError
@@ -51,6 +52,7 @@ def search(
         str,
         typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
     ] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with the whole passages.")] = False,
 ) -> None:
     """Search a folder of text files by meaning: the passages whose vectors are nearest to the query's, with file and line.
@@ -70,7 +72,7 @@ def search(
 
     patterns = tuple(files or PATTERNS)
     files_of(folder, patterns)  # before a model is loaded
-    encoder, chosen = open_encoder(model, None, None, precision)
+    encoder, chosen = open_encoder(model, device, None, None, precision)
     place = index_file if index_file is not None else folder / INDEX
     index = Index.load(place, folder, _origin(model, encoder, chosen))
     for sentence in described(_updated(index, place, encoder, chosen, patterns)):

@@ -16,6 +16,7 @@ import typer
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import USUAL_CHUNK, answer_all, by_hand
 from regard.cli.new_file import NewFile
+from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts
 from regard.errors import InputError
@@ -79,6 +80,7 @@ def tag(
         Decoding | None,
         typer.Option(help="Tags that make sense together, or the best of each word; else the model's own way."),
     ] = None,
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object of all texts.")] = False,
 ) -> None:
     """Tag the words of texts: names of people and places, parts of speech, whatever the model was trained for.
@@ -100,12 +102,9 @@ def tag(
     waiting = _sentences(texts, input_file) if columns or named else read_texts(texts or (), input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.tasks.loading import load
         from regard.tasks.tagging.words import words_of
-        from regard.training.memory import keep_freed_memory
 
-        keep_freed_memory()
-        tagger = load(model, task="tagging")
+        tagger = opened(model, device, "tagging")
 
         def answer(chunk: list[Text]) -> list[Tagging]:
             given: list[str | tuple[str, ...]] = []

@@ -14,6 +14,7 @@ from regard.cli.answers import line_of, object_of
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
+from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts, refuse_too_long
 
@@ -47,6 +48,7 @@ def translate(
     top_p: options.TopP = None,
     min_p: options.MinP = None,
     seed: options.Seed = None,
+    device: Device = "auto",
     batch_size: Annotated[
         int, typer.Option(min=1, help="Texts decoded together; with 1 each line is answered as it comes.")
     ] = 64,
@@ -67,12 +69,7 @@ def translate(
     waiting = read_texts(texts or (), input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.tasks.loading import load
-        from regard.training.memory import keep_freed_memory
-
-        keep_freed_memory()
-
-        translator = load(model, task="translation")
+        translator = opened(model, device, "translation")
         translator.task.check_language(to)
         settings = options.with_options(
             translator.task.generation,

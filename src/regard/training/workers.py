@@ -16,8 +16,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.errors import InputError
 from regard.layers.blocks import DecoderBlock, EncoderBlock
+from regard.machine import device_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,14 @@ def joined(device: str) -> Iterator[Workers]:
     Raises:
         InputError: where a GPU is asked for and there is none.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("training.device is 'cuda' but PyTorch sees no GPU; use device=auto or cpu")
-    on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    place = device_named(device, "training.device")
     if "RANK" not in os.environ:
-        yield Workers(0, 1, torch.device("cuda" if on_gpu else "cpu"))
+        yield Workers(0, 1, place)
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    place = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    on_gpu = place.type == "cuda"
     if on_gpu:
+        place = torch.device("cuda", local)
         torch.cuda.set_device(place)
     dist.init_process_group("nccl" if on_gpu else "gloo", timeout=datetime.timedelta(minutes=30))
     try:

@@ -1,0 +1,48 @@
+"""`--device`: every command that computes with a model has it, gives it on, and says when a device is not there."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+
+from regard.cli import answer, classify, embed, evaluate, fill, opening, search, tag, translate
+from regard.tasks import loading
+from regard.training.memory import keep_freed_memory
+
+COMMANDS = [answer, classify, embed, evaluate, fill, search, tag, translate]
+
+
+@pytest.mark.parametrize("module", COMMANDS, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_commands_choose_for_themselves_unless_told(module):
+    function = getattr(module, module.__name__.rpartition(".")[2])
+    assert inspect.signature(function).parameters["device"].default == "auto"
+
+
+def test_the_model_is_loaded_onto_the_device(monkeypatch, tmp_path):
+    keep_freed_memory()  # whatever takes `load` for its own has been imported now
+    asked = []
+    monkeypatch.setattr(loading, "load", lambda folder, **options: asked.append((folder, options)))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("cpu", "cuda", "auto"):
+        opening.opened(tmp_path, name, "tagging")
+    places = [torch.device("cpu"), torch.device("cuda"), torch.device("cuda")]
+    assert asked == [(tmp_path, {"task": "tagging", "device": place}) for place in places]
+
+
+@pytest.mark.parametrize("words", [("translate", "a"), ("evaluate", "dates")])
+def test_a_device_that_is_not_there_is_one_sentence(command, model, words, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    name, *rest = words
+    assert command(name, model, *rest, "--device", "cuda").refusal() == (
+        "error: --device is 'cuda' but PyTorch sees no GPU; use auto or cpu"
+    )
+    assert "--device is 'gpu'; give one of auto, cpu, cuda" in (
+        command(name, model, *rest, "--device", "gpu").refusal()
+    )
+
+
+def test_on_the_processor_it_answers_as_without(command, model, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command("translate", model, "ab", "--device", "cpu").out == command("translate", model, "ab").out != ""
