@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs") / "fine-tuning")
     parser.add_argument("--note", default="", help="what else happened on the machine meanwhile")
     parser.add_argument("overrides", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     chosen = SETS[arguments.set]
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     keep_freed_memory()

@@ -25,6 +25,7 @@ from regard.tasks.task import Task
 from regard.training.callbacks import Callback, TensorBoard
 from regard.training.checkpoint import Checkpoints
 from regard.training.compiling import compiled
+from regard.training.denormals import denormals_flushed
 from regard.training.log import JsonLines
 from regard.training.loop import Loop, evaluation_loss
 from regard.training.model_section import folder_of
@@ -98,7 +99,7 @@ def train(
     resolved = read_recipe(recipe, overrides)
     folder = Path(output)
     tell = say if say is not None else _silent
-    with joined(resolved.training.device) as workers, torch.random.fork_rng():
+    with denormals_flushed(), joined(resolved.training.device) as workers, torch.random.fork_rng():
         talk = tell if workers.first else _silent
         if workers.first:
             _claim(folder, resolved, resume)
