@@ -142,7 +142,7 @@ def main() -> None:
             ]
         ),
         precision="bfloat16 (auto) in training",
-        seed=seeds[0] if len(seeds) == 1 else None,
+        seed=seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
         target="at least 3 points above the same model untrained (median of three seeds)"
         if arguments.beside_untrained
         else chosen.target,

@@ -18,7 +18,7 @@ def record(
     title: str,
     command: str,
     precision: str,
-    seed: int | None,
+    seed: int | str | None,
     figures: Mapping[str, Any],
     target: str = "",
     note: str = "",

@@ -83,11 +83,12 @@ def section(name: str, page: dict[str, Any]) -> list[str]:
     lines += ["| figure | value |", "|---|---|"]
     lines += [f"| {key} | {spoken(value)} |" for key, value in page["figures"].items()]
     where = f"{machine['processor']}, {machine['cores']} cores" + (f", {machine['gpu']}" if machine["gpu"] else "")
+    seed = "" if page["seed"] is None else f", seed {page['seed']}"
     lines += [
         "",
         f"`{page['command']}`",
         "",
-        f"{page['threads']} threads, {page['precision']}, seed {page['seed']}; {where}; "
+        f"{page['threads']} threads, {page['precision']}{seed}; {where}; "
         + ", ".join(f"{key} {value}" for key, value in machine["versions"].items())
         + f" ([{name}.json](results/{name}.json)).",
         "",
