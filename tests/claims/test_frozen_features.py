@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("tagger", ["bilstm", "linear"])
 def test_a_tagger_learns_from_the_vectors(folder, tagger):
-    sizes = {"width": 16, "epochs": 20, "batch": 8, "learning_rate": 5e-2}
+    sizes = {"width": 16, "epochs": 8, "batch": 8, "learning_rate": 5e-2}
     settings = FrozenFeatures(path=str(folder), layers="embeddings", tagger=tagger, **sizes)
     found = settings.run(1)
     assert found["F1"] > 90

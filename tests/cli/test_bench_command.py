@@ -37,6 +37,7 @@ def made_up(monkeypatch):
     return measure
 
 
+@pytest.mark.slow
 def test_a_real_run_prints_the_schema(command, tmp_path):
     output = tmp_path / "all.json"
     answer = command(
