@@ -243,7 +243,7 @@ class LuongDecoder(nn.Module):
         """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
         embedded = self.dropout(self.embedding(target.ids))
         places, positions = Places.of(state.source_valid), positions_of(target.valid)
-        # In full precision once, where autocast would turn it at every step: one query at a time attention trains in float32 on processors.
+        # In full precision once, where autocast would turn it at every step: on processors one query at a time trains in float32.
         memory = KeysValues(state.memory.key.to(embedded.dtype), state.memory.value.to(embedded.dtype))
         if self.feeding is None:
             hidden, _ = self.lstm.read(embedded, target.valid, state.recurrent)
