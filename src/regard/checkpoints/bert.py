@@ -16,9 +16,9 @@ from torch import Tensor
 from regard.checkpoints.names import NameTable, Rule
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
-from regard.layers import FIXED_OUTPUTS, POOLED, HeadKind
+from regard.layers import FIXED_OUTPUTS, POOLED, Activation, HeadKind
 from regard.models import Bert, BertConfig, DistilBert, DistilBertConfig
-from regard.models.bert import NORM_EPSILON, Activation
+from regard.models.bert import NORM_EPSILON
 from regard.structure import from_mapping
 
 EncoderConfig = BertConfig | DistilBertConfig

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.checkpoints import bert, marian
+from regard.checkpoints import bert, gpt, marian
 
 
 class Layout(Protocol):
@@ -53,11 +53,13 @@ class Layout(Protocol):
 
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {"marian": marian, "pegasus": marian, "bert": bert, "distilbert": bert},
+    {"marian": marian, "pegasus": marian, "bert": bert, "distilbert": bert, "openai-gpt": gpt, "gpt2": gpt},
 )
 """By the `model_type` of their config.json."""
 
-OF_FAMILY: Mapping[str, Layout] = MappingProxyType({"transformer": marian, "bert": bert, "distilbert": bert})
+OF_FAMILY: Mapping[str, Layout] = MappingProxyType(
+    {"transformer": marian, "bert": bert, "distilbert": bert, "gpt": gpt, "gpt2": gpt, "gpt3": gpt}
+)
 """By our own families; one that is not here is in no other library."""
 
 

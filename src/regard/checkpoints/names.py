@@ -28,11 +28,13 @@ class Rule:
         theirs: their name.
         channels: axes along which the model's channels run in another order there. Ours are in pairs, the sine and cosine of
             each frequency side by side; theirs are the first of every pair, then the second of every pair.
+        transposed: whether theirs is the transpose: a matrix that stands behind what it multiplies.
     """
 
     ours: tuple[str, ...]
     theirs: str
     channels: tuple[int, ...] = ()
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class NameTable:
                     tensor = stacked[0] if len(stacked) == 1 else torch.cat(stacked)
                     for axis in rule.channels:
                         tensor = halved(tensor, axis)
+                    tensor = tensor.t().contiguous() if rule.transposed else tensor
                     renamed[_fill(rule.theirs, found)] = tensor
                     break
         _refuse(left, "has no name in the other layout")
@@ -95,6 +98,7 @@ class NameTable:
                 found = _match(rule.theirs, name)
                 if found is None:
                     continue
+                tensor = tensor.t().contiguous() if rule.transposed else tensor
                 for axis in rule.channels:
                     tensor = paired(tensor, axis)
                 parts = tensor.chunk(len(rule.ours)) if len(rule.ours) > 1 else (tensor,)

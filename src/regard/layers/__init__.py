@@ -1,7 +1,9 @@
 """What surrounds attention: tokens, decoder state, residuals, feed-forward nets, recurrent readers, embeddings."""
 
+from regard.layers.activations import ACTIVATIONS, Activation
 from regard.layers.ancestry import Ancestry
-from regard.layers.blocks import DecoderBlock, EncoderBlock
+from regard.layers.blocks import CausalBlock, DecoderBlock, EncoderBlock
+from regard.layers.causal import CausalConfig, CausalState, CausalTransformer
 from regard.layers.cells import ChoCell, GatedRecurrentCell, RecurrentCell, ResetAfterCell, TanhCell
 from regard.layers.dropout import Dropout
 from regard.layers.embeddings import PositionedEmbedding, token_embedding
@@ -19,14 +21,20 @@ from regard.layers.state import LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfi
 from regard.layers.tokens import Tokens
 
 __all__ = [
+    "ACTIVATIONS",
     "FIXED_OUTPUTS",
     "LAST_STEP",
     "NEVER",
     "POOLED",
     "SOURCE",
     "TARGET",
+    "Activation",
     "Ancestry",
     "BidirectionalReader",
+    "CausalBlock",
+    "CausalConfig",
+    "CausalState",
+    "CausalTransformer",
     "ChoCell",
     "Decoder",
     "DecoderBlock",

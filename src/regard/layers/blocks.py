@@ -32,6 +32,51 @@ class EncoderBlock(nn.Module):
         return self.feedforward_residual(x, self.feedforward)
 
 
+class CausalBlock(nn.Module):
+    """Self-attention over a text so far and a feed-forward net: a decoder's block without a source (Radford et al. 2018).
+
+    Arguments:
+        attention: self-attention.
+        feedforward: maps (B, L, D) to (B, L, D), position by position.
+        residual: makes one residual connection, with its norm where the model wants it.
+    """
+
+    def __init__(self, *, attention: AttentionLayer, feedforward: nn.Module, residual: Callable[[], Residual]) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = residual()
+        self.feedforward = feedforward
+        self.feedforward_residual = residual()
+
+    def forward(
+        self, x: Tensor, mask: Mask | None, past: KeysValues | None = None, *, places: Tensor | None = None
+    ) -> tuple[Tensor, KeysValues]:
+        """One block, over a whole text or over the tokens that follow a cached past.
+
+        Arguments:
+            x: (B, L, D).
+            mask: over (B, H, L, past + L), True = may attend.
+            past: keys and values of the tokens before.
+            places: (B, past + L), the place of each key in its text where that is not its column.
+
+        Returns:
+            (B, L, D); keys and values of past and present tokens.
+        """
+        present: KeysValues | None = None
+
+        def attend(y: Tensor) -> Tensor:
+            nonlocal present
+            new = self.attention.keys_values(y)
+            present = new if past is None else past.extended(new)
+            return self.attention(y, present, mask=mask, key_positions=places)
+
+        x = self.attention_residual(x, attend)
+        x = self.feedforward_residual(x, self.feedforward)
+        if present is None:
+            raise RuntimeError("a residual connection did not run its sub-layer")
+        return x, present
+
+
 class DecoderBlock(nn.Module):
     """Self-attention over the target so far, attention over the source, a feed-forward net (same section).
 

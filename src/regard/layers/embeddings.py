@@ -19,18 +19,22 @@ class PositionedEmbedding(nn.Module):
         tokens: the embedding table E; passed in, because source, target and output may share one.
         positions: P, a module from positions (B, L) to (B, L, D).
         dropout: probability of dropping an entry in training.
+        scale: of the token vectors, where it is another than sqrt(D); GPT has 1.
     """
 
-    def __init__(self, tokens: nn.Embedding, positions: nn.Module, *, dropout: float = 0.0) -> None:
+    def __init__(
+        self, tokens: nn.Embedding, positions: nn.Module, *, dropout: float = 0.0, scale: float | None = None
+    ) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
         self.dropout = Dropout(dropout)
-        self.scale = math.sqrt(tokens.embedding_dim)
+        self.scale = math.sqrt(tokens.embedding_dim) if scale is None else scale
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """(B, L) ids and (B, L) positions to (B, L, D)."""
-        return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
+        vectors = self.tokens(ids)
+        return self.dropout((vectors if self.scale == 1 else vectors * self.scale) + self.positions(positions))
 
 
 def token_embedding(vocabulary: int, width: int, *, padding: int | None = None) -> nn.Embedding:

@@ -10,6 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+Padded = Literal["nowhere", "right", "somewhere"]
+"""Where padding stands in a batch, as far as its maker knows."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
@@ -18,6 +21,8 @@ class Tokens:
     Arguments:
         ids: (B, L) int64; what stands at padding is never looked at.
         valid: (B, L) bool, True = a real token, False = padding. Padding may stand on either side.
+        padded: what is known of where padding stands without looking at `valid`, which on a graphics card would mean to wait.
+            What reads from the left needs no mask where padding only follows.
 
     Raises:
         ValueError: where the two shapes differ or a dtype is wrong.
@@ -25,6 +30,7 @@ class Tokens:
 
     ids: Tensor
     valid: Tensor
+    padded: Padded = "somewhere"
 
     def __post_init__(self) -> None:
         if self.ids.shape != self.valid.shape or self.ids.dim() != 2 or self.valid.dtype != torch.bool:
@@ -54,15 +60,16 @@ class Tokens:
         ids = np.full(valid.shape, padding_id, dtype=np.int64)
         if lengths.sum():
             ids[valid] = np.concatenate([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
-        return cls(torch.from_numpy(ids).to(device), torch.from_numpy(valid).to(device))
+        padded: Padded = "nowhere" if valid.all() else "right" if side == "right" else "somewhere"
+        return cls(torch.from_numpy(ids).to(device), torch.from_numpy(valid).to(device), padded)
 
     def to(self, device: torch.device | str) -> Tokens:
         """The same tokens on another device."""
-        return Tokens(self.ids.to(device), self.valid.to(device))
+        return Tokens(self.ids.to(device), self.valid.to(device), self.padded)
 
     def select(self, rows: Tensor) -> Tokens:
         """The rows of the index tensor `rows`, in that order."""
-        return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows))
+        return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padded)
 
     @property
     def lengths(self) -> Tensor:

@@ -17,6 +17,9 @@ from regard.models.bert import Bert, BertConfig
 from regard.models.cho import Cho, ChoConfig
 from regard.models.distilbert import DistilBert, DistilBertConfig
 from regard.models.gnmt import GNMT, GNMTConfig
+from regard.models.gpt import GPT, GPTConfig
+from regard.models.gpt2 import GPT2, GPT2Config
+from regard.models.gpt3 import GPT3, GPT3Config
 from regard.models.lstm_language_model import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.luong import Luong, LuongConfig
 from regard.models.sutskever import Sutskever, SutskeverConfig
@@ -24,6 +27,9 @@ from regard.models.transformer import Transformer, TransformerConfig
 
 __all__ = [
     "GNMT",
+    "GPT",
+    "GPT2",
+    "GPT3",
     "MODELS",
     "Bahdanau",
     "BahdanauConfig",
@@ -35,6 +41,9 @@ __all__ = [
     "DistilBertConfig",
     "Family",
     "GNMTConfig",
+    "GPT2Config",
+    "GPT3Config",
+    "GPTConfig",
     "Interface",
     "LSTMLanguageModel",
     "LSTMLanguageModelConfig",
@@ -70,6 +79,9 @@ MODELS: Mapping[str, Family] = MappingProxyType(
         LSTMLanguageModelConfig.model_type: Family(
             LSTMLanguageModelConfig, LSTMLanguageModel, interface="language_model"
         ),
+        GPTConfig.model_type: Family(GPTConfig, GPT, interface="language_model"),
+        GPT2Config.model_type: Family(GPT2Config, GPT2, interface="language_model"),
+        GPT3Config.model_type: Family(GPT3Config, GPT3, interface="language_model"),
         LuongConfig.model_type: Family(LuongConfig, Luong),
         GNMTConfig.model_type: Family(GNMTConfig, GNMT),
         SutskeverConfig.model_type: Family(SutskeverConfig, Sutskever),

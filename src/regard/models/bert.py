@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention import AttentionLayer, LearnedPositions, ScaledDot, ScoredAttention
 from regard.layers import (
+    ACTIVATIONS,
     FIXED_OUTPUTS,
     POOLED,
+    Activation,
     EncoderBlock,
     FeedForward,
     HeadKind,
@@ -24,15 +23,6 @@ from regard.layers import (
     build_head,
 )
 from regard.models.config import check, check_sizes, check_types
-
-Activation = Literal["gelu", "gelu_tanh", "relu", "swish"]
-
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "swish": F.silu,
-}
 
 NORM_EPSILON = 1e-12
 """TensorFlow's default, which the released models were trained with."""

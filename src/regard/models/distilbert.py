@@ -10,8 +10,8 @@ from torch import nn
 
 from regard.attention import LearnedPositions
 from regard.errors import InputError
-from regard.layers import POOLED, HeadKind, Pooler, TextEmbedding, TextEncoder
-from regard.models.bert import NORM_EPSILON, Activation, check_encoder, draw, encoder_blocks, head_of
+from regard.layers import POOLED, Activation, HeadKind, Pooler, TextEmbedding, TextEncoder
+from regard.models.bert import NORM_EPSILON, check_encoder, draw, encoder_blocks, head_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

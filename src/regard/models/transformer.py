@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import (
@@ -26,6 +25,7 @@ from regard.attention import (
 from regard.attention.layer import Side
 from regard.attention.positions import check_length
 from regard.layers import (
+    ACTIVATIONS,
     LAST_STEP,
     SOURCE,
     TARGET,
@@ -44,8 +44,6 @@ from regard.layers.blocks import DecoderBlock, EncoderBlock
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 M = TypeVar("M", bound=nn.Module)
-
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

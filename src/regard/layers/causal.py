@@ -1,0 +1,204 @@
+"""The stack of blocks that the GPT family shares: a text read from the left, what it passed kept as keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Causal, Dense, KeysValues, Mask, Padding, Window, positions_of
+from regard.attention.positions import check_length
+from regard.layers.blocks import CausalBlock
+from regard.layers.embeddings import PositionedEmbedding
+from regard.layers.state import TARGET, DecoderState
+from regard.layers.tokens import Tokens
+
+
+class CausalConfig(Protocol):
+    """What the stack needs to know of its model."""
+
+    @property
+    def vocabulary(self) -> int:
+        """V, the number of tokens."""
+        ...
+
+    @property
+    def maximum_positions(self) -> int:
+        """The longest text, in tokens."""
+        ...
+
+    @property
+    def padding_id(self) -> int:
+        """The id that fills padding."""
+        ...
+
+    @property
+    def end_id(self) -> int:
+        """The id that ends a text, and stands before the first token of one."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CausalState(DecoderState):
+    """All that a decoder without a source carries: keys and values of the tokens it passed.
+
+    Arguments:
+        past: per block (N, H, C, E); None before the first token.
+        valid: (N, C) bool, which of the columns are real tokens; None where all are.
+    """
+
+    past: tuple[KeysValues, ...] | None = field(default=None, metadata=TARGET)
+    valid: Tensor | None = field(default=None, metadata=TARGET)
+
+    def crop(self, length: int) -> CausalState:
+        """The state as it was after `length` tokens.
+
+        Raises:
+            ValueError: for a length it has not reached.
+        """
+        valid = self.valid
+        cropped = super(CausalState, replace(self, valid=None)).crop(length)
+        return replace(cropped, valid=None if valid is None else valid[:, :length])
+
+
+class CausalTransformer(nn.Module):
+    """Embedding, blocks that look back, and the embedding table once more: GPT, and whatever differs from it in a part.
+
+        logits = norm(block_n(... block_1(E[x] + P))) E^T
+
+    Arguments:
+        config: its sizes.
+        embedding: tokens to vectors.
+        layers: the blocks.
+        norm: after the last of them; `nn.Identity()` for none.
+        bands: how many tokens back each block looks, itself included; None = all the way. One for each block.
+    """
+
+    length_setting: str = "model.maximum_positions"
+
+    def __init__(
+        self,
+        config: CausalConfig,
+        *,
+        embedding: PositionedEmbedding,
+        layers: Sequence[CausalBlock],
+        norm: nn.Module,
+        bands: Sequence[int | None] = (),
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+        self.bands = tuple(bands) or (None,) * len(layers)
+
+    @property
+    def maximum_length(self) -> int:
+        """The most tokens a text can have, the end token before it included."""
+        return self.config.maximum_positions
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Logits of every next token.
+
+        Arguments:
+            tokens: (B, L), the end token of the text before first; padding may stand on either side.
+
+        Returns:
+            (B, L, V); place t tells of token t + 1.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+        """
+        return self.read(tokens, self.start(len(tokens)))[0]
+
+    def start(self, rows: int) -> CausalState:
+        """The state before the first token of so many texts: no source to look at, and nothing passed."""
+        nothing = torch.empty(rows, 0, dtype=torch.bool, device=self.embedding.tokens.weight.device)
+        return CausalState(source_valid=nothing)
+
+    def read(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
+        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        hidden, after = self.hidden(tokens, state)
+        return self.logits(hidden), after
+
+    def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        ids = tokens.unsqueeze(1)
+        hidden, after = self.hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
+        return self.logits(hidden[:, 0]), after
+
+    def hidden(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
+        """The last block's vectors (B, L, D), normalised where the model does so, and the state after.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        rows, length = tokens.ids.shape
+        check_length(state.length + length, self.config.maximum_positions, "text")
+        valid = _after(state, tokens)
+        places = None if valid is None else positions_of(valid)
+        here = torch.arange(state.length, state.length + length, device=tokens.ids.device).expand(rows, -1)
+        x = self.embedding(tokens.ids, here if places is None else places[:, state.length :])
+        masks: dict[int | None, Mask | None] = {
+            band: self._mask(tokens, state, valid, band) for band in dict.fromkeys(self.bands)
+        }
+        pasts = []
+        for index, layer in enumerate(self.layers):
+            before = None if state.past is None else state.past[index]
+            x, past = layer(x, masks[self.bands[index]], before, places=places)
+            pasts.append(past)
+        after = replace(state, length=state.length + length, past=tuple(pasts), valid=valid)
+        return self.norm(x), after
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., D) to (..., V), by the embedding table."""
+        return F.linear(hidden, self.embedding.tokens.weight)
+
+    def _mask(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
+        """What each new token may look at; None = everything, where it is the only one and no padding came before."""
+        rows, length = tokens.ids.shape
+        banded = band is not None and state.length + length > band
+        first = state.length == 0
+        if not banded and (length == 1 and valid is None):
+            return None
+        if not banded and first and tokens.padded != "somewhere":
+            return (
+                Causal()
+            )  # padding that only follows is never seen; the kernel knows this mask without its being laid out
+        mask: Mask = Causal(offset=state.length)
+        if banded and band is not None:
+            mask = mask & _band(band, state.length, valid)
+        if valid is not None:
+            mask = mask & Padding(valid)
+        return mask.evaluated(batch=rows, queries=length, keys=state.length + length, device=tokens.ids.device)
+
+
+def _after(state: CausalState, tokens: Tokens) -> Tensor | None:
+    """Which columns are real tokens once these are read, (N, C + L); None where all are."""
+    if state.valid is None and tokens.padded == "nowhere":
+        return None
+    rows = tokens.ids.shape[0]
+    before = state.valid
+    if before is None:
+        before = torch.ones(rows, state.length, dtype=torch.bool, device=tokens.ids.device)
+    return torch.cat((before, tokens.valid), dim=1)
+
+
+def _band(band: int, passed: int, valid: Tensor | None) -> Mask:
+    """So many tokens back, its own included; padding between two tokens does not count."""
+    if valid is None:
+        return Window(before=band - 1, after=0, offset=passed)
+    places = positions_of(valid)
+    return Dense((places[:, passed:, None] - places[:, None, :] < band).unsqueeze(1))

@@ -1,0 +1,197 @@
+"""GPT-2: language models are unsupervised multitask learners (Radford et al. 2019)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import nn
+
+from regard.attention import LearnedPositions, MultiHeadAttention
+from regard.layers import (
+    ACTIVATIONS,
+    Activation,
+    CausalBlock,
+    CausalTransformer,
+    FeedForward,
+    NormPlacement,
+    PositionedEmbedding,
+    Residual,
+)
+from regard.models.config import check, check_sizes, check_types
+
+POSITION_SHARE = 0.5
+"""The deviation that positions are drawn with is this times that of the matrices: 0.01 and 0.02 in the authors' code."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GPT2Config:
+    """The sizes of a GPT-2; the defaults are the small model's.
+
+    Arguments:
+        vocabulary: V, number of tokens.
+        width: D, of the model.
+        heads: H; divides the width.
+        feedforward_width: F, inside the feed-forward nets; 4 D in every released model.
+        layers: number of blocks.
+        maximum_positions: the longest text, in tokens; each position has a vector that is learnt.
+        activation: of the feed-forward nets; `gelu_tanh` as published.
+        dropout: probability of dropping an entry of each sub-layer's output in training.
+        embedding_dropout: of the embeddings.
+        attention_dropout: of attention weights.
+        norm_epsilon: added to the variance in layer norms.
+        deviation: standard deviation of the normal distribution that matrices are drawn from.
+        scaled_residuals: whether the maps at the end of each sub-layer are drawn 1/sqrt(N) times as large, N the number of
+            sub-layers, as published.
+        padding_id: the token that fills padding.
+        end_id: the token that ends a text, and stands before the first of one.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "gpt2"
+
+    vocabulary: int
+    width: int = 768
+    heads: int = 12
+    feedforward_width: int = 3072
+    layers: int = 12
+    maximum_positions: int = 1024
+    activation: Activation = "gelu_tanh"
+    dropout: float = 0.1
+    embedding_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    norm_epsilon: float = 1e-5
+    deviation: float = 0.02
+    scaled_residuals: bool = True
+    padding_id: int = 0
+    end_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_causal(self)
+
+    @classmethod
+    def small(cls, vocabulary: int = 50_257) -> GPT2Config:
+        """12 layers: 124,439,808 parameters."""
+        return cls(vocabulary=vocabulary, **_released(vocabulary))
+
+    @classmethod
+    def medium(cls, vocabulary: int = 50_257) -> GPT2Config:
+        """24 layers: 354,823,168 parameters."""
+        return cls(
+            vocabulary=vocabulary, width=1024, heads=16, feedforward_width=4096, layers=24, **_released(vocabulary)
+        )
+
+    @classmethod
+    def large(cls, vocabulary: int = 50_257) -> GPT2Config:
+        """36 layers: 774,030,080 parameters."""
+        return cls(
+            vocabulary=vocabulary, width=1280, heads=20, feedforward_width=5120, layers=36, **_released(vocabulary)
+        )
+
+    @classmethod
+    def xl(cls, vocabulary: int = 50_257) -> GPT2Config:
+        """48 layers: 1,557,611,200 parameters."""
+        return cls(
+            vocabulary=vocabulary, width=1600, heads=25, feedforward_width=6400, layers=48, **_released(vocabulary)
+        )
+
+
+class GPT2(CausalTransformer):
+    """GPT-2: norms before each sub-layer and one at the end.
+
+        x = E[token] + P[position]
+        x = x + attention(norm(x));   x = x + mlp(norm(x))         n times, attention causal, scaled by 1/sqrt(D/H)
+        logits = norm(x) E^T
+
+    Arguments:
+        config: its sizes.
+
+    >>> from regard.layers import Tokens
+    >>> model = GPT2(GPT2Config(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=2, maximum_positions=6))
+    >>> model(Tokens.pad([[0, 4, 5], [0, 7]])).shape
+    torch.Size([2, 3, 9])
+    """
+
+    config: GPT2Config
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__(
+            config,
+            embedding=causal_embedding(config),
+            layers=causal_blocks(config, "pre"),
+            norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
+        )
+        draw_causal(self, config, scaled_residuals=config.scaled_residuals)
+
+
+def check_causal(config: Any) -> None:
+    """Refuse what no decoder of GPT's family can be.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    check_types(config)
+    check_sizes(config, "vocabulary", "width", "heads", "feedforward_width", "layers", "maximum_positions")
+    width, heads = config.width, config.heads
+    check(width % heads == 0, "heads", heads, f"a divisor of width {width}", "change one of the two")
+    for name in ("dropout", "embedding_dropout", "attention_dropout"):
+        check(0 <= getattr(config, name) < 1, name, getattr(config, name), "in [0, 1)", "0.1 is usual")
+    for name in ("norm_epsilon", "deviation"):
+        check(getattr(config, name) > 0, name, getattr(config, name), "above 0", "leave it out for the published one")
+    for name in ("padding_id", "end_id"):
+        value = getattr(config, name)
+        check(0 <= value < config.vocabulary, name, value, f"in [0, {config.vocabulary})", "it is one of the tokens")
+
+
+def causal_embedding(config: Any) -> PositionedEmbedding:
+    """Token and position vectors, summed as they are, then dropout."""
+    return PositionedEmbedding(
+        nn.Embedding(config.vocabulary, config.width),
+        LearnedPositions(config.width, config.maximum_positions),
+        dropout=config.embedding_dropout,
+        scale=1.0,
+    )
+
+
+def causal_blocks(config: Any, norm: NormPlacement) -> list[CausalBlock]:
+    """The blocks of a decoder of GPT's family: every projection with a bias."""
+    return [
+        CausalBlock(
+            attention=MultiHeadAttention(
+                config.width, config.heads, dropout=config.attention_dropout, between=("target", "target")
+            ),
+            feedforward=FeedForward(config.width, config.feedforward_width, activation=ACTIVATIONS[config.activation]),
+            residual=lambda: Residual.with_norm(
+                norm, config.width, dropout=config.dropout, epsilon=config.norm_epsilon
+            ),
+        )
+        for _ in range(config.layers)
+    ]
+
+
+def draw_causal(model: CausalTransformer, config: Any, *, scaled_residuals: bool) -> None:
+    """Draw all matrices from a normal distribution; biases are zero.
+
+    Arguments:
+        scaled_residuals: draw the last map of each of the N = 2 n sub-layers 1/sqrt(N) times as large, so that the sum of what
+            they add does not grow with the depth (section 2.3).
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=config.deviation)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+        if isinstance(module, LearnedPositions):
+            nn.init.normal_(module.weight, std=POSITION_SHARE * config.deviation)
+    if scaled_residuals:
+        for block in model.layers:
+            for last in (block.attention.output, block.feedforward.outer):  # type: ignore[union-attr]
+                nn.init.normal_(last.weight, std=config.deviation / math.sqrt(2 * config.layers))  # type: ignore[union-attr, arg-type]
+
+
+def _released(vocabulary: int) -> dict[str, int]:
+    """The released vocabulary's last token, <|endoftext|>, is all it has for ends, beginnings and padding."""
+    return {"padding_id": vocabulary - 1, "end_id": vocabulary - 1}
