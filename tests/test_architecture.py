@@ -14,7 +14,7 @@ LINES = [
     {"cli"},
     {"serving"},
     {"bench", "claims", "inspection", "estimators"},
-    {"training"},
+    {"training", "vectors"},
     {"tasks", "embeddings"},
     {"generation", "checkpoints"},
     {"data", "metrics", "text", "models"},

@@ -8,11 +8,11 @@ import os
 from typing import Any
 
 from regard.files import write_file
-from regard.inspection.offline_page import asset, filled, framed, json_in_script
 from regard.inspection.patches import Patches
 from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 from regard.inspection.viewer.storage import Scale, StoredWeights, scale_for, store
 from regard.inspection.words import word_numbers, word_texts
+from regard.offline_page import asset, filled, framed, json_in_script
 
 # In the order in which they are put together; each uses what stands before it.
 SCRIPTS = (

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.inspection.offline_page import asset, filled, framed, json_in_script
 from regard.inspection.view import readable, visible
 from regard.inspection.walk import layout
 from regard.inspection.walk.steps import Shown, SourceLine, Step, Walk
+from regard.offline_page import asset, filled, framed, json_in_script
 
 COLOURS = ("6a4fc4", "d9730d")  # below and above zero, on either background; told apart by colour-blind readers
 
