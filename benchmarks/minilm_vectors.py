@@ -24,7 +24,9 @@ from regard.metrics.regression import spearman
 from regard.training.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
-ODD = ["", " ", "Ümlaut, café; 漢字 🙂", "unaffable " * 400, "x" * 300, "\t\n", "don't-stop!", "[MASK] and [SEP]"]
+ODD = ["", " ", "Ümlaut, café; 漢字 🙂", "unaffable " * 400, "x" * 300, "\t\n", "don't-stop!"]
+SPELT = "[MASK] and [SEP]"
+"""Special tokens spelt in a text: ordinary text to Regard, the tokens themselves to the other."""
 
 
 def main() -> None:
@@ -45,6 +47,8 @@ def main() -> None:
         cosines = (unit(encoder.embed(texts, precision=precision)) * unit(wanted)).sum(axis=1)
         figures[f"{precision}, least cosine"] = round(float(cosines.min()), 7)
         figures[f"{precision}, mean cosine"] = round(float(cosines.mean()), 7)
+    spelt = (unit(encoder.embed([SPELT], precision="float32")) * unit(theirs.encode([SPELT]))).sum()
+    figures["float32, cosine of a text that spells special tokens"] = round(float(spelt), 4)
     if arguments.sts is not None:
         rows = list(read_labelled(arguments.sts, format="stsb"))
         right = [float(row.label or 0.0) for row in rows]
@@ -67,8 +71,9 @@ def main() -> None:
         seed=None,
         target="cosine at least 0.9999 in float32, 0.999 in bfloat16",
         figures=figures,
-        note=f"{versions}. The loss of int8, whose scales are one for each token and one for each output, is what the last "
-        "figures of it say.",
+        note=f"{versions}. '{SPELT}' is ordinary text to Regard and special tokens to the other: "
+        "a text cannot give orders. The loss of int8, whose scales are one for each token and one for each output, is what the "
+        "last figures of it say.",
     )
 
 
