@@ -192,6 +192,6 @@ def draw_causal(model: CausalTransformer, config: Any, *, scaled_residuals: bool
                 nn.init.normal_(last.weight, std=config.deviation / math.sqrt(2 * config.layers))  # type: ignore[union-attr, arg-type]
 
 
-def _released(vocabulary: int) -> dict[str, int]:
+def _released(vocabulary: int) -> dict[str, Any]:
     """The released vocabulary's last token, <|endoftext|>, is all it has for ends, beginnings and padding."""
     return {"padding_id": vocabulary - 1, "end_id": vocabulary - 1}

@@ -1,0 +1,1 @@
+"""Files of word vectors, one module a format."""
