@@ -58,3 +58,30 @@ def test_info(command, model):
     text = command("info", model).out
     assert "language modelling" in text
     assert "text tokenizer" in text
+
+
+def test_a_gpt_reads_what_is_longer_than_its_positions_in_windows(command, tmp_path):
+    values = {
+        "task": "language_modelling",
+        "model": {
+            "name": "gpt2",
+            "width": 8,
+            "heads": 2,
+            "feedforward_width": 16,
+            "layers": 1,
+            "maximum_positions": 16,
+        },
+        "data": {"length": 16},
+        "tokenizer": {"kind": "character", "size": 40},
+        "training": {"steps": 2, "batch_tokens": 200, "precision": "float32"},
+    }
+    regard.train(values, output=tmp_path / "gpt", data=TEXTS)
+    (tmp_path / "long.txt").write_text("a line of many more characters than sixteen\n")
+    answers = [
+        json.loads(command("evaluate", tmp_path / "gpt", tmp_path / "long.txt", *words, "--json").out)
+        for words in ([], ["stride=8"], ["stride=1"])
+    ]
+    assert answers[0]["metrics"] == answers[1]["metrics"] != answers[2]["metrics"]
+    assert [answer["stride"] for answer in answers] == [None, 8, 1]
+    for stride, wanted in (("stride=17", "give 1 to 16"), ("stride=many", "stride is 'many'")):
+        assert wanted in command("evaluate", tmp_path / "gpt", tmp_path / "long.txt", stride).refusal()

@@ -78,6 +78,7 @@ def evaluate(
       regard evaluate runs/en-de test.en test.de beam=5 length_penalty=1.0 --bins 10,15,20
       regard evaluate runs/one-to-many test.en test.fr --to fr
       regard evaluate runs/language-model test.txt
+      regard evaluate runs/gpt test.txt stride=32
       regard evaluate runs/sentiment dev.tsv format=sst2
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
     """  # noqa: D301  # \b keeps the lines of the example apart
@@ -97,24 +98,26 @@ def evaluate(
         given = [name for name, value in unfit.items() if value is not None]
         evaluate_examples(model, places, section, given, limit, output, as_json, device)
         return
+    if task == "language_modelling":
+        places, section = options.split_any_settings(data)
+        stride = section.pop("stride", None)
+        unfit = {
+            "--source": source,
+            "--target": target,
+            "--to": to,
+            "--bins": bins,
+            "beam": beam,
+            "length_penalty": length_penalty,
+            **section,
+        }
+        given = [name for name, value in unfit.items() if value is not None]
+        evaluate_texts(model, places, given, limit, output, batch_size, as_json, device, stride)
+        return
     places, settings = options.split_settings(data)
     for name, value in (("beam", beam), ("length_penalty", length_penalty)):
         if value is not None and settings.setdefault(name, value) != value:
             raise InputError(f"{name} is both {value} and {settings[name]}; give it once")
     ends = _numbers(bins)
-    if task == "language_modelling":
-        unfit = {"--source": source, "--target": target, "--to": to, "--bins": bins, **settings}
-        evaluate_texts(
-            model,
-            places,
-            [name for name, value in unfit.items() if value is not None],
-            limit,
-            output,
-            batch_size,
-            as_json,
-            device,
-        )
-        return
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.data.malformed import MalformedRows

@@ -29,6 +29,7 @@ def evaluate_texts(
     batch_size: int,
     as_json: bool,
     device: str,
+    stride: object = None,
 ) -> None:
     """Measure a language model on texts it has not seen.
 
@@ -37,6 +38,7 @@ def evaluate_texts(
         unfit: options and settings that were given and are only for pairs.
         limit: the most texts.
         output: where to write the perplexity and each text, a tab between.
+        stride: of the windows that texts are read in which are longer than the model has positions for; None: half of these.
 
     Raises:
         InputError: for an option that is for pairs, or texts that cannot be read.
@@ -46,8 +48,10 @@ def evaluate_texts(
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.data.malformed import MalformedRows
+        from regard.structure import coerced
         from regard.tasks.evaluation import evaluate
 
+        step = coerced(stride, int | None, "stride")
         malformed = MalformedRows()
         language_model = opened(model, device, "language_modelling")
         unit = (language_model.recipe.get("data") or {}).get("unit", "line")
@@ -55,7 +59,7 @@ def evaluate_texts(
         if malformed.total:
             say(malformed.summary())
         started = time.monotonic()
-        found = evaluate(language_model, texts, batch_size=batch_size)
+        found = evaluate(language_model, texts, batch_size=batch_size, stride=step)
         seconds = time.monotonic() - started
         if file is not None:
             for score in found.scores:
@@ -66,6 +70,7 @@ def evaluate_texts(
                 "model": str(model),
                 "data": list(places),
                 "unit": unit,
+                "stride": step,
                 "count": found.count,
                 "tokens": found.tokens,
                 "words": found.words,

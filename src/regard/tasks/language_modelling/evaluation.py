@@ -34,18 +34,21 @@ class TextEvaluation:
     scores: tuple[TextScore, ...] = field(repr=False, default=())
 
 
-def evaluate(model: LanguageModel, texts: Sequence[str], *, batch_size: int = 32) -> TextEvaluation:
+def evaluate(
+    model: LanguageModel, texts: Sequence[str], *, batch_size: int = 32, stride: int | None = None
+) -> TextEvaluation:
     """Read each text as a document of its own.
 
     Arguments:
         batch_size: texts read together.
+        stride: of the windows in which texts are read that are longer than the model has positions for, see `windows`.
 
     Raises:
-        InputError: for an empty list, or a text longer than the model has positions for.
+        InputError: for an empty list, or a stride that is not between 1 and the model's positions.
     """
     if isinstance(texts, str) or not texts:
         raise InputError("there is nothing to evaluate; give a list with at least one text")
-    scores = model.score_batch(texts, batch_size=batch_size)
+    scores = model.score_batch(texts, batch_size=batch_size, stride=stride)
     tokenizer = model.task.tokenizer
     tokens = sum(len(score.tokens) for score in scores)
     words = sum(len(text.split()) + 1 for text in texts)

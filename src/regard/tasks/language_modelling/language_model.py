@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.errors import InputError
 from regard.layers import Tokens
 from regard.tasks.language_modelling.task import LanguageModellingTask
+from regard.tasks.language_modelling.windows import Window, windows
 from regard.tasks.predictor import Predictor
 
 
@@ -54,49 +54,61 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     def score(self, text: str) -> TextScore:
         """How probable a text is, as a document of its own: read from its beginning to its end.
 
-        Raises:
-            InputError: where the text is longer than the model has positions for.
+        One longer than the model has positions for is read in windows (`windows`).
         """
         return self.score_batch([text])[0]
 
-    def score_batch(self, texts: Sequence[str], *, batch_size: int = 32, stretch: int = 512) -> list[TextScore]:
+    def score_batch(
+        self, texts: Sequence[str], *, batch_size: int = 32, stretch: int = 512, stride: int | None = None
+    ) -> list[TextScore]:
         """How probable texts are, in batches of like length; the answers come in the order of the texts.
 
         Arguments:
             batch_size: texts read together. It does not change the answers, only memory and speed.
             stretch: tokens read at once; the state is carried from stretch to stretch, so it does not change the answers either.
+            stride: of the windows in which a text is read that is longer than the model has positions for, see `windows`.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: for a stride that is not between 1 and the model's positions.
         """
         tokenizer, limit = self.task.tokenizer, self.model.maximum_length
         encoded = [[*ids, tokenizer.end_id] for ids in tokenizer.encode_batch(list(texts))]
-        for number, ids in enumerate(encoded, start=1):
-            if limit is not None and len(ids) > limit:
-                raise InputError(f"text {number} has {len(ids)} tokens where the model has {limit} positions; cut it")
-        order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
-        answers: dict[int, TextScore] = {}
+        parts = [(i, window) for i, ids in enumerate(encoded) for window in windows(len(ids), limit, stride)]
+        order = sorted(range(len(parts)), key=lambda row: parts[row][1].stop - parts[row][1].start)
+        scored: dict[int, tuple[list[float], list[bool]]] = {}
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            found = self._scored([encoded[i] for i in rows], stretch)
-            for i, (log_probabilities, right) in zip(rows, found, strict=True):
-                answers[i] = TextScore(
-                    text=texts[i],
-                    tokens=tuple(tokenizer.tokens(encoded[i])),
-                    log_probabilities=tuple(log_probabilities),
-                    right=tuple(right),
-                )
-        return [answers[i] for i in range(len(texts))]
+            found = self._scored([(encoded[parts[row][0]], parts[row][1]) for row in rows], stretch)
+            scored |= dict(zip(rows, found, strict=True))
+        answers: list[tuple[list[float], list[bool]]] = [([], []) for _ in texts]
+        for row, (i, _) in enumerate(parts):  # the windows of a text stand in their order
+            for whole, piece in zip(answers[i], scored[row], strict=True):
+                whole.extend(piece)  # type: ignore[arg-type]
+        return [
+            TextScore(
+                text=text,
+                tokens=tuple(tokenizer.tokens(ids)),
+                log_probabilities=tuple(log_probabilities),
+                right=tuple(right),
+            )
+            for text, ids, (log_probabilities, right) in zip(texts, encoded, answers, strict=True)
+        ]
 
-    def _scored(self, encoded: Sequence[Sequence[int]], stretch: int) -> list[tuple[list[float], list[bool]]]:
-        """Log-probability of each token of each text, and whether it was the most probable."""
+    def _scored(
+        self, asked: Sequence[tuple[Sequence[int], Window]], stretch: int
+    ) -> list[tuple[list[float], list[bool]]]:
+        """Log-probability of each token that a window of a text tells, and whether it was the most probable."""
         end, padding = self.task.tokenizer.end_id, self.task.tokenizer.padding_id
-        read = Tokens.pad([[end, *ids[:-1]] for ids in encoded], padding_id=padding, device=self.device)
-        told = Tokens.pad(encoded, padding_id=padding, device=self.device).ids
+        read = Tokens.pad(
+            [[end, *ids][window.start : window.stop] for ids, window in asked], padding_id=padding, device=self.device
+        )
+        told = Tokens.pad(
+            [ids[window.start : window.stop] for ids, window in asked], padding_id=padding, device=self.device
+        ).ids
         found: list[torch.Tensor] = []
         right: list[torch.Tensor] = []
         with torch.no_grad():
-            state = self.model.start(len(encoded))
+            state = self.model.start(len(asked))
             for start in range(0, read.ids.shape[1], stretch):
                 part = slice(start, start + stretch)
                 logits, state = self.model.read(Tokens(read.ids[:, part], read.valid[:, part]), state)
@@ -106,4 +118,5 @@ class LanguageModel(Predictor[LanguageModellingTask]):
                 found.append((chosen - wide.logsumexp(dim=-1, keepdim=True)).squeeze(-1))
                 right.append((chosen >= wide.amax(dim=-1, keepdim=True)).squeeze(-1))
         logs, rights = torch.cat(found, dim=1).tolist(), torch.cat(right, dim=1).tolist()
-        return [(log[: len(ids)], hit[: len(ids)]) for ids, log, hit in zip(encoded, logs, rights, strict=True)]
+        kept = [slice(window.first - window.start, window.stop - window.start) for _, window in asked]
+        return [(log[part], hit[part]) for part, log, hit in zip(kept, logs, rights, strict=True)]
