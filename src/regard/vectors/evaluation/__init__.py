@@ -1,0 +1,25 @@
+"""How good vectors of words are without a task: similarity, analogies, categories, coherence, robustness, frequency."""
+
+from regard.vectors.evaluation.analogies import AnalogyResult, AnalogySet, evaluate_analogies, read_analogies
+from regard.vectors.evaluation.battery import Battery, evaluate
+from regard.vectors.evaluation.report import Report
+from regard.vectors.evaluation.similarity import (
+    SimilarityResult,
+    SimilaritySet,
+    evaluate_similarity,
+    read_similarity,
+)
+
+__all__ = [
+    "AnalogyResult",
+    "AnalogySet",
+    "Battery",
+    "Report",
+    "SimilarityResult",
+    "SimilaritySet",
+    "evaluate",
+    "evaluate_analogies",
+    "evaluate_similarity",
+    "read_analogies",
+    "read_similarity",
+]

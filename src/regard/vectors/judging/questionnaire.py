@@ -1,0 +1,215 @@
+"""What people are asked about several tables of vectors, without being told which word is whose."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from regard.errors import InputError
+from regard.structure import from_mapping
+from regard.vectors.evaluation.battery import in_common
+from regard.vectors.evaluation.coherence import intruder_items
+from regard.vectors.neighbours import neighbours
+from regard.vectors.store import WordVectors
+
+Kind = Literal["neighbour", "intruder"]
+RANKS = (1, 5, 50)
+FORMAT = "regard judging key 1"
+
+SHORTEST = 3
+"""Letters of a query; shorter words are mostly abbreviations."""
+COMMONEST = 100
+"""Words at the top of a table, most of which have a function and no meaning."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One question: words to choose from.
+
+    Arguments:
+        name: opaque.
+        kind: `neighbour`: which word is nearest in meaning to the query; `intruder`: which does not belong to the others.
+        query: the word asked about; None where none is shown.
+        options: the words, in the order they are shown.
+        owners: of each option the tables for which it speaks when it is chosen.
+        tables: which the item is about.
+        rank: of the neighbours; None for intruders.
+    """
+
+    name: str
+    kind: Kind
+    query: str | None
+    options: tuple[str, ...]
+    owners: tuple[tuple[str, ...], ...]
+    tables: tuple[str, ...]
+    rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Questionnaire:
+    """Items and the tables they are about; what a key file holds.
+
+    Arguments:
+        tables: their names.
+        items: in the order they are asked.
+        seed: that drew them.
+    """
+
+    tables: tuple[str, ...]
+    items: tuple[Item, ...]
+    seed: int
+
+    @property
+    def page(self) -> str:
+        """What page and answers call this questionnaire: a digest of all of it."""
+        return hashlib.sha256(json.dumps(asdict(self), ensure_ascii=False).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the key file has it; `read_key` reads it back."""
+        return {"format": FORMAT, "page": self.page, **asdict(self)}
+
+    def shown(self) -> dict[str, Any]:
+        """As the page has it: nothing says which word is whose."""
+        items = [
+            {"name": item.name, "kind": item.kind, "query": item.query, "options": item.options} for item in self.items
+        ]
+        return {"page": self.page, "items": items}
+
+
+def make_questionnaire(
+    tables: Sequence[WordVectors],
+    *,
+    queries: int = 30,
+    intruders: int = 15,
+    ranks: Sequence[int] = RANKS,
+    words: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Questionnaire:
+    """Questions on the nearest neighbours of words in several tables (Schnabel et al. 2015, sections 3.2 and 4).
+
+    All tables are reduced to the words that they have in common. Of a query the words at one rank among its neighbours are shown,
+    one of each table, in an order that is drawn; a word that two tables have there is shown once and speaks for both, and where
+    all have the same nothing is asked. Intruders are asked about one table at a time: a word, its two nearest neighbours, and a
+    stranger.
+
+    Arguments:
+        tables: two or more, with names of their own.
+        queries: words whose neighbours are shown, drawn so that about as many are of each order of magnitude in frequency, by
+            their place in the first table; the hundred commonest, mostly function words, are left out (of small tables a tenth).
+        intruders: words of these whose neighbours get an intruder, in each table; 0 for none.
+        ranks: of the neighbours, from 1.
+        words: to take instead of drawn queries.
+        seed: of all that is drawn.
+
+    Raises:
+        InputError: for fewer than two tables, two of one name, no word in common, or words that are not in all tables.
+
+    >>> draw = np.random.default_rng(0)
+    >>> words = tuple(f"word{number}" for number in range(90))
+    >>> one, other = (WordVectors(words=words, name=name, matrix=draw.normal(size=(90, 5)).astype(np.float32)) for name in "ab")
+    >>> made = make_questionnaire([one, other], queries=4, intruders=2)
+    >>> [item.kind for item in made.items].count("intruder"), made.items[0].rank in (1, 5, 50)
+    (4, True)
+    """
+    names = tuple(table.name for table in tables)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise InputError("people compare two or more vectors, each with a name of its own; give others beside these")
+    if not ranks or min(ranks) < 1:
+        raise InputError(f"ranks are {tuple(ranks)}; give one at least, from 1")
+    fair = in_common(tables)
+    draw = np.random.default_rng([seed, 0x1D6E])
+    asked = _checked(fair[0], words) if words is not None else _drawn(fair[0], queries, draw)
+    comparing = [item for query in asked for item in _comparing(fair, query, sorted(set(ranks)), draw)]
+    finding = [item for table in fair for item in _finding(table, asked[:intruders], draw, seed)] if intruders else []
+    ordered = [part[row] for part in (comparing, finding) for row in draw.permutation(len(part)).tolist()]
+    if not ordered:
+        raise InputError("there is nothing to ask: the vectors have the same neighbours; give others, or more words")
+    numbers = draw.choice(16**6, size=len(ordered), replace=False).tolist()
+    items = (Item(name=f"{number:06x}", **item) for number, item in zip(numbers, ordered, strict=True))
+    return Questionnaire(tables=names, items=tuple(items), seed=seed)
+
+
+def read_key(path: Path | str) -> Questionnaire:
+    """A questionnaire from its key file.
+
+    Raises:
+        InputError: for a file that cannot be read, or is no key, or was changed.
+    """
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the key that was written beside the page") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({error}); give the key beside the page") from None
+    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+        raise InputError(f"{path}: is no key of a judging page; give the .key.json that was written beside the page")
+    page = values.pop("page", None)
+    values["items"] = values.get("items") or []
+    found = from_mapping(Questionnaire, values, str(path))
+    if any(len(item.owners) != len(item.options) for item in found.items) or found.page != page:
+        raise InputError(f"{path}: was changed after it was written; take the original key")
+    return found
+
+
+def _drawn(table: WordVectors, count: int, draw: np.random.Generator) -> list[str]:
+    first = min(COMMONEST, len(table) // 10)
+    fit = [(row, word) for row, word in enumerate(table.words) if row >= first and _fits(word)]
+    if not fit:
+        raise InputError(
+            "none of the words in common is in small letters and three letters long; name words to ask about"
+        )
+    weights = 1 / (1 + np.array([row for row, _ in fit]))  # as many from 100 to 1000 as from 1000 to 10,000
+    chosen = draw.choice(len(fit), size=min(count, len(fit)), replace=False, p=weights / weights.sum())
+    return [fit[place][1] for place in chosen.tolist()]
+
+
+def _fits(word: str) -> bool:
+    return len(word) >= SHORTEST and word[0].isalpha() and word.isalnum() and word == word.lower()
+
+
+def _checked(table: WordVectors, words: Sequence[str]) -> list[str]:
+    missing = [word for word in words if word not in table]
+    if missing:
+        raise InputError(f"{missing[0]!r} is not in all vectors; leave it out")
+    return list(dict.fromkeys(words))
+
+
+def _comparing(
+    tables: Sequence[WordVectors], query: str, ranks: Sequence[int], draw: np.random.Generator
+) -> Iterator[dict[str, Any]]:
+    found = [neighbours(table, query, ranks[-1]) for table in tables]
+    for rank in ranks:
+        owners: dict[str, list[str]] = {}
+        for table, near in zip(tables, found, strict=True):
+            if rank <= len(near):
+                owners.setdefault(near[rank - 1].word, []).append(table.name)
+        if len(owners) > 1:
+            options = [list(owners)[place] for place in draw.permutation(len(owners)).tolist()]
+            yield {
+                "kind": "neighbour",
+                "query": query,
+                "rank": rank,
+                "options": tuple(options),
+                "owners": tuple(tuple(owners[word]) for word in options),
+                "tables": tuple(table.name for table in tables),
+            }
+
+
+def _finding(
+    table: WordVectors, queries: Sequence[str], draw: np.random.Generator, seed: int
+) -> Iterator[dict[str, Any]]:
+    for item in intruder_items(table, queries, seed=seed):
+        options = [item.words[place] for place in draw.permutation(len(item.words)).tolist()]
+        yield {
+            "kind": "intruder",
+            "query": None,
+            "options": tuple(options),
+            "owners": tuple((table.name,) if word == item.intruder else () for word in options),
+            "tables": (table.name,),
+        }
