@@ -1,0 +1,237 @@
+"""The word embedding association test (Caliskan, Bryson and Narayanan 2017), on words, or on sentences (May et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import InputError
+from regard.vectors.bias import cautions
+from regard.vectors.bias.association_lists import AssociationTest
+from regard.vectors.bias.permutations import Permutation, permutation_test
+from regard.vectors.bias.present import Presence, unit64
+from regard.vectors.store import WordVectors
+
+Numbers = NDArray[np.float64]
+Embed = Callable[[Sequence[str]], NDArray[np.floating]]
+"""From n texts to their vectors, (n, W)."""
+
+EXACT_BELOW = 200_000_000_000
+"""Partitions: up to 20 + 20 words all are counted, in less than a second."""
+
+SAMPLES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Association:
+    """What an association test found.
+
+    Arguments:
+        test: its name.
+        targets, attributes: what X, Y and A, B are called.
+        sizes: how many words of X, Y, A and B took part.
+        effect_size: d = (mean over X of s - mean over Y of s) / deviation of s over both; nan where all s are alike.
+        ddof: 0 where that deviation is the population's, 1 where it is the sample's.
+        statistic: sum over X of s - sum over Y of s.
+        permutation: how probable one as large is under random partitions: p, one-sided.
+        associations: s(w, A, B) of every target word that took part.
+        missing: words of the lists that have no vector.
+        left_out: words of the longer set of targets that were left out so that both are equally long.
+        cautions: what this does not show.
+    """
+
+    test: str
+    targets: tuple[str, str]
+    attributes: tuple[str, str]
+    sizes: tuple[int, int, int, int]
+    effect_size: float
+    ddof: int
+    statistic: float
+    permutation: Permutation
+    associations: Mapping[str, float]
+    missing: tuple[str, ...]
+    left_out: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+    @property
+    def p(self) -> float:
+        """The one-sided p-value."""
+        return self.permutation.p
+
+    def to_json(self) -> dict[str, Any]:
+        """As `regard vectors bias --json` prints it."""
+        found = self.permutation
+        return {
+            "test": self.test,
+            "targets": list(self.targets),
+            "attributes": list(self.attributes),
+            "sizes": list(self.sizes),
+            "effect_size": self.effect_size,
+            "ddof": self.ddof,
+            "statistic": self.statistic,
+            "p": found.p,
+            "p_method": found.method,
+            "p_standard_error": found.standard_error,
+            "partitions": found.partitions if found.partitions < 1 << 53 else None,
+            "samples": found.samples,
+            "associations": dict(self.associations),
+            "missing": list(self.missing),
+            "left_out": list(self.left_out),
+            "cautions": list(self.cautions),
+        }
+
+
+def association_test(
+    vectors: WordVectors,
+    test: AssociationTest,
+    *,
+    ddof: Literal[0, 1] = 0,
+    exact_below: int = EXACT_BELOW,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> Association:
+    """How much nearer X is to A, and Y to B, than the other way round (Caliskan et al. 2017).
+
+        s(w, A, B) = mean over a in A of cos(w, a) - mean over b in B of cos(w, b)
+        d          = (mean over X of s - mean over Y of s) / deviation of s over X and Y
+        p          = the share of partitions of X and Y into halves whose sum over the first half of s is as large, or larger
+
+    Words without a vector, or with one of zeros, are left out; the longer set of targets then loses words from its end until both
+    are equally long. The result says which.
+
+    Arguments:
+        ddof: of the deviation. 0, the population's, is the default, with which |d| is 2 at most; published figures have either,
+            and at 8 + 8 words d is larger by a factor of 1.033 with 0 than with 1.
+        exact_below: count all partitions where there are at most so many, which up to 20 + 20 words takes less than a second;
+            else draw `samples` of them, and p = (r + 1) / (samples + 1), of which r have a sum as large.
+        seed: of the drawing.
+
+    Raises:
+        InputError: for a ddof other than 0 and 1, or where fewer than two words of a set of targets, or none of a set of
+            attributes, have vectors.
+
+    >>> from regard.vectors.bias import NamedWords
+    >>> vectors = WordVectors(
+    ...     words=("rose", "lily", "ant", "wasp", "love", "pain"),
+    ...     matrix=np.array([[3, 1], [4, 1], [1, 4], [1, 3], [1, 0], [0, 1]], dtype=np.float32))
+    >>> found = association_test(vectors, AssociationTest(
+    ...     name="flowers",
+    ...     targets=(NamedWords(name="flowers", words=("rose", "lily")), NamedWords(name="insects", words=("ant", "wasp"))),
+    ...     attributes=(NamedWords(name="pleasant", words=("love",)), NamedWords(name="unpleasant", words=("pain",)))))
+    >>> round(found.effect_size, 3), round(found.p, 3), found.permutation.method
+    (1.995, 0.167, 'exact')
+    """
+    return _tested(Presence(vectors), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
+
+
+def association_test_of_texts(
+    embed: Embed,
+    test: AssociationTest,
+    *,
+    ddof: Literal[0, 1] = 0,
+    exact_below: int = EXACT_BELOW,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> Association:
+    """The same with the vectors that a model gives to whole texts, such as sentences made of templates (May et al. 2019).
+
+    Arguments:
+        embed: from texts to vectors, such as `regard.load(folder, task="sentence_embedding").embed`; called once.
+        others: as for `association_test`.
+
+    Raises:
+        InputError: as `association_test`.
+    """
+    texts = test.words
+    found = np.asarray(embed(list(texts)), dtype=np.float32)
+    if found.ndim != 2 or len(found) != len(texts):
+        raise InputError(f"{len(texts)} texts became vectors of the shape {found.shape}; give one row for each text")
+    vectors = WordVectors(words=texts, matrix=found, name="the model")
+    made = _tested(Presence(vectors), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
+    return _with_caution(made, cautions.SENTENCES)
+
+
+def word_associations(words: Numbers, first: Numbers, second: Numbers) -> Numbers:
+    """s(w, A, B) of each word, (n,): its mean cosine with A minus its mean cosine with B.
+
+    Arguments:
+        words, first, second: (n, W), (a, W) and (b, W), of any length but 0.
+
+    >>> word_associations(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [0.0, -1.0]])).tolist()
+    [1.0]
+    """
+    units = unit64(words)
+    return (units @ unit64(first).T).mean(axis=1) - (units @ unit64(second).T).mean(axis=1)
+
+
+def effect_size(first: Numbers, second: Numbers, ddof: int = 0) -> float:
+    """D of the associations of X and of Y; nan where all are alike.
+
+    Raises:
+        InputError: for a ddof other than 0 and 1.
+
+    >>> round(effect_size(np.array([0.3, 0.1]), np.array([0.0, -0.2])), 3)
+    1.664
+    """
+    if ddof not in (0, 1):
+        raise InputError(f"ddof is {ddof!r}; give 0 for the population's deviation, or 1 for the sample's")
+    both = np.concatenate([first, second])
+    deviation = float(both.std(ddof=ddof))
+    if deviation <= 1e-12 * float(np.abs(both).max(initial=0.0)):
+        return float("nan")
+    return float(first.mean() - second.mean()) / deviation
+
+
+def _tested(
+    here: Presence, test: AssociationTest, *, ddof: int, exact_below: int, samples: int, seed: int
+) -> Association:
+    if samples < 1:
+        raise InputError(f"samples is {samples}; give 1 or more")
+    kept = [here.of(words.words) for words in (*test.targets, *test.attributes)]
+    size = min(len(kept[0]), len(kept[1]))
+    for words, found, least in zip((*test.targets, *test.attributes), kept, (2, 2, 1, 1), strict=True):
+        if len(found) < least:
+            raise InputError(
+                f"test {test.name!r}: {here.name} has {len(found)} of the {len(words.words)} words of {words.name}, and "
+                f"{least} are needed; leave the test out, or give vectors of more words"
+            )
+    left_out = (*kept[0][size:], *kept[1][size:])
+    first, second = kept[0][:size], kept[1][:size]
+    values = word_associations(here.vectors_of((*first, *second)), *(here.vectors_of(words) for words in kept[2:]))
+    permutation = permutation_test(values, exact_below=exact_below, samples=samples, seed=seed)
+    d = effect_size(values[:size], values[size:], ddof)
+    return Association(
+        test=test.name,
+        targets=(test.targets[0].name, test.targets[1].name),
+        attributes=(test.attributes[0].name, test.attributes[1].name),
+        sizes=(size, size, len(kept[2]), len(kept[3])),
+        effect_size=d,
+        ddof=ddof,
+        statistic=float(values[:size].sum() - values[size:].sum()),
+        permutation=permutation,
+        associations=dict(zip((*first, *second), values.tolist(), strict=True)),
+        missing=here.missing(test.words),
+        left_out=left_out,
+        cautions=_cautions(permutation, alike=d != d),
+    )
+
+
+def _cautions(permutation: Permutation, *, alike: bool) -> tuple[str, ...]:
+    found = [cautions.NO_ABSENCE, cautions.ABOUT_WORDS]
+    if 1 / permutation.partitions >= 0.05:
+        found.append(cautions.TOO_FEW.format(smallest=1 / permutation.partitions))
+    if permutation.method == "sampled":
+        found.append(cautions.SAMPLED.format(samples=permutation.samples, least=1 / (permutation.samples + 1)))
+    if alike:
+        found.append(cautions.ALL_ALIKE)
+    return tuple(found)
+
+
+def _with_caution(found: Association, caution: str) -> Association:
+    import dataclasses
+
+    return dataclasses.replace(found, cautions=(*found.cautions, caution))

@@ -1,0 +1,202 @@
+"""All that is asked of vectors in one audit, with what it does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from regard.errors import InputError
+from regard.vectors.bias import cautions
+from regard.vectors.bias.analogies import AnalogyAnswer, AnalogyPair, analogy_answers, analogy_pairs
+from regard.vectors.bias.association import Association, Embed, association_test, association_test_of_texts
+from regard.vectors.bias.association_lists import AssociationTest
+from regard.vectors.bias.lists import WordSet
+from regard.vectors.bias.present import Presence
+from regard.vectors.bias.projections import Projection, direct_bias, projections, random_direct_bias
+from regard.vectors.bias.sentences import sentence_means
+from regard.vectors.bias.subspace import BiasSubspace, bias_subspace
+from regard.vectors.store import WordVectors
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DirectionAudit:
+    """What lies along the direction that pairs of words differ in.
+
+    Arguments:
+        subspace: the direction.
+        occupations: on it, from the positive end to the negative one.
+        missing: occupations without a vector.
+        direct_bias: DB_1 of the occupations that are not specific.
+        random_direct_bias: the mean of the same along random directions.
+        judged: how many occupations that is of.
+        answers: what negative end : occupation = positive end : ? answers.
+        pairs: that differ as the two ends do.
+        cautions: what all this does not show.
+    """
+
+    subspace: BiasSubspace
+    occupations: tuple[Projection, ...]
+    missing: tuple[str, ...]
+    direct_bias: float
+    random_direct_bias: float
+    judged: int
+    answers: tuple[AnalogyAnswer, ...]
+    pairs: tuple[AnalogyPair, ...]
+    cautions: tuple[str, ...] = (
+        cautions.ONE_DIRECTION,
+        cautions.CLUSTERS_SURVIVE,
+        cautions.LEAVING_OUT,
+        cautions.ENGLISH_AND_BINARY,
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """As `regard vectors bias --json` prints it."""
+        return {
+            "direction": self.subspace.to_json(),
+            "occupations": [each._asdict() for each in self.occupations],
+            "missing": list(self.missing),
+            "direct_bias": self.direct_bias,
+            "random_direct_bias": self.random_direct_bias,
+            "judged": self.judged,
+            "analogy_answers": [each.to_json() for each in self.answers],
+            "analogy_pairs": [each._asdict() for each in self.pairs],
+            "cautions": list(self.cautions),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Audit:
+    """What an audit found.
+
+    Arguments:
+        name: of the vectors or the model.
+        direction: None where it is of a model of texts, or the vectors have none of the pairs.
+        tests: the association tests that could be made.
+        skipped: why others could not be, a sentence each.
+    """
+
+    name: str
+    direction: DirectionAudit | None
+    tests: tuple[Association, ...]
+    skipped: tuple[str, ...]
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What is said beside all results, each sentence once."""
+        parts = [*([] if self.direction is None else [self.direction]), *self.tests]
+        return tuple(dict.fromkeys(sentence for part in parts for sentence in part.cautions))
+
+    def to_json(self) -> dict[str, Any]:
+        """As `regard vectors bias --json` prints it."""
+        return {
+            "name": self.name,
+            "direction": None if self.direction is None else self.direction.to_json(),
+            "tests": [each.to_json() for each in self.tests],
+            "skipped": list(self.skipped),
+            "cautions": list(self.cautions),
+        }
+
+
+def audit(
+    vectors: WordVectors,
+    *,
+    pairs: Sequence[WordSet],
+    occupations: Sequence[str],
+    specific: Iterable[str] = (),
+    word_tests: Sequence[AssociationTest] = (),
+    sentence_tests: Sequence[AssociationTest] = (),
+    ddof: Literal[0, 1] = 0,
+    seed: int = 0,
+) -> Audit:
+    """The direction of some pairs and what lies along it, and association tests.
+
+    Arguments:
+        pairs: such as `GENDER_PAIRS`.
+        occupations: such as `OCCUPATIONS`.
+        specific: words that may lie along the direction, which are left out of the direct bias.
+        word_tests: of words.
+        sentence_tests: of texts, which get the means of their words' vectors.
+        ddof, seed: as for `association_test`.
+
+    Raises:
+        InputError: where nothing of it can be done.
+    """
+    asked = [(lambda test: association_test(vectors, test, ddof=ddof, seed=seed), word_tests)]
+    embed = sentence_means(vectors)
+    asked.append((lambda test: association_test_of_texts(embed, test, ddof=ddof, seed=seed), sentence_tests))
+    tests, skipped = _tested(asked)
+    try:
+        direction = direction_audit(vectors, pairs, occupations, specific, seed=seed)
+    except InputError as error:
+        direction, skipped = None, [str(error), *skipped]
+    return _audit(vectors.name, direction, tests, skipped)
+
+
+def audit_of_texts(
+    name: str, embed: Embed, tests: Sequence[AssociationTest], *, ddof: Literal[0, 1] = 0, seed: int = 0
+) -> Audit:
+    """Association tests with a model that gives texts vectors.
+
+    Arguments:
+        name: of the model.
+        embed: from texts to vectors.
+        tests: of sentences, or of words, which are then texts of one word.
+
+    Raises:
+        InputError: where no test can be made.
+    """
+    made, skipped = _tested(
+        [(lambda test: association_test_of_texts(embed, test, ddof=ddof, seed=seed), tests)],
+    )
+    return _audit(name, None, made, skipped)
+
+
+def direction_audit(
+    vectors: WordVectors,
+    pairs: Sequence[WordSet],
+    occupations: Sequence[str],
+    specific: Iterable[str] = (),
+    *,
+    seed: int = 0,
+) -> DirectionAudit:
+    """What lies along the direction that the pairs differ in.
+
+    Raises:
+        InputError: where the vectors have no pair, or none of the occupations.
+    """
+    subspace = bias_subspace(vectors, pairs)
+    left_out = {*specific}
+    judged = Presence(vectors).of(word for word in dict.fromkeys(occupations) if word not in left_out)
+    positive, negative = subspace.ends
+    return DirectionAudit(
+        subspace=subspace,
+        occupations=tuple(projections(vectors, subspace.direction, occupations)),
+        missing=Presence(vectors).missing(dict.fromkeys(occupations)),
+        direct_bias=direct_bias(vectors, subspace.direction, judged),
+        random_direct_bias=random_direct_bias(vectors, judged, seed=seed),
+        judged=len(judged),
+        answers=tuple(analogy_answers(vectors, negative, positive, judged)),
+        pairs=tuple(analogy_pairs(vectors, positive, negative)),
+    )
+
+
+def _tested(
+    asked: Sequence[tuple[Callable[[AssociationTest], Association], Sequence[AssociationTest]]],
+) -> tuple[list[Association], list[str]]:
+    """What could be tested, and why the rest could not."""
+    made: list[Association] = []
+    skipped: list[str] = []
+    for make, tests in asked:
+        for test in tests:
+            try:
+                made.append(make(test))
+            except InputError as error:
+                skipped.append(str(error))
+    return made, skipped
+
+
+def _audit(name: str, direction: DirectionAudit | None, tests: Sequence[Association], skipped: Sequence[str]) -> Audit:
+    if direction is None and not tests:
+        raise InputError("; ".join(skipped) if skipped else f"{name}: no test is given; give some")
+    return Audit(name=name, direction=direction, tests=tuple(tests), skipped=tuple(skipped))

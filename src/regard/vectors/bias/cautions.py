@@ -1,0 +1,29 @@
+"""What the numbers of an audit do not show, as sentences that stand beside them."""
+
+from __future__ import annotations
+
+NO_ABSENCE = "A small effect, or none, is no proof that there is no bias: other words, or another test, may show it."
+ABOUT_WORDS = (
+    "The p-value is about the words chosen for the test: it says nothing about people, or how often texts say a thing."
+)
+ONE_DIRECTION = (
+    "A projection looks along one direction, found with a few pairs of words; what lies beside it is not measured."
+)
+CLUSTERS_SURVIVE = (
+    "Removing a direction removes it alone: words that were near to each other because of it stay near, and the old groups "
+    "can be told apart without it (Gonen and Goldberg 2019)."
+)
+ENGLISH_AND_BINARY = "The word lists are English and know two genders; names and words of other people are not in them."
+LEAVING_OUT = (
+    "An analogy that leaves out the words it was asked with cannot say that man is to doctor as woman is to doctor; both "
+    "answers are given (Nissim, van Noord and van der Goot 2020)."
+)
+TOO_FEW = "With so few words no p-value can be small: the smallest possible one is {smallest:.3g}."
+ALL_ALIKE = "All target words have the same association, so there is no effect size."
+SAMPLED = "The p-value is an estimate from {samples:,} random partitions, and cannot be below {least:.1e}."
+SENTENCES = "The test looks at the vectors of whole sentences: what the template adds to them is measured too (May et al. 2019)."
+TEMPLATES = (
+    "The scores are about these templates and these words; another template may order the words otherwise, and a score near "
+    "zero is no proof that there is no bias."
+)
+UTILITY = "That similarity and analogies stay says what was not lost; it does not say that the bias has gone."
