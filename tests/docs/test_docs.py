@@ -143,6 +143,9 @@ def test_commands_that_are_only_shown_exist(page: Path) -> None:
             if name.startswith("-"):
                 continue
             assert re.search(rf"\b{name}\b", help_of("")), f"{called(page)}: no command {name!r}"
+            while "COMMAND [ARGS]" in help_of(name) and arguments:  # a group of commands
+                assert re.search(rf"\b{arguments[0]}\b", help_of(name)), f"{called(page)}: no command {arguments[0]!r}"
+                name = f"{name} {arguments.pop(0)}"
             for option in (each.partition("=")[0] for each in arguments if each.startswith("-")):
                 assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(name)), (
                     f"{called(page)}: {name} has no {option}"

@@ -1,7 +1,8 @@
 """Decoding over any `Decoder`, recurrent or Transformer: greedy search, sampling, beam search."""
 
 from regard.generation.beam import beam_search
-from regard.generation.choosing import Chooser, Greedy, Sample
+from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
+from regard.generation.continuation import Continuation, Room
 from regard.generation.hypothesis import Hypothesis
 from regard.generation.observer import SearchObserver
 from regard.generation.paths import Paths
@@ -14,6 +15,7 @@ from regard.generation.transforms import Forbid, LogitTransform, MinimumLength, 
 __all__ = [
     "AverageLength",
     "Chooser",
+    "Continuation",
     "CoveragePenalty",
     "FixedLength",
     "Forbid",
@@ -28,7 +30,9 @@ __all__ = [
     "MinimumLength",
     "Paths",
     "RelativeLength",
+    "Room",
     "Sample",
+    "SampleRows",
     "SearchObserver",
     "Step",
     "StopRule",

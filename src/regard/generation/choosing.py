@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -57,8 +57,37 @@ class Sample:
         """A draw whose row streams start here."""
         device = self.generator.device
         base = int(torch.randint(2**62, (), generator=self.generator, device=device))
-        streams = _Streams(base, count)
-        return lambda logits, paths: inverse_transform(logits, streams.at(paths.length, paths.sources))
+        return _drawing([base + row for row in range(count)])
+
+
+class SampleRows:
+    """As `Sample`, each source row with a seed of its own: where a text stands in a batch, and in which, changes no draw.
+
+    Arguments:
+        seeds: one for each source row.
+
+    >>> draw = SampleRows([3, 3]).begin(2)
+    >>> len(set(draw(torch.zeros(2, 50), Paths.begin(2, "cpu")).tolist()))
+    1
+    """
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self.seeds = tuple(seeds)
+
+    def begin(self, count: int) -> Choice:
+        """A draw whose row streams start here.
+
+        Raises:
+            ValueError: for another number of rows than there are seeds.
+        """
+        if count != len(self.seeds):
+            raise ValueError(f"there are {len(self.seeds)} seeds for {count} rows")
+        return _drawing(self.seeds)
+
+
+def _drawing(seeds: Sequence[int]) -> Choice:
+    streams = _Streams(seeds)
+    return lambda logits, paths: inverse_transform(logits, streams.at(paths.length, paths.sources))
 
 
 class _Streams:
@@ -66,10 +95,10 @@ class _Streams:
 
     block = 64
 
-    def __init__(self, base: int, count: int) -> None:
-        self.generators = [torch.Generator().manual_seed(base + row) for row in range(count)]
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self.first = 0
-        self.uniform = torch.empty(count, 0, dtype=torch.float64)
+        self.uniform = torch.empty(len(seeds), 0, dtype=torch.float64)
 
     def at(self, step: int, sources: Tensor) -> Tensor:
         """(N,) float64 in [0, 1), for the rows about these sources. Steps come in order."""

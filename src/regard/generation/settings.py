@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from regard.generation.choosing import Greedy, Sample
 from regard.generation.hypothesis import Hypothesis
 from regard.generation.observer import SearchObserver
 from regard.generation.penalties import CoveragePenalty, GnmtLength
-from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength
+from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule
 from regard.generation.streaming import generate
 from regard.generation.transforms import Forbid, LogitTransform, MinP, Temperature, TopK, TopP
 from regard.layers import Decoder, DecoderState, Tokens
@@ -144,6 +145,8 @@ def search(
     observer: SearchObserver | None = None,
     *,
     forbid: tuple[int, ...] = (),
+    limit: LengthLimit | None = None,
+    stop: Sequence[StopRule] = (),
 ) -> list[list[Hypothesis]]:
     """Decode as the settings say.
 
@@ -156,17 +159,24 @@ def search(
         observer: told of the beginning and the end. When several samples are drawn per sentence, it sees
             each sentence so many times in a row.
         forbid: ids that are never emitted, besides padding and start.
+        limit: in place of the settings' own.
+        stop: rules that end a row besides its end token; not in beam search, whose hypotheses end with their end tokens.
 
     Returns:
         For each source row its hypotheses: best first, or samples in the order they were drawn.
 
     Raises:
-        InputError: for a coverage penalty where the decoder has no attention, NaN or infinite logits, and where
-            every token is forbidden.
+        InputError: for a coverage penalty where the decoder has no attention, NaN or infinite logits, where every token is
+            forbidden, and for stop rules in beam search.
     """
+    limit = settings.limit if limit is None else limit
     length_penalty = GnmtLength(settings.length_penalty)
     ruled_out = (Forbid(forbid),) if forbid else ()
     if settings.beam > 1 or settings.coverage_penalty > 0:
+        if stop:
+            raise InputError(
+                "generation.beam: a beam ends at end tokens alone, and there are other stops; set beam to 1"
+            )
         return beam_search(
             decoder,
             source,
@@ -175,7 +185,7 @@ def search(
             length_penalty=length_penalty,
             coverage_penalty=CoveragePenalty(settings.coverage_penalty) if settings.coverage_penalty > 0 else None,
             transforms=ruled_out,
-            limit=settings.limit,
+            limit=limit,
             minimum_length=settings.minimum_length,
             # A beam of one that stops at its first end is greedy search, here with coverage in its scores.
             enough=1 if settings.beam == 1 else settings.enough,
@@ -189,7 +199,8 @@ def search(
         source,
         choose=Sample(torch.Generator().manual_seed(settings.seed)) if settings.sample else Greedy(),
         transforms=(*ruled_out, *settings.transforms),
-        limit=settings.limit,
+        limit=limit,
+        stop=stop,
         minimum_length=settings.minimum_length,
         length_penalty=length_penalty,
         observer=observer,

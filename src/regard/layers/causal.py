@@ -146,9 +146,12 @@ class CausalTransformer(nn.Module):
             InputError: as `forward`.
         """
         rows, length = tokens.ids.shape
-        check_length(state.length + length, self.config.maximum_positions, "text")
         valid = _after(state, tokens)
         places = None if valid is None else positions_of(valid)
+        columns = state.length + length
+        if columns > self.config.maximum_positions:  # of which padding takes none
+            longest = columns if valid is None else int(valid.sum(dim=1).max())
+            check_length(longest, self.config.maximum_positions, "text")
         here = torch.arange(state.length, state.length + length, device=tokens.ids.device).expand(rows, -1)
         x = self.embedding(tokens.ids, here if places is None else places[:, state.length :])
         masks: dict[int | None, Mask | None] = {

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from regard.generation import GenerationSettings
 from regard.layers import Tokens
+from regard.tasks.language_modelling.stop_text import StopText
 from regard.tasks.language_modelling.task import LanguageModellingTask
 from regard.tasks.language_modelling.windows import Window, windows
+from regard.tasks.language_modelling.writer import Writer, Written
 from regard.tasks.predictor import Predictor
+
+WRITING = GenerationSettings(maximum_length=100)
+"""How a language model writes unless told otherwise: the most probable token each time, a hundred at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +100,62 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             )
             for text, ids, (log_probabilities, right) in zip(texts, encoded, answers, strict=True)
         ]
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        settings: GenerationSettings | None = None,
+        *,
+        stop: Sequence[str] = (),
+        batch_size: int = 16,
+        first: int = 0,
+    ) -> Any:
+        """What the model writes after a prompt, or after each of several.
+
+        Arguments:
+            prompts: one text, or several; an empty one begins a text.
+            settings: how to decode; `WRITING` where None.
+            stop: strings that end a text and are not part of it, wherever their borders lie among the tokens.
+            batch_size: prompts written on together. It changes no answer, only memory and speed.
+            first: the place of the first prompt among all that are asked, from 0. With the seed it decides what is drawn.
+
+        Returns:
+            A `Written`, or a list of them.
+
+        Raises:
+            InputError: for a prompt longer than the model has positions for, and for stops in beam search.
+        """
+        if isinstance(prompts, str):
+            return self.generate([prompts], settings, stop=stop, first=first)[0]
+        writer = self._writer(settings, stop)
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        answers: dict[int, Written] = {}
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            made = writer.write([prompts[i] for i in rows], [first + i for i in rows])
+            for watcher in self._watchers():
+                watcher.predicted(made, [])
+            answers.update(zip(rows, made, strict=True))
+        return [answers[i] for i in range(len(prompts))]
+
+    def stream(
+        self, prompt: str, settings: GenerationSettings | None = None, *, stop: Sequence[str] = ()
+    ) -> Iterator[str]:
+        """What the model writes after a prompt, piece by piece; together the pieces are the text of `generate`.
+
+        Raises:
+            InputError: as `generate`, and for a beam or several answers.
+        """
+        return self._writer(settings, stop).stream(prompt)
+
+    def _writer(self, settings: GenerationSettings | None, stop: Sequence[str]) -> Writer:
+        tokenizer = self.task.tokenizer
+        return Writer(
+            model=self.model,
+            tokenizer=tokenizer,
+            settings=WRITING if settings is None else settings,
+            stop=StopText(tokenizer, stop) if stop else None,
+        )
 
     def _scored(
         self, asked: Sequence[tuple[Sequence[int], Window]], stretch: int

@@ -1,0 +1,144 @@
+"""`regard generate`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli import generation_options as options
+from regard.cli.console import on_terminal
+from regard.cli.line_by_line import answer_all, by_hand
+from regard.cli.new_file import NewFile
+from regard.cli.opening import Device, opened
+from regard.cli.text_bar import text_bar
+from regard.cli.texts import Text, read_texts
+
+if TYPE_CHECKING:
+    from regard.tasks.language_modelling.writer import Written
+
+BATCHES_AT_ONCE = 16
+
+
+def generate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT", help="What to write on after; else --input or standard input.", show_default=False
+        ),
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A prompt in each line; UTF-8, perhaps gzip.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each prompt.")
+    ] = None,
+    maximum_length: Annotated[int, typer.Option(min=1, help="The most tokens to write.")] = 100,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Ends the text, and is not part of it; may be repeated.", show_default=False),
+    ] = None,
+    beam: options.Beam = None,
+    n_best: options.NBest = None,
+    length_penalty: options.LengthPenalty = None,
+    sample: options.Draw = None,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    seed: options.Seed = None,
+    device: Device = "auto",
+    batch_size: Annotated[int, typer.Option(min=1, help="Prompts written on together.")] = 16,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with tokens and scores.")] = False,
+) -> None:
+    """Write on after prompts, with a language model: one line out for each prompt, line breaks in it as spaces.
+
+    A single prompt on a terminal is written on piece by piece, as it comes and with its line breaks. Several answers (--n-best)
+    stand in one line with tabs between them. --json has all as they are, with each token's log-probability.
+
+    \b
+    Example:
+      regard generate runs/gpt "The history of"
+      regard generate runs/gpt "The history of" --sample --temperature 0.8 --top-p 0.95 --seed 3
+      regard generate runs/gpt --input prompts.txt --output texts.txt --stop "." --maximum-length 40
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    waiting = read_texts(prompts or (), input_file)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(NewFile(output)) if output is not None else None
+        writer = opened(model, device, "language_modelling")
+        from regard.tasks.language_modelling.language_model import WRITING
+
+        settings = options.with_options(
+            WRITING,
+            {
+                "maximum_length": maximum_length,
+                "beam": beam,
+                "n_best": n_best,
+                "length_penalty": length_penalty,
+                "sample": sample,
+                "temperature": temperature,
+                "top_k": top_k,
+                "top_p": top_p,
+                "min_p": min_p,
+                "seed": seed,
+            },
+        )
+        alone = prompts is not None and len(prompts) == 1 and settings.beam == settings.n_best == 1
+        if alone and file is None and not as_json and on_terminal(sys.stdout):
+            for piece in writer.stream(prompts[0], settings, stop=stop or ()):  # type: ignore[index]
+                print(piece, end="", flush=True)
+            print()
+            return
+        typed = by_hand(prompts, input_file)
+        shown = not typed and (file is not None or not on_terminal(sys.stdout))
+        stack.enter_context(text_bar(writer, len(prompts) if prompts else None, shown=shown))
+
+        done = 0
+
+        def answer(chunk: list[Text]) -> list[Written]:
+            nonlocal done
+            texts = [text.content for text in chunk]
+            written = writer.generate(texts, settings, stop=stop or (), batch_size=batch_size, first=done)
+            done += len(chunk)
+            return written
+
+        answer_all(
+            waiting,
+            answer,
+            name="texts",
+            line_of=_line,
+            object_of=lambda text, written: _object(text.content, written),
+            file=file,
+            as_json=as_json,
+            together=1 if typed or batch_size == 1 else BATCHES_AT_ONCE * batch_size,
+        )
+
+
+def _line(written: Written | None) -> str:
+    if written is None:
+        return "\n"
+    return "\t".join(" ".join(text.split()) for text in (written.text, *written.alternatives)) + "\n"
+
+
+def _object(prompt: str, written: Written | None) -> dict[str, Any]:
+    if written is None:
+        return {
+            "prompt": prompt,
+            "text": "",
+            "tokens": [],
+            "log_probabilities": [],
+            "finished": None,
+            "alternatives": [],
+        }
+    return {
+        "prompt": prompt,
+        "text": written.text,
+        "tokens": list(written.tokens),
+        "log_probabilities": list(written.log_probabilities),
+        "finished": written.finished,
+        "alternatives": list(written.alternatives),
+    }

@@ -1,0 +1,118 @@
+"""A language model as a `Decoder`: the prompt is its source, and what follows is its target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.generation.stopping import LengthLimit
+from regard.layers import TARGET, DecoderState, Reader, Tokens
+
+S = TypeVar("S", bound=DecoderState)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationConfig:
+    """What search asks of the vocabulary. Nothing starts a continuation but its prompt."""
+
+    target_vocabulary: int
+    padding_id: int
+    start_id: int
+    end_id: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ContinuationState(DecoderState):
+    """A reader's state, and the token that it reads next where that is the prompt's last.
+
+    Arguments:
+        reader: the state of the language model, whose rows are the hypotheses.
+        last: (N,) int64; None once it was read.
+    """
+
+    reader: DecoderState
+    last: Tensor | None = field(default=None, metadata=TARGET)
+
+    def crop(self, length: int) -> Self:
+        """The state as it was after `length` tokens of the continuation.
+
+        Raises:
+            ValueError: for a length it has not reached, 0, which is before the prompt's end, or a recurrent reader.
+        """
+        if not 1 <= length <= self.length:
+            raise ValueError(f"the continuation holds {self.length} tokens and cannot be cropped to {length}")
+        return replace(self, length=length, reader=self.reader.crop(self.reader.length - self.length + length))
+
+    def _moved(self, rows: Tensor, sources: Tensor | None) -> Self:
+        return replace(super()._moved(rows, sources), reader=self.reader.select(rows))
+
+
+class Continuation(Generic[S]):
+    """Continues prompts: `start` reads them but for their last token, which the first `step` reads in place of a start token.
+
+    Prompts of different lengths are padded on the left, so that all end in the last column; padding changes no answer.
+
+    Arguments:
+        model: the language model.
+    """
+
+    has_alignment = False
+    maximum_target_length: int | None = None
+
+    def __init__(self, model: Reader[S]) -> None:
+        self.model = model
+        config = model.config
+        self.config = ContinuationConfig(config.vocabulary, config.padding_id, config.padding_id, config.end_id)
+
+    @property
+    def maximum_source_length(self) -> int | None:
+        """The most tokens of a prompt."""
+        return self.model.maximum_length
+
+    @property
+    def length_setting(self) -> str:
+        """What raises it."""
+        return self.model.length_setting
+
+    def start(self, source: Tokens) -> ContinuationState:
+        """Read prompts (B, P), one token at least in each, padded on the left."""
+        state = self.model.start(len(source))
+        if source.ids.shape[1] > 1:
+            before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padded)
+            _, state = self.model.read(before, state)
+        return ContinuationState(source_valid=source.valid, reader=state, last=source.ids[:, -1])
+
+    def step(self, tokens: Tensor, state: ContinuationState) -> tuple[Tensor, ContinuationState]:
+        """Consume tokens (N,), or the prompts' last ones; logits (N, V) of what follows, and the state after."""
+        reader: Any = state.reader
+        logits, after = self.model.step(tokens if state.last is None else state.last, reader)
+        return logits, state.advanced(reader=after, last=None)
+
+    def alignment(self, state: ContinuationState) -> Tensor:
+        """Zeros: which tokens of the prompt were looked at is no one answer of so many layers."""
+        return state.no_alignment()
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A limit within a model's positions: the prompt takes some, and the last token written takes none.
+
+    Arguments:
+        limit: what was asked for.
+        positions: of the model; None for any number.
+
+    >>> from regard.generation import FixedLength
+    >>> Room(FixedLength(9), 10)(Tokens.pad([[5, 6, 7], [8]])).tolist()
+    [8, 9]
+    """
+
+    limit: LengthLimit
+    positions: int | None
+
+    def __call__(self, source: Tokens) -> Tensor:
+        """(B,) int64, as `LengthLimit`."""
+        asked = self.limit(source)
+        return asked if self.positions is None else torch.minimum(asked, self.positions + 1 - source.lengths)

@@ -1,0 +1,192 @@
+"""What a language model writes after a prompt: the whole at once, or piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.errors import InputError
+from regard.generation import (
+    Continuation,
+    Forbid,
+    GenerationSettings,
+    Greedy,
+    Hypothesis,
+    Room,
+    SampleRows,
+    generate,
+    search,
+    stream,
+)
+from regard.layers import Tokens
+from regard.tasks.language_modelling.stop_text import StopText
+from regard.text import Tokenizer
+
+UNFINISHED = "�"
+"""What stands for a character whose bytes are not all there yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """What a language model wrote after a prompt.
+
+    Arguments:
+        text: without the prompt, up to the first stop.
+        prompt: what it was written after.
+        tokens: that were written, the end token included where there is one, and those of a stop.
+        log_probabilities: of each of them, natural log, the model's own.
+        finished: whether the text ended by itself or at a stop, and not at the limit.
+        alternatives: further texts, best first or in the order drawn.
+    """
+
+    text: str
+    prompt: str
+    tokens: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+    finished: bool
+    alternatives: tuple[str, ...] = ()
+
+    @property
+    def log_probability(self) -> float:
+        """Of all tokens written."""
+        return sum(self.log_probabilities)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Writer:
+    """Writes on after prompts.
+
+    Arguments:
+        model: a `Reader`.
+        tokenizer: its own.
+        settings: how to decode.
+        stop: strings that end a text and are not part of it.
+    """
+
+    model: Any
+    tokenizer: Tokenizer
+    settings: GenerationSettings
+    stop: StopText | None = None
+
+    def write(self, prompts: Sequence[str], places: Sequence[int] | None = None) -> list[Written]:
+        """What follows each prompt; rows of a batch do not change one another.
+
+        Arguments:
+            places: of the prompts among all that are asked, from 0, which decide what is drawn for each; their order where None.
+
+        Raises:
+            InputError: for a prompt longer than the model has positions for, and for stops in beam search.
+        """
+        places = range(len(prompts)) if places is None else places
+        encoded = [self.encode(prompt, place) for prompt, place in zip(prompts, places, strict=True)]
+        found = self._sampled(encoded, places) if self.settings.sample else self._searched(encoded)
+        return [self._written(*each) for each in zip(prompts, encoded, found, strict=True)]
+
+    def stream(self, prompt: str) -> Iterator[str]:
+        """What follows a prompt, piece by piece, each as soon as nothing that comes can change it.
+
+        Raises:
+            InputError: for a prompt longer than the model has positions for, and for settings that look at several texts.
+        """
+        if self.settings.beam > 1 or self.settings.n_best > 1:
+            raise InputError("a stream is of one text; set beam and n_best to 1")
+        ids = self.encode(prompt)
+        choose = SampleRows([self._seed(0, 0)]) if self.settings.sample else Greedy()
+        steps = stream(Continuation(self.model), self._source([ids]), choose=choose, **self._rules)
+        written: list[int] = []
+        shown = 0
+        for step in steps:
+            written.extend(token for token in step.tokens if token != self.tokenizer.end_id)
+            text = self._decoded(ids, written)
+            ready = len(text) if step.left else len(text) - self._unsure(text)
+            if ready > shown:
+                yield text[shown:ready]
+                shown = ready
+
+    def encode(self, prompt: str, place: int = 0) -> list[int]:
+        """A prompt's tokens, the end token that stands before every text in front.
+
+        Raises:
+            InputError: for one longer than the model has positions for.
+        """
+        ids = [self.tokenizer.end_id, *self.tokenizer.encode(prompt)]
+        limit = self.model.maximum_length
+        if limit is not None and len(ids) > limit:
+            raise InputError(
+                f"prompt {place + 1} has {len(ids)} tokens and the model has positions for {limit}; shorten it, or train with a "
+                f"larger {self.model.length_setting}"
+            )
+        return ids
+
+    def _searched(self, encoded: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        return search(
+            Continuation(self.model),
+            self._source(encoded),
+            self.settings,
+            forbid=self._never,
+            limit=self._limit,
+            stop=() if self.stop is None else (self.stop,),
+        )
+
+    def _sampled(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
+        draws = self.settings.n_best
+        seeds = [self._seed(place, draw) for place in places for draw in range(draws)]
+        source = self._source([ids for ids in encoded for _ in range(draws)])
+        found = generate(Continuation(self.model), source, choose=SampleRows(seeds), **self._rules)
+        return [found[first : first + draws] for first in range(0, len(found), draws)]
+
+    def _seed(self, place: int, draw: int) -> int:
+        """Of the draws of one text: that of the settings decides them all, and no two texts have the same."""
+        base = torch.randint(2**60, (), generator=torch.Generator().manual_seed(self.settings.seed))
+        return int(base) + (place << 20) + draw
+
+    @property
+    def _rules(self) -> dict[str, Any]:
+        """What `generate` and `stream` are told alike."""
+        return {
+            "transforms": ((Forbid(self._never),) if self._never else ()) + self.settings.transforms,
+            "stop": () if self.stop is None else (self.stop,),
+            "limit": self._limit,
+            "minimum_length": self.settings.minimum_length,
+        }
+
+    @property
+    def _never(self) -> tuple[int, ...]:
+        """What no text is to hold: a token that says nothing."""
+        unknown = self.tokenizer.unknown_id
+        return () if unknown is None or unknown == self.tokenizer.end_id else (unknown,)
+
+    @property
+    def _limit(self) -> Room:
+        return Room(self.settings.limit, self.model.maximum_length)
+
+    def _source(self, encoded: Sequence[Sequence[int]]) -> Tokens:
+        device = next(self.model.parameters()).device
+        return Tokens.pad(encoded, padding_id=self.tokenizer.padding_id, side="left", device=device)
+
+    def _decoded(self, ids: Sequence[int], written: Sequence[int]) -> str:
+        """The text of tokens as it stands after the prompt's: a space between the two belongs to it."""
+        before = self.tokenizer.decode(list(ids[1:]))
+        whole = self.tokenizer.decode([*ids[1:], *written])
+        text = whole.removeprefix(before) if whole.startswith(before) else self.tokenizer.decode(list(written))
+        return text if self.stop is None else self.stop.cut(text)
+
+    def _unsure(self, text: str) -> int:
+        """How many characters at the end may still change."""
+        unfinished = len(text) - len(text.rstrip(UNFINISHED))
+        return max(unfinished, 0 if self.stop is None else self.stop.held_back(text))
+
+    def _written(self, prompt: str, ids: Sequence[int], found: Sequence[Hypothesis]) -> Written:
+        best = found[0]
+        end = [self.tokenizer.end_id] if best.length > len(best.tokens) else []
+        return Written(
+            text=self._decoded(ids, best.tokens),
+            prompt=prompt,
+            tokens=tuple(self.tokenizer.tokens([*best.tokens, *end])),
+            log_probabilities=best.token_log_probabilities,
+            finished=best.finished,
+            alternatives=tuple(self._decoded(ids, other.tokens) for other in found[1:]),
+        )

@@ -1,0 +1,154 @@
+"""What a language model writes: the model asked anew for every token, whoever else is in the batch, up to the stop."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from regard.errors import InputError
+from regard.generation import GenerationSettings
+from regard.layers import Tokens
+from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.tasks import LanguageModel, LanguageModellingTask
+from regard.tasks.language_modelling.stop_text import StopText
+from regard.text import Tokenizer
+
+TEXTS = ["the cat sat on the mat.", "a dog ran over the hill.", "rain falls on the plain and on the hill."] * 4
+PROMPTS = ["the cat", "", "a dog ran over the hill. rain", "on", "the"]
+POSITIONS = 40
+
+
+def built(name: str, randomize) -> LanguageModel:
+    task = LanguageModellingTask(Tokenizer.train(TEXTS, kind="bpe", size=60))
+    filled = task.model_settings()
+    gpt = {"width": 12, "heads": 3, "feedforward_width": 16, "layers": 2, "maximum_positions": POSITIONS, **filled}
+    model = {
+        "gpt2": lambda: GPT2(GPT2Config(**gpt)),
+        "gpt3": lambda: GPT3(GPT3Config(band=4, **gpt)),
+        "lstm": lambda: LSTMLanguageModel(LSTMLanguageModelConfig(embedding_width=8, hidden_width=9, **filled)),
+    }[name]()
+    return LanguageModel(randomize(model, scale=1.0), task)
+
+
+@pytest.fixture(params=["gpt2", "gpt3", "lstm"])
+def model(request, randomize) -> LanguageModel:
+    return built(request.param, randomize)
+
+
+def plainly(model: LanguageModel, prompt: str, count: int) -> list[int]:
+    """The most probable token each time, the whole text read anew for each."""
+    tokenizer = model.task.tokenizer
+    ids = [tokenizer.end_id, *tokenizer.encode(prompt)]
+    written: list[int] = []
+    while len(written) < count:
+        logits = model.model(Tokens.pad([[*ids, *written]]))[0, -1].clone()
+        logits[[tokenizer.padding_id, tokenizer.unknown_id]] = -torch.inf
+        written.append(int(logits.argmax()))
+        if written[-1] == tokenizer.end_id:
+            break
+    return written
+
+
+def test_greedy_writing_is_the_model_asked_anew_for_every_token(model):
+    settings = GenerationSettings(maximum_length=12)
+    together = model.generate(PROMPTS, settings)
+    for prompt, written in zip(PROMPTS, together, strict=True):
+        expected = plainly(model, prompt, 12)
+        assert list(written.tokens) == model.task.tokenizer.tokens(expected)
+        assert written.prompt == prompt
+        assert written.finished == (expected[-1] == model.task.tokenizer.end_id)
+        logs = model.model(Tokens.pad([[0, *model.task.tokenizer.encode(prompt), *expected]])).log_softmax(-1)[0]
+        start = len(model.task.tokenizer.encode(prompt))
+        right = [logs[start + t, token].item() for t, token in enumerate(expected)]
+        assert written.log_probabilities == pytest.approx(right, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GenerationSettings(maximum_length=9),
+        GenerationSettings(maximum_length=9, sample=True, seed=5, temperature=1.5),
+        GenerationSettings(maximum_length=9, sample=True, n_best=3, top_k=20),
+        GenerationSettings(maximum_length=9, beam=3, n_best=2),
+    ],
+    ids=["greedy", "sampled", "samples", "beam"],
+)
+def test_neither_the_batch_nor_its_size_changes_what_is_written(model, settings):
+    whole = model.generate(PROMPTS, settings)
+    for batch_size in (1, 2):
+        assert [each.text for each in model.generate(PROMPTS, settings, batch_size=batch_size)] == [
+            each.text for each in whole
+        ]
+    alone = [model.generate(prompt, settings, first=place) for place, prompt in enumerate(PROMPTS)]
+    assert [(each.text, each.alternatives) for each in alone] == [(each.text, each.alternatives) for each in whole]
+
+
+def test_the_seed_decides_samples_and_places_have_draws_of_their_own(model):
+    def texts(seed: int) -> list[str]:
+        return [
+            each.text
+            for each in model.generate(["the"] * 4, GenerationSettings(sample=True, seed=seed, maximum_length=12))
+        ]
+
+    assert texts(1) == texts(1) != texts(2)
+    assert len(set(texts(1))) > 1
+
+
+def test_the_stream_is_what_is_written_and_nothing_in_it_changes_again(model):
+    for settings, stop in itertools.product(
+        (GenerationSettings(maximum_length=20), GenerationSettings(maximum_length=20, sample=True, seed=2)),
+        ((), (" t",), ("zz", "e")),
+    ):
+        for prompt in PROMPTS:
+            pieces = list(model.stream(prompt, settings, stop=stop))
+            assert "".join(pieces) == model.generate(prompt, settings, stop=stop).text
+            assert all(pieces)
+
+
+def test_a_stop_ends_the_text_wherever_its_borders_lie_among_the_tokens(model):
+    settings = GenerationSettings(maximum_length=30, sample=True, seed=4, temperature=2.0)
+    for prompt in PROMPTS:
+        whole = model.generate(prompt, settings)
+        for start in range(0, max(len(whole.text) - 3, 0), 3):
+            stop = whole.text[start : start + 3]
+            written = model.generate(prompt, settings, stop=(stop,))
+            assert written.text == whole.text[: whole.text.index(stop)]
+            assert written.finished
+            assert len(written.tokens) <= len(whole.tokens)
+
+
+def test_an_empty_stop_and_stops_of_a_beam_are_refused(model):
+    with pytest.raises(InputError, match="a stop is empty"):
+        model.generate("a", stop=("",))
+    with pytest.raises(InputError, match="set beam to 1"):
+        model.generate("a", GenerationSettings(beam=2), stop=("x",))
+    with pytest.raises(InputError, match="a stream is of one text"):
+        list(model.stream("a", GenerationSettings(beam=2)))
+
+
+def test_what_may_become_a_stop_is_held_back():
+    stop = StopText(Tokenizer.train(TEXTS, kind="bpe", size=60), ("</end>", "ab"))
+    assert [stop.held_back(text) for text in ("x", "xa", "x</e", "x</", "</end", "b")] == [0, 1, 3, 2, 5, 0]
+    assert stop.cut("a</end>bab") == "a"
+
+
+def test_writing_ends_where_the_positions_do_and_longer_prompts_are_refused(randomize):
+    model = built("gpt2", randomize)
+    settings = GenerationSettings(maximum_length=200, minimum_length=200)
+    for prompt in ("the cat", "a dog ran over the hill."):
+        written = model.generate(prompt, settings)
+        read = 1 + len(model.task.tokenizer.encode(prompt))
+        assert len(written.tokens) == POSITIONS + 1 - read
+        assert not written.finished
+    both = model.generate(["the cat", "a dog ran over the hill."], settings)
+    assert [each.text for each in both] == [model.generate(each.prompt, settings).text for each in both]
+    with pytest.raises(InputError, match=r"prompt 2 has \d+ tokens and the model has positions for 40"):
+        model.generate(["a", "on the mat " * 30], settings)
+
+
+def test_the_unknown_token_and_padding_are_never_written(model):
+    settings = GenerationSettings(maximum_length=30, sample=True, temperature=50.0)
+    for written in model.generate(["the"] * 8, settings):
+        assert not {"<unk>", "<pad>"} & set(written.tokens)
