@@ -56,8 +56,9 @@ def main() -> None:
     kinds: dict[str, Featurise] = {}
     for path in arguments.vectors:
         table = read_vectors(path)
-        kinds[f"{table.name}, the word"] = of_word(table)
-        kinds[f"{table.name}, its neighbours"] = of_neighbours(table)
+        name = table.name.split(".")[0]
+        kinds[f"{name}, the word"] = of_word(table)
+        kinds[f"{name}, its neighbours"] = of_neighbours(table)
     if arguments.model is not None:
         encoder = regard.load(arguments.model, task="sentence_embedding")
         kinds["encoder, the word in context"] = of_encoder(encoder, arguments.layers)

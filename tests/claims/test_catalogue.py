@@ -31,6 +31,14 @@ def test_the_rows_are_there_in_order():
         "3.3b",
         "3.4",
         "3.5",
+        "4.1a",
+        "4.1b",
+        "4.2",
+        "4.3a",
+        "4.3b",
+        "4.6",
+        "4.7",
+        "4.8",
     ]
     assert claim("2.1b").name == "scaled-scores"
 

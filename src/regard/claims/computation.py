@@ -12,11 +12,18 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from regard.claims.arms import Arm, arms_of, check_together, copied
+from regard.claims.association_calibration import AssociationCalibration
 from regard.claims.compared import Compared, Run
+from regard.claims.count_weighting import CountWeighting
+from regard.claims.frequency_probe import FrequencyInVectors
 from regard.claims.frozen_features import FrozenFeatures
 from regard.claims.measure import Measure
 from regard.claims.measuring import Value
+from regard.claims.planted_direction import PlantedDirection
+from regard.claims.planted_statistics import PlantedStatistics
 from regard.claims.shared_vocabulary import SharedVocabulary
+from regard.claims.subsampled_text import SubsampledText
+from regard.claims.unseen_forms import UnseenForms
 from regard.errors import InputError, nearest
 from regard.files import replace_file
 from regard.structure import coerced, from_mapping
@@ -42,7 +49,17 @@ class Experiment(Protocol):
 
 
 EXPERIMENTS: Mapping[str, type[Any]] = MappingProxyType(
-    {"shared_vocabulary": SharedVocabulary, "frozen_features": FrozenFeatures}
+    {
+        "shared_vocabulary": SharedVocabulary,
+        "frozen_features": FrozenFeatures,
+        "planted_direction": PlantedDirection,
+        "association_calibration": AssociationCalibration,
+        "frequency_probe": FrequencyInVectors,
+        "planted_statistics": PlantedStatistics,
+        "subsampled_text": SubsampledText,
+        "count_weighting": CountWeighting,
+        "unseen_forms": UnseenForms,
+    }
 )
 """The experiments there are, by the name a claim calls them."""
 

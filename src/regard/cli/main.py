@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from regard import __version__
@@ -18,11 +17,13 @@ from regard.cli.answer import answer
 from regard.cli.bench import bench
 from regard.cli.claims import claims
 from regard.cli.classify import classify
+from regard.cli.commands import Commands
 from regard.cli.compare import compare
 from regard.cli.console import on_terminal, one_line, say
 from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
 from regard.cli.fill import fill
+from regard.cli.generate import generate
 from regard.cli.info import info
 from regard.cli.interruption import Interruption, ReaderGone
 from regard.cli.look import look
@@ -30,6 +31,7 @@ from regard.cli.search import search
 from regard.cli.tag import tag
 from regard.cli.train import train
 from regard.cli.translate import translate
+from regard.cli.vectors.group import vectors
 from regard.cli.walk import walk
 from regard.errors import InputError, nearest
 
@@ -40,36 +42,8 @@ SUCCESS, READER_GONE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
-class _Commands(TyperGroup):
-    """The commands, with what typer would handle in its own way handed on to `main`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command called for.
-
-        Raises:
-            InputError: where there is none of that name, with the nearest.
-        """
-        if self.get_command(ctx, args[0]) is None:
-            raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command.
-
-        Raises:
-            Interruption: for Ctrl-C.
-            ReaderGone: where the output is no longer read.
-        """
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interruption("interrupted") from None
-        except BrokenPipeError:
-            raise ReaderGone from None
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -101,6 +75,7 @@ for _command in (
     train,
     evaluate,
     translate,
+    generate,
     classify,
     fill,
     tag,
@@ -114,7 +89,8 @@ for _command in (
     bench,
 ):
     app.command()(_command)
-app.add_typer(claims, name="claims", cls=_Commands)
+app.add_typer(claims, name="claims", cls=Commands)
+app.add_typer(vectors, name="vectors", cls=Commands)
 
 
 def main(arguments: Sequence[str]) -> int:

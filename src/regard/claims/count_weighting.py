@@ -1,0 +1,74 @@
+"""How GloVe's weighting of counts matters, and whether a word's two vectors are better than one."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.claims.vector_data import file_of, training_text
+from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
+from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
+from regard.vectors.store import WordVectors
+from regard.vectors.training.corpus import Tokenisation
+from regard.vectors.training.settings import VectorSettings, Weighting
+from regard.vectors.training.train import glove_tables
+from regard.vectors.training.vocabulary import count_words
+
+SUM, ALONE, ANALOGIES = "similarity", "similarity of w alone", "analogies"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountWeighting:
+    """GloVe with one of its weightings (Pennington et al. 2014, section 3).
+
+    Measured on one training are Spearman's correlation of cosines with judged pairs, of those whose words are in the vocabulary,
+    with w + w~ and with w alone, and with w + w~ the share of analogies that are answered rightly.
+
+    Arguments:
+        path: a folder with text for training, `train.txt`, perhaps gzip.
+        pairs, analogies: files of judged pairs and of analogies: their names in that folder, or their paths.
+        tokenisation: of the text, see `regard.vectors.training.Corpus`.
+        weighting, largest_count: see `VectorSettings`.
+        width, window, epochs, minimum_count: of the training.
+    """
+
+    path: str | None = None
+    pairs: str = "EN-WS-353-ALL.txt"
+    analogies: str = "questions-words.txt"
+    tokenisation: Tokenisation = "whitespace"
+    weighting: Weighting = "power"
+    largest_count: float = 10.0
+    width: int = 50
+    window: int = 10
+    epochs: int = 15
+    minimum_count: int = 5
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Of the sum, of one alone, and of the sum again."""
+        return SUM, ALONE, ANALOGIES
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Count, train, and test.
+
+        Raises:
+            InputError: for a folder that lacks a file, or what cannot be read.
+        """
+        corpus = training_text(self.path, self.tokenisation)
+        judged = read_similarity(file_of(self.path, self.pairs))
+        asked = read_analogies(file_of(self.path, self.analogies))
+        settings = VectorSettings(
+            method="glove", width=self.width, window=self.window, epochs=self.epochs, seed=seed,
+            minimum_count=self.minimum_count, weighting=self.weighting, largest_count=self.largest_count,
+        )  # fmt: skip
+        vocabulary = count_words(corpus, self.minimum_count)
+        with tempfile.TemporaryDirectory(prefix="regard-vectors-") as scratch:
+            tables, _ = glove_tables(corpus, vocabulary, settings, scratch=Path(scratch))
+        vectors = WordVectors(words=vocabulary.words, matrix=tables.sum)
+        alone = vectors.with_matrix(tables.words)
+        return {
+            SUM: evaluate_similarity(vectors, judged, resamples=0).spearman,
+            ALONE: evaluate_similarity(alone, judged, resamples=0).spearman,
+            ANALOGIES: evaluate_analogies(vectors, asked, resamples=0).total.accuracy or 0.0,
+        }

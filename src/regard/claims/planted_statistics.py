@@ -1,0 +1,119 @@
+"""Text whose statistics are known, because it is drawn from them, and whether the products of vectors tell them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.metrics.regression import pearson
+from regard.models.config import check, check_sizes
+from regard.vectors.training.settings import Method, settings_of
+from regard.vectors.training.vocabulary import count_words
+from regard.vectors.training.word2vec import train_word2vec
+
+Table = NDArray[np.float64]
+
+CORRELATION, SLOPE, SHIFT = "correlation", "slope", "shift"
+
+_DRAWN_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlantedStatistics:
+    """Vectors of words on text with a known pointwise mutual information (Levy and Goldberg 2014).
+
+    Each sentence has a topic z, and its words are drawn from it one by one. So any two of its places hold w and c with
+    the probability
+
+        P(w, c) = sum over z of P(z) P(w | z) P(c | z),    PMI(w, c) = log P(w, c) / (P(w) P(c)).
+
+    Where words are drawn against the true one by their share of the text, the optimum of skip-gram with K of them is
+    v_w v'_c = PMI(w, c) - log K. Measured over pairs that the text is expected to have in its windows at least `frequent` times
+    are the correlation of v_w v'_c with the PMI, the slope of the line through them, and their mean difference, which should be
+    log K.
+
+    Arguments:
+        method: skipgram or cbow.
+        words: in the vocabulary.
+        topics: Z.
+        spread: standard deviation of the logarithm of how much more likely a topic makes a word.
+        sentences, length: of the text.
+        width, window, negative, epochs, learning_rate, noise_exponent: of the training; no word is left out of it.
+        frequent: how often a pair must be expected.
+
+    Raises:
+        InputError: for sizes that are none.
+    """
+
+    method: Method = "skipgram"
+    words: int = 500
+    topics: int = 20
+    spread: float = 1.0
+    sentences: int = 100_000
+    length: int = 10
+    width: int = 50
+    window: int = 5
+    negative: int = 5
+    epochs: int = 5
+    learning_rate: float = 0.025
+    noise_exponent: float = 1.0
+    frequent: int = 20
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "words", "topics", "sentences", "length", "frequent")
+        check(self.method in ("skipgram", "cbow"), "experiment.method", self.method, "skipgram or cbow", "choose one")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Three numbers over the same pairs."""
+        return CORRELATION, SLOPE, SHIFT
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Draw the text, train, and compare.
+
+        Raises:
+            InputError: where gensim is missing.
+        """
+        generator = np.random.Generator(np.random.Philox(key=[seed, 0x9A11]))
+        shares = self.shares(generator)
+        text = list(self.text(shares, generator))
+        vocabulary = count_words(text)
+        settings = settings_of(
+            self.method, width=self.width, window=self.window, minimum_count=1, epochs=self.epochs, seed=seed,
+            learning_rate=self.learning_rate, negative=self.negative, subsample=0.0, noise_exponent=self.noise_exponent,
+        )  # fmt: skip
+        model = train_word2vec(text, vocabulary, settings).model
+        order = np.array([int(word) for word in vocabulary.words])
+        joint = (shares.T @ shares / self.topics)[np.ix_(order, order)]
+        single = shares.mean(axis=0)[order]
+        information = np.log(joint / np.outer(single, single))
+        # A window is drawn from 1 to `window`, so places k apart are together in (window - k + 1) / window of all cases.
+        together = sum(
+            2 * (self.length - k) * (self.window - k + 1) / self.window
+            for k in range(1, min(self.window, self.length - 1) + 1)
+        )
+        often = joint * self.sentences * together >= self.frequent
+        learnt = (model.wv.vectors @ model.syn1neg.T).astype(np.float64)[often]
+        true = information[often]
+        slope = float(np.polyfit(true, learnt, 1)[0])
+        return {CORRELATION: pearson(true, learnt), SLOPE: slope, SHIFT: float((true - learnt).mean())}
+
+    def shares(self, generator: np.random.Generator) -> Table:
+        """P(w | z) of the topics, all of which are equally likely, (Z, words): Zipf's law, and what the topic does to it."""
+        zipf = 1 / np.arange(1, self.words + 1)
+        found = zipf * np.exp(self.spread * generator.normal(size=(self.topics, self.words)))
+        return found / found.sum(axis=1, keepdims=True)
+
+    def text(self, shares: Table, generator: np.random.Generator) -> Iterator[list[str]]:
+        """The sentences, of words that are numbers."""
+        names = [str(number) for number in range(self.words)]
+        ends = shares.cumsum(axis=1)
+        for _ in range(math.ceil(self.sentences / _DRAWN_AT_ONCE)):
+            topics = generator.integers(self.topics, size=_DRAWN_AT_ONCE)
+            drawn = generator.random((_DRAWN_AT_ONCE, self.length))
+            for topic, places in zip(topics.tolist(), drawn, strict=True):
+                yield [names[min(row, self.words - 1)] for row in np.searchsorted(ends[topic], places).tolist()]

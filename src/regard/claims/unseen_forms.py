@@ -1,0 +1,178 @@
+"""Forms of words that a training never saw, and whether the vectors of their parts are near to the word they are made of."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.claims.vector_data import file_of, training_text
+from regard.errors import InputError
+from regard.models.config import check_sizes
+from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
+from regard.vectors.neighbours import neighbours
+from regard.vectors.store import WordVectors
+from regard.vectors.training.corpus import Tokenisation
+from regard.vectors.training.settings import Method, settings_of
+from regard.vectors.training.train import train_vectors
+from regard.vectors.training.vocabulary import Vocabulary, count_words
+
+KINDS = ("plural", "-ed", "-ing", "typo")
+FOUND, SYNTACTIC, SEMANTIC = "word found", "syntactic analogies", "semantic analogies"
+
+_SHORTEST = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """A form that is kept from the training, the word it is made of, and which kind of form it is."""
+
+    form: str
+    word: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnseenForms:
+    """Vectors of forms that are taken out of the training text (Bojanowski et al. 2017, section 5).
+
+    Of the most frequent words that have them, the plural and the forms in -ed and -ing are left out of the text, and each gets a
+    form with one wrong letter. Measured is the share of all these whose word is among the ten nearest to the form's vector, over
+    all and by kind; a form without a vector finds nothing. Beside it stand the shares of syntactic and of semantic analogies that
+    are answered rightly, among those whose words are all in the vocabulary.
+
+    Arguments:
+        path: a folder with text for training, `train.txt`, perhaps gzip.
+        analogies: a file of analogies: its name in that folder, or its path.
+        tokenisation: of the text, see `regard.vectors.training.Corpus`.
+        method: of the vectors.
+        words: how many words' forms.
+        nearest: how many neighbours are looked at.
+        width, window, epochs, negative, minimum_count, learning_rate, subsample, noise_exponent: of the training.
+        buckets: of fastText.
+    """
+
+    path: str | None = None
+    analogies: str = "questions-words.txt"
+    tokenisation: Tokenisation = "whitespace"
+    method: Method = "fasttext"
+    words: int = 200
+    nearest: int = 10
+    width: int = 100
+    window: int = 5
+    epochs: int = 5
+    negative: int = 5
+    minimum_count: int = 5
+    learning_rate: float = 0.05
+    subsample: float = 1e-4
+    noise_exponent: float = 0.5
+    buckets: int = 200_000
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "words", "nearest")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Shares of forms, and of analogies."""
+        return (FOUND, *(f"{FOUND}, {kind}" for kind in KINDS), SYNTACTIC, SEMANTIC)
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Take the forms out, train, and look for their words.
+
+        Raises:
+            InputError: for a folder that lacks a file, what cannot be read, or a text in which too few words have such forms.
+        """
+        corpus = training_text(self.path, self.tokenisation)
+        asked = read_analogies(file_of(self.path, self.analogies))
+        forms = withheld_forms(count_words(corpus, self.minimum_count), self.words, seed)
+        settings = settings_of(
+            self.method, width=self.width, window=self.window, epochs=self.epochs, negative=self.negative, seed=seed,
+            minimum_count=self.minimum_count, learning_rate=self.learning_rate, subsample=self.subsample,
+            noise_exponent=self.noise_exponent, buckets=self.buckets if self.method == "fasttext" else None,
+        )  # fmt: skip
+        vectors = train_vectors(_Without(sentences=corpus, out=frozenset(form.form for form in forms)), settings)
+        found = {form: _finds(vectors, form, self.nearest) for form in forms}
+        numbers = {FOUND: float(np.mean(list(found.values())))}
+        for kind in KINDS:
+            right = [value for form, value in found.items() if form.kind == kind]
+            numbers[f"{FOUND}, {kind}"] = float(np.mean(right)) if right else 0.0
+        scores = evaluate_analogies(vectors, asked, resamples=0)
+        for name, score in ((SYNTACTIC, scores.syntactic), (SEMANTIC, scores.semantic)):
+            numbers[name] = (score.accuracy if score is not None else None) or 0.0
+        return numbers
+
+
+def withheld_forms(vocabulary: Vocabulary, words: int, seed: int) -> list[Form]:
+    """The forms of the most frequent words that have at least one in the vocabulary, and a wrongly written one of each.
+
+    A word that is itself such a form of one before it is passed over.
+
+    Raises:
+        InputError: where there are too few such words.
+    """
+    known = set(vocabulary.words)
+    generator = np.random.Generator(np.random.Philox(key=[seed, 0x7E57]))
+    forms: list[Form] = []
+    out: set[str] = set()
+    chosen: list[str] = []
+    for word in vocabulary.words:
+        if len(chosen) == words:
+            break
+        if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()) or word in out:
+            continue
+        mine = [form for form in inflected(word) if form.form in known and form.form not in {*out, *chosen}]
+        if mine:
+            chosen.append(word)
+            forms += mine
+            out.update(form.form for form in mine)
+    if len(chosen) < words:
+        raise InputError(
+            f"{len(chosen):,} words of the text have such forms; give more text, or lower experiment.words"
+        )
+    return forms + [Form(form=_misspelt(word, known, generator), word=word, kind="typo") for word in chosen]
+
+
+def inflected(word: str) -> list[Form]:
+    """Plural, -ed and -ing of an English word, by the rules of spelling.
+
+    >>> [form.form for form in inflected("state")], [form.form for form in inflected("study")]
+    (['states', 'stated', 'stating'], ['studies', 'studied', 'studying'])
+    """
+    if word.endswith("y") and word[-2] not in "aeiou":
+        made = (word[:-1] + "ies", word[:-1] + "ied", word + "ing")
+    elif word.endswith(("s", "x", "z", "ch", "sh")):
+        made = (word + "es", word + "ed", word + "ing")
+    elif word.endswith("e"):
+        made = (word + "s", word + "d", word[:-1] + "ing")
+    else:
+        made = (word + "s", word + "ed", word + "ing")
+    return [Form(form=form, word=word, kind=kind) for form, kind in zip(made, KINDS, strict=False)]
+
+
+def _misspelt(word: str, known: Collection[str], generator: np.random.Generator) -> str:
+    """The word with one letter inside it replaced, so that it is no word of the text."""
+    while True:
+        place = int(generator.integers(1, len(word) - 1))
+        letter = string.ascii_lowercase[int(generator.integers(26))]
+        form = word[:place] + letter + word[place + 1 :]
+        if form not in known and form != word:
+            return form
+
+
+def _finds(vectors: WordVectors, form: Form, nearest: int) -> bool:
+    vector = vectors.get(form.form)
+    return vector is not None and form.word in (each.word for each in neighbours(vectors, vector, nearest))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Without:
+    """Sentences without some words."""
+
+    sentences: Iterable[Sequence[str]]
+    out: Collection[str]
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for sentence in self.sentences:
+            yield [word for word in sentence if word not in self.out]

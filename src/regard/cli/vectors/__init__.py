@@ -1,0 +1,1 @@
+"""`regard vectors`: vectors of words at the command line."""

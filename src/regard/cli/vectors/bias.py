@@ -1,0 +1,194 @@
+"""`regard vectors bias`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from regard.cli.console import print_json, print_table, say
+from regard.cli.opening import Device
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.vectors.bias import Association, Audit, DirectionAudit
+    from regard.vectors.bias.association_lists import AssociationTest
+
+SHOWN = 8
+"""Words from either end, and pairs of words, that are printed; --json has all."""
+
+
+def bias(
+    vectors: Annotated[
+        list[Path],
+        typer.Argument(metavar="VECTORS...", help="Files of vectors, or folders of encoders.", show_default=False),
+    ],
+    weat: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--weat",
+            metavar="FILE",
+            help="JSON with targ1, targ2, attr1, attr2, or a folder of such; may be repeated.",
+        ),
+    ] = None,
+    seat: Annotated[
+        list[Path] | None,
+        typer.Option("--seat", metavar="FILE", help="The same with sentences; may be repeated."),
+    ] = None,
+    pairs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON or text: pairs such as woman, man; eight if not given.")
+    ] = None,
+    occupations: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON or text: words that should be neutral; a few if not given."),
+    ] = None,
+    specific: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON or text: words that are not neutral, such as actress.")
+    ] = None,
+    ddof: Annotated[
+        int, typer.Option(min=0, max=1, help="Of effect sizes: 0 (the population's deviation) or 1 (the sample's).")
+    ] = 0,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors, mostly the commonest words.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of all that is drawn.")] = 0,
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Audit vectors for bias: association tests (WEAT, SEAT), and what lies along the direction from man to woman.
+
+    Of an encoder's folder the tests alone are made, each text being embedded. Beside the numbers stands what they do not show.
+
+    \b
+    Example:
+      regard vectors bias glove.txt --weat weat7.jsonl --occupations professions.json
+      regard vectors bias cbow.vec skipgram.vec --weat weat/ --pairs definitional_pairs.json --json
+      regard vectors bias path/to/minilm --seat sent-weat7.jsonl --ddof 1
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, audit, audit_of_texts, read_word_sets, read_words
+
+    chosen: Literal[0, 1] = 1 if ddof else 0
+    word_tests, sentence_tests = read_tests(weat or ()), read_tests(seat or ())
+    sets = GENDER_PAIRS if pairs is None else read_word_sets(pairs)
+    jobs = OCCUPATIONS if occupations is None else read_words(occupations)
+    apart = () if specific is None else read_words(specific)
+    audits = []
+    for path in vectors:
+        if is_model(path):
+            if not (word_tests or sentence_tests):
+                raise InputError(f"{path}: is a model of texts; give tests with --seat or --weat")
+            from regard.cli.opening import opened
+
+            encoder = opened(path, device, "sentence_embedding")
+            tests = [*word_tests, *sentence_tests]
+            audits.append(audit_of_texts(path.name, encoder.embed, tests, ddof=chosen, seed=seed))
+        else:
+            from regard.vectors.reading import read_vectors
+
+            audits.append(
+                audit(
+                    read_vectors(path, limit=limit, say=say),
+                    pairs=sets,
+                    occupations=jobs,
+                    specific=apart,
+                    word_tests=word_tests,
+                    sentence_tests=sentence_tests,
+                    ddof=chosen,
+                    seed=seed,
+                )
+            )
+    for found in audits:
+        for sentence in found.skipped:
+            say(f"left out: {sentence}")
+    if as_json:
+        print_json({"audits": [found.to_json() for found in audits]})
+        return
+    for found in audits:
+        _print(found)
+
+
+def is_model(path: Path) -> bool:
+    """Whether a folder holds an encoder, or a run of one, and not vectors of words."""
+    return any((path / name).is_file() for name in ("config.json", "checkpoints.json"))
+
+
+def read_tests(paths: Sequence[Path]) -> list[AssociationTest]:
+    """Association tests from files, and from all .json and .jsonl of folders."""
+    from regard.vectors.bias import read_association_tests
+
+    files = [file for path in paths for file in (_in_folder(path) if path.is_dir() else [path])]
+    return [test for file in files for test in read_association_tests(file)]
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    found = [path for path in folder.iterdir() if path.suffix in (".json", ".jsonl") and path.is_file()]
+    if not found:
+        raise InputError(f"{folder}: holds no .json or .jsonl; give a file of tests, or a folder with such")
+    return sorted(found, key=lambda path: (len(path.stem), path.name))  # weat2 before weat10
+
+
+def _print(found: Audit) -> None:
+    print(found.name)
+    if found.direction is not None:
+        print_table(_direction_rows(found.direction))
+    if found.tests:
+        print()
+        print("\n".join(_test_lines(found.tests)))
+    print("\nWhat this does not show:")
+    print("\n".join(f"- {sentence}" for sentence in found.cautions) + "\n")
+
+
+def _direction_rows(found: DirectionAudit) -> list[tuple[str, str]]:
+    subspace = found.subspace
+    positive, negative = subspace.ends
+    shares = ", ".join(f"{100 * share:.0f} %" for share in subspace.explained[:3])
+    missing = f"; {len(subspace.missing)} words of the pairs have no vector" if subspace.missing else ""
+    half = (len(found.occupations) + 1) // 2
+    shown = min(SHOWN, half)
+    ends = [found.occupations[:shown], found.occupations[half:][::-1][:shown]]
+    rows = [
+        ("direction", f"{positive} - {negative}, of {len(subspace.sets)} pairs; components explain {shares}{missing}"),
+        ("direct bias", f"{found.direct_bias:.3f} of {found.judged} occupations ({_against(found)})"),
+        (f"towards {positive}", _listed(ends[0])),
+        (f"towards {negative}", _listed(ends[1])),
+    ]
+    answers = [
+        f"{each.word}: {each.answer.word} (or {each.with_given.word})" for each in found.answers if each.answer.word
+    ]
+    if answers:
+        asked = f"{negative} : x = {positive} : ?"
+        rows.append((asked, ", ".join(answers[:SHOWN]) + "; in brackets with the three words themselves"))
+    if found.pairs:
+        alike = ", ".join(f"{each.first}-{each.second} {each.score:.2f}" for each in found.pairs[:SHOWN])
+        rows.append((f"{positive} : x = {negative} : y", alike))
+    return rows
+
+
+def _against(found: DirectionAudit) -> str:
+    return f"{found.random_direct_bias:.3f} along random directions"
+
+
+def _listed(projections: Any) -> str:
+    return ", ".join(f"{each.word} {each.cosine:+.2f}" for each in projections)
+
+
+def _test_lines(tests: Sequence[Association]) -> list[str]:
+    rows = [("test", "targets", "attributes", "words", f"d (ddof {tests[0].ddof})", "p", "left out")]
+    for each in tests:
+        found = each.permutation
+        error = f" ± {found.standard_error:.1g}" if found.method == "sampled" else ""
+        rows.append(
+            (
+                each.test,
+                " / ".join(each.targets),
+                " / ".join(each.attributes),
+                "+".join(map(str, each.sizes)),
+                f"{each.effect_size:.2f}",
+                f"{found.p:.2g}{error}",
+                str(len(each.missing) + len(each.left_out) or ""),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

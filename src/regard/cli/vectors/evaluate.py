@@ -1,0 +1,159 @@
+"""`regard vectors evaluate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.console import on_terminal, print_json, say
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.vectors.evaluation.report import Report
+    from regard.vectors.store import WordVectors
+
+PIPE_WIDTH = 240
+"""Characters of a table that goes into a file or a pipe."""
+
+
+def evaluate(
+    vectors: Annotated[
+        list[Path], typer.Argument(metavar="VECTORS...", help="Files or folders of vectors.", show_default=False)
+    ],
+    similarity: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--similarity", metavar="FILE", help="Two words and a score a line, or a folder of such; may be repeated."
+        ),
+    ] = None,
+    analogies: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--analogies", metavar="FILE", help="As questions-words.txt, or a folder of such; may be repeated."
+        ),
+    ] = None,
+    categories: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A word, a tab, its category a line; ten built-in categories if not given."),
+    ] = None,
+    probes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML or JSON: {first: [tea, milk], second: [tea, iron], expected: first}."),
+    ] = None,
+    common: Annotated[bool, typer.Option("--common", help="Only with the words that all vectors have.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors of each, mostly the commonest.")
+    ] = None,
+    unknown: Annotated[
+        str, typer.Option(metavar="NAME", help="Words without a vector: skip, or zero (a wrong answer).")
+    ] = "skip",
+    case: Annotated[
+        str, typer.Option(metavar="NAME", help="Capitals: ignore them; exact; or lower (exact, else in small letters).")
+    ] = "ignore",
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="Of analogies: add (3CosAdd) or multiply (3CosMul).")
+    ] = "add",
+    with_given: Annotated[
+        bool, typer.Option("--with-given", help="Let the three words of an analogy be answers too.")
+    ] = False,
+    weat: Annotated[
+        list[Path] | None,
+        typer.Option("--weat", metavar="FILE", help="Association tests for the page's part on bias; may be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of all that is drawn.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE.html", help="Write a page: tables, neighbours, maps, bias."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare vectors of words without a task: similarity, analogies, categories, coherence, robustness, and frequency.
+
+    What needs no file is always there: k-means on built-in categories, intruders among neighbours (found by the vectors
+    themselves and by each of the others), variants of common nouns, pairs such as driver-car and king-queen, and how far a
+    vector tells frequent words from rare ones. Square brackets hold 95 % intervals; a/b is of so many.
+
+    \b
+    Example:
+      regard vectors evaluate skipgram.vec --similarity sets/ --analogies questions-words.txt
+      regard vectors evaluate skipgram.vec cbow.vec glove.txt --similarity EN-WS-353-ALL.txt --common --json
+      regard vectors evaluate skipgram.vec glove.txt --weat weat/ -o report.html
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.data.malformed import MalformedRows
+    from regard.vectors.evaluation.battery import evaluate as run
+    from regard.vectors.evaluation.battery import in_common, read_battery
+    from regard.vectors.evaluation.probes import PROBES, read_probes
+    from regard.vectors.evaluation.report import table
+
+    if output is not None and output.suffix not in (".html", ".htm"):
+        raise InputError(f"{output}: a report is a page; give a name that ends in .html")
+    malformed = MalformedRows()
+    battery = read_battery(
+        similarity or (),
+        analogies or (),
+        categories,
+        malformed,
+        probes=read_probes(probes) if probes is not None else PROBES,
+        unknown=unknown,
+        case=case,
+        method=method,
+        with_given=with_given,
+        seed=seed,
+    )
+    if malformed.total:
+        say(malformed.summary())
+    tables = read_tables(vectors, limit)
+    if common:
+        tables = in_common(tables)
+        say(f"{len(tables[0]):,} words are in all")
+    reports = []
+    for each in tables:
+        if len(tables) > 1 and on_terminal(sys.stderr):
+            say(f"{each.name} ...")
+        reports.append(run(each, battery, [other for other in tables if other is not each]))
+    if output is not None:
+        _write(output, tables, reports, weat or (), seed)
+    if as_json:
+        print_json({"common": common, "vectors": [report.to_json() for report in reports]})
+        return
+    from rich.console import Console
+
+    Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else PIPE_WIDTH).print(table(reports))
+
+
+def _write(
+    output: Path, tables: Sequence[WordVectors], reports: Sequence[Report], weat: Sequence[Path], seed: int
+) -> None:
+    """The page, with an audit of bias for each table that can have one."""
+    from regard.cli.vectors.bias import read_tests
+    from regard.files import write_file
+    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, audit
+    from regard.vectors.report import Subject, html_page
+
+    tests = read_tests(weat)
+    subjects = []
+    for vectors, report in zip(tables, reports, strict=True):
+        found = None
+        try:
+            found = audit(vectors, pairs=GENDER_PAIRS, occupations=OCCUPATIONS, word_tests=tests, seed=seed)
+        except InputError as error:
+            say(f"{error}; the page says nothing of their bias")
+        subjects.append(Subject(vectors=vectors, report=report, audit=found))
+    write_file(output, html_page(subjects))
+    say(f"{output} written")
+
+
+def read_tables(paths: Sequence[Path], limit: int | None = None) -> list[WordVectors]:
+    """Several tables of vectors, each called by a name of its own: that of its file, or its path where two are alike."""
+    from dataclasses import replace
+
+    from regard.vectors.reading import read_vectors
+
+    found = [read_vectors(path, limit=limit, say=say) for path in paths]
+    names = [each.name for each in found]
+    own = [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+    return [replace(each, name=name) for each, name in zip(found, own, strict=True)]

@@ -1,0 +1,38 @@
+"""`regard vectors`: which commands there are."""
+
+from __future__ import annotations
+
+import typer
+
+from regard.cli.commands import Commands
+from regard.cli.vectors.analogy import analogy
+from regard.cli.vectors.bias import bias
+from regard.cli.vectors.convert import convert
+from regard.cli.vectors.debias import debias
+from regard.cli.vectors.evaluate import evaluate
+from regard.cli.vectors.extract import extract
+from regard.cli.vectors.judge import judge
+from regard.cli.vectors.neighbours import neighbours
+from regard.cli.vectors.odd import odd
+from regard.cli.vectors.train import train
+
+vectors = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="""Vectors of words: train them, look at them, judge them, audit their bias.
+
+    Every format is read, whatever the file is called: word2vec's text and binary, GloVe's, fastText's .vec and .bin, gzip or not.
+
+    \b
+    Example:
+      regard vectors train wiki.txt -o skipgram
+      regard vectors neighbours skipgram king
+      regard vectors analogy skipgram man king woman
+      regard vectors evaluate skipgram glove.txt --similarity sets/ -o report.html
+      regard vectors bias skipgram --weat weat7.jsonl
+    """,
+)
+
+for _command in (train, extract, neighbours, analogy, odd, evaluate, bias, debias, convert):
+    vectors.command()(_command)
+vectors.add_typer(judge, name="judge", cls=Commands)

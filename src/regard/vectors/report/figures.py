@@ -1,0 +1,177 @@
+"""The tables of a report: what was measured, a column for each embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from regard.metrics.bootstrap import Interval
+from regard.vectors.evaluation.analogies import AnalogyResult, SectionScore
+from regard.vectors.report.subject import Subject, names
+from regard.vectors.report.tables import NOTHING, Cell, Row, Table, figure
+
+R = TypeVar("R")
+
+
+def overview(subjects: Sequence[Subject]) -> Table:
+    """What each embedding is."""
+
+    def row(name: str, of: Callable[[Subject], str]) -> Row:
+        return Row(name=name, cells=tuple(Cell(text=of(subject) or "–") for subject in subjects))
+
+    return Table(
+        columns=names(subjects),
+        rows=(
+            row("words", lambda each: f"{len(each.vectors):,}"),
+            row("width", lambda each: f"{each.vectors.width:,}"),
+            row("words that are not there", lambda each: "by subwords" if each.vectors.subwords else "no vector"),
+            row("came about by", lambda each: _origin(each)),
+        ),
+    )
+
+
+def similarity(subjects: Sequence[Subject]) -> Table | None:
+    """Spearman's correlation with people's judgements, for each set."""
+    rows = [
+        Row(
+            name=name,
+            larger_is_better=True,
+            cells=tuple(
+                NOTHING
+                if each is None
+                else figure(each.spearman, f"{_between(each.interval)}{each.used:,} of {each.pairs:,} pairs")
+                for each in found
+            ),
+        )
+        for name, found in _beside(subjects, lambda subject: subject.report.similarity, lambda each: each.name)
+    ]
+    return _table(subjects, rows, "Spearman's correlation")
+
+
+def analogies(subjects: Sequence[Subject]) -> Iterator[tuple[str, Table]]:
+    """The share of analogies answered rightly, for each set its sections."""
+    for name, found in _beside(subjects, lambda subject: subject.report.analogies, lambda each: each.name):
+        parts: list[Callable[[AnalogyResult], Iterable[SectionScore | None]]] = [
+            lambda result: (result.total,),
+            lambda result: (result.semantic, result.syntactic),
+            lambda result: result.sections,
+        ]
+        rows = [row for part in parts for row in _sections(found, part)]
+        yield name, Table(columns=names(subjects), rows=tuple(rows), corner="right answers, per cent")
+
+
+def categories(subjects: Sequence[Subject]) -> Table | None:
+    """The purity of clusters, and how often an intruder among neighbours is found."""
+    rows = [
+        Row(
+            name=f"purity of clusters, {name}",
+            larger_is_better=True,
+            cells=tuple(
+                NOTHING if each is None else figure(each.purity, f"{each.words - each.unknown} of {each.words} words")
+                for each in found
+            ),
+        )
+        for name, found in _beside(subjects, lambda subject: subject.report.categories, lambda each: each.name)
+    ]
+    itself = [
+        next((each for each in subject.report.coherence if each.judge == subject.name), None) for subject in subjects
+    ]
+    others = [[each for each in subject.report.coherence if each.judge != subject.name] for subject in subjects]
+    if any(itself):
+        cells = tuple(_percent(each.accuracy, f"{each.found} of {each.used}") if each else NOTHING for each in itself)
+        rows.append(Row(name="intruders found by the vectors themselves", cells=cells, larger_is_better=True))
+    if any(others):
+        pooled = [(sum(each.found for each in judged), sum(each.used for each in judged)) for judged in others]
+        cells = tuple(_percent(found / used, f"{found} of {used}") if used else NOTHING for found, used in pooled)
+        rows.append(Row(name="intruders found by the other vectors", cells=cells, larger_is_better=True))
+    return _table(subjects, rows)
+
+
+def robustness(subjects: Sequence[Subject]) -> Table | None:
+    """Whether a word misspelt, in the plural or in capitals still leads to the word."""
+    rows = []
+    for name, found in _beside(subjects, lambda subject: subject.report.robustness, lambda each: str(each.kind)):
+        covered = tuple(
+            NOTHING if each is None or not each.words else _percent(each.covered / each.words, f"of {each.words} words")
+            for each in found
+        )
+        near = tuple(
+            NOTHING
+            if each is None
+            else _percent(each.hit_rate, "" if each.cosine is None else f"mean cosine {each.cosine:.2f}")
+            for each in found
+        )
+        rows.append(Row(name=f"{name}: has a vector", cells=covered, larger_is_better=True))
+        rows.append(Row(name=f"{name}: the word is among its ten nearest", cells=near, larger_is_better=True))
+    return _table(subjects, rows, "of those with a vector")
+
+
+def probes(subjects: Sequence[Subject]) -> Table | None:
+    """Cosines of two pairs of words, and whether the nearer pair is the one people would name."""
+    signs = {"first": ">", "second": "<", None: "="}
+    told = {True: "as people would say", False: "against what people would say", None: ""}
+    rows = [
+        Row(
+            name=name,
+            cells=tuple(
+                NOTHING
+                if each is None or None in each.cosines
+                else Cell(
+                    text=f"{each.cosines[0]:.2f} {signs[each.nearer]} {each.cosines[1]:.2f}",
+                    note=told[each.as_expected],
+                )
+                for each in found
+            ),
+        )
+        for name, found in _beside(subjects, lambda subject: subject.report.probes, lambda each: each.probe.name)
+    ]
+    frequent = [subject.report.frequency for subject in subjects]
+    if any(each is not None for each in frequent):
+        cells = tuple(
+            _percent(each.accuracy, f"by {each.by}; guessing gives 50") if each else NOTHING for each in frequent
+        )
+        rows.append(Row(name="frequent or rare, told from the vector, per cent", cells=cells))
+    return _table(subjects, rows)
+
+
+def _sections(
+    found: Sequence[AnalogyResult | None], part: Callable[[AnalogyResult], Iterable[SectionScore | None]]
+) -> Iterator[Row]:
+    asked = [[] if each is None else [score for score in part(each) if score and score.asked] for each in found]
+    scores = [{score.name: score for score in each} for each in asked]
+    for name in dict.fromkeys(name for each in scores for name in each):
+        cells = []
+        for each in scores:
+            score = each.get(name)
+            cells.append(
+                NOTHING if score is None else _percent(score.accuracy, f"{score.correct:,} of {score.asked:,}")
+            )
+        yield Row(name=name, cells=tuple(cells), larger_is_better=True)
+
+
+def _beside(
+    subjects: Sequence[Subject], results: Callable[[Subject], Iterable[R]], name: Callable[[R], str]
+) -> Iterator[tuple[str, list[R | None]]]:
+    """The results of one name of all embeddings; None for one that has none."""
+    found = [{name(each): each for each in results(subject)} for subject in subjects]
+    for one in dict.fromkeys(one for each in found for one in each):
+        yield one, [each.get(one) for each in found]
+
+
+def _table(subjects: Sequence[Subject], rows: Sequence[Row], corner: str = "") -> Table | None:
+    return Table(columns=names(subjects), rows=tuple(rows), corner=corner) if rows else None
+
+
+def _origin(subject: Subject) -> str:
+    said = subject.vectors.metadata
+    settings = said.get("settings")
+    method = said.get("method") or (settings.get("method") if isinstance(settings, dict) else None)
+    return str(method or said.get("format") or "")
+
+
+def _percent(value: float | None, note: str = "") -> Cell:
+    return figure(None if value is None else 100 * value, note, digits=1)
+
+
+def _between(interval: Interval | None) -> str:
+    return "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}; "

@@ -1,0 +1,136 @@
+"""Bias on the page: what lies along the direction from man to woman, association tests, and what they do not show."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from regard.vectors.bias import Association, Audit, DirectionAudit
+from regard.vectors.report.drawing import Bar, drawn_bars
+from regard.vectors.report.subject import Subject
+from regard.vectors.report.tables import NOTHING, Cell, Row, Table, drawn_table, figure
+
+ENDS = 10
+"""Occupations that are drawn from either end."""
+
+ANSWERS = 12
+
+
+def direction(subjects: Sequence[Subject]) -> str:
+    """The direct bias as a table, and for each embedding the occupations at both ends as bars."""
+    found = [(subject, subject.audit.direction) for subject in subjects if subject.audit is not None]
+    there = [(subject, audit) for subject, audit in found if audit is not None]
+    if not there:
+        return ""
+    return (
+        drawn_table(_direct(there))
+        + f'<div class="side">{"".join(_occupations(subject, audit) for subject, audit in there)}</div>'
+        + drawn_table(_answers(there))
+    )
+
+
+def associations(subjects: Sequence[Subject]) -> str:
+    """The effect sizes of the tests as bars, for each embedding, and p beside them."""
+    drawn = [_tests(subject.name, subject.audit) for subject in subjects if subject.audit is not None]
+    return f'<div class="side">{"".join(drawn)}</div>' if any(drawn) else ""
+
+
+def cautions(subjects: Sequence[Subject]) -> str:
+    """What all this does not show, each sentence once."""
+    audits = [subject.audit for subject in subjects if subject.audit is not None]
+    said = dict.fromkeys(sentence for audit in audits for sentence in audit.cautions)
+    if not said:
+        return ""
+    lines = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in said)
+    return f'<div class="cautions"><h3>What this does not show</h3><ul>{lines}</ul></div>'
+
+
+def _direct(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
+    def cells(value: str) -> tuple[Cell, ...]:
+        return tuple(figure(getattr(audit, value), f"{audit.judged} occupations") for _, audit in found)
+
+    first = tuple(
+        figure(100 * audit.subspace.explained[0], f"of {len(audit.subspace.sets)} pairs", digits=0)
+        for _, audit in found
+    )
+    return Table(
+        columns=tuple(subject.name for subject, _ in found),
+        rows=(
+            Row(name="direct bias DB₁", cells=cells("direct_bias"), larger_is_better=False),
+            Row(name="the same along random directions", cells=cells("random_direct_bias")),
+            Row(name="variance of the pairs along the direction, per cent", cells=first),
+        ),
+    )
+
+
+def _occupations(subject: Subject, audit: DirectionAudit) -> str:
+    positive, negative = audit.subspace.ends
+    half = min(ENDS, (len(audit.occupations) + 1) // 2)
+    ends = [*audit.occupations[:half], *audit.occupations[max(len(audit.occupations) - half, half) :]]
+    bars = [Bar(name=each.word, value=each.cosine, group=3 if each.cosine > 0 else 0) for each in ends]
+    reach = max((abs(each.cosine) for each in ends), default=0.1)
+    title = f"{subject.name}: occupations from {negative} (below 0) to {positive} (above 0), cosine"
+    return f"<div><h3>{html.escape(title)}</h3>{drawn_bars(bars, low=-reach, high=reach, title=title)}</div>"
+
+
+def _answers(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
+    """What the analogies answer, the word itself allowed and not."""
+    words = list(dict.fromkeys(each.word for _, audit in found for each in audit.answers))[:ANSWERS]
+    rows = []
+    for word in words:
+        cells = []
+        for _, audit in found:
+            answer = next((each for each in audit.answers if each.word == word), None)
+            cells.append(
+                NOTHING
+                if answer is None
+                else Cell(text=answer.answer.word, note=f"of all words: {answer.with_given.word}")
+            )
+        rows.append(Row(name=word, cells=tuple(cells)))
+    positive, negative = found[0][1].subspace.ends
+    return Table(
+        columns=tuple(subject.name for subject, _ in found),
+        rows=tuple(rows),
+        corner=f"{negative} : x = {positive} : ?",
+    )
+
+
+def _tests(name: str, audit: Audit) -> str:
+    if not audit.tests:
+        return ""
+    bars = [Bar(name=_called(each), value=_finite(each.effect_size), note=_note(each), group=1) for each in audit.tests]
+    title = f"{name}: effect size d (ddof {audit.tests[0].ddof}), from -2 to 2"
+    rows = tuple(
+        Row(
+            name=_called(each),
+            cells=(figure(_finite(each.effect_size), digits=2), Cell(text=_p(each)), Cell(text=_words(each))),
+        )
+        for each in audit.tests
+    )
+    table = Table(columns=("d", "p, one-sided", "words"), rows=rows, corner="test")
+    return (
+        f"<div><h3>{html.escape(title)}</h3>{drawn_bars(bars, low=-2, high=2, title=title)}{drawn_table(table)}</div>"
+    )
+
+
+def _called(test: Association) -> str:
+    return f"{test.test}: {' / '.join(test.targets)}"
+
+
+def _note(test: Association) -> str:
+    return f"{' / '.join(test.targets)} against {' / '.join(test.attributes)}; p {_p(test)}"
+
+
+def _p(test: Association) -> str:
+    permutation = test.permutation
+    error = f" ± {permutation.standard_error:.1g}" if permutation.method == "sampled" else ""
+    return f"{permutation.p:.2g}{error}"
+
+
+def _words(test: Association) -> str:
+    gone = len(test.missing) + len(test.left_out)
+    return "+".join(map(str, test.sizes)) + (f", {gone} left out" if gone else "")
+
+
+def _finite(value: float) -> float | None:
+    return value if value == value else None

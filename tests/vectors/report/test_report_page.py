@@ -1,0 +1,182 @@
+"""The report: every number on the page is one that was measured, words cannot break out of it, and nothing is fetched."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from regard.errors import InputError
+from regard.vectors import WordVectors
+from regard.vectors.bias import GENDER_PAIRS, audit
+from regard.vectors.evaluation.battery import Battery, evaluate
+from regard.vectors.evaluation.builtin import CATEGORIES
+from regard.vectors.evaluation.similarity import JudgedPair, SimilaritySet
+from regard.vectors.report import Subject, html_page
+from regard.vectors.report.drawing import Bar, drawn_bars, drawn_map
+from regard.vectors.report.maps import word_map
+from regard.vectors.report.tables import Cell, Row, Table, drawn_table, figure
+
+WORDS = [word for words in CATEGORIES.values() for word in words]
+ODD = ["<b>bold</b>", "</script>", '"quoted"', "{{title}}", "日本"]
+
+
+class Reading(HTMLParser):
+    """Which elements there are, and what addresses they name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def read(page: str) -> Reading:
+    reading = Reading()
+    reading.feed(page)
+    return reading
+
+
+@pytest.fixture(scope="module")
+def table():
+    def make(name: str, seed: int) -> WordVectors:
+        draw = np.random.default_rng(seed)
+        words = [*WORDS, *ODD, *dict.fromkeys(word for pair in GENDER_PAIRS for word in pair if word not in WORDS)]
+        return WordVectors(words=words, matrix=draw.normal(size=(len(words), 12)).astype(np.float32), name=name)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def subjects(table):
+    judged = SimilaritySet(name="judged", pairs=[JudgedPair(*WORDS[i : i + 2], score=i % 7) for i in range(0, 40, 2)])
+    found = []
+    for number, name in enumerate(("one", "<i>two</i>")):
+        vectors = table(name, number)
+        found.append(
+            Subject(
+                vectors=vectors,
+                report=evaluate(vectors, Battery(similarity=[judged])),
+                audit=audit(vectors, pairs=GENDER_PAIRS, occupations=CATEGORIES["professions"]),
+            )
+        )
+    return found
+
+
+def test_the_page_has_every_part_and_nothing_from_elsewhere(subjects):
+    reading = read(html_page(subjects, words=["king", "dog", *ODD]))
+    inside = [address for address in reading.addresses if address.startswith("#")]
+    assert inside == reading.addresses
+    assert len(inside) == reading.elements.count("section") == 8  # no analogies were asked
+    assert reading.elements.count("script") == 1
+    assert "i" in reading.elements  # the keys of the maps
+    assert "b" not in reading.elements
+
+
+def test_numbers_on_the_page_are_those_measured(subjects):
+    page = html_page(subjects)
+    for subject in subjects:
+        assert f"{subject.report.similarity[0].spearman:.3f}" in page
+        assert f"{subject.audit.direction.direct_bias:.3f}" in page
+        assert f"{subject.report.categories[0].purity:.3f}" in page
+        for caution in subject.audit.cautions:
+            assert caution.replace("'", "&#x27;") in page
+
+
+def test_words_and_names_stay_text(subjects):
+    page = html_page(subjects, words=ODD, title="<u>title</u>")
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "&lt;i&gt;two&lt;/i&gt;" in page
+    assert "u" not in read(page).elements
+    assert "{{title}}" in page  # a word that reads like a place of the template
+
+
+def test_a_page_without_an_audit_says_nothing_of_bias(subjects):
+    alone = [Subject(vectors=subjects[0].vectors, report=subjects[0].report)]
+    page = html_page(alone)
+    assert 'id="bias"' not in page
+    assert 'id="maps"' in page
+
+
+def test_too_few_words_for_a_map_are_said_in_its_place():
+    vectors = WordVectors(words=("dog", "cat", "sun"), matrix=np.eye(3, dtype=np.float32))
+    page = html_page([Subject(vectors=vectors, report=evaluate(vectors, Battery()))])
+    assert "a map needs 5 at least" in page
+
+
+def test_a_map_by_pca_is_the_shadow_on_the_first_two_components(table):
+    vectors = table("v", 3)
+    shown = word_map(vectors, [*WORDS[:30], "not there", WORDS[0]])
+    assert shown.words == tuple(WORDS[:30])
+    units = vectors.of(WORDS[:30]).astype(np.float64)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    centred = units - units.mean(axis=0)
+    values, axes = np.linalg.eigh(centred.T @ centred)
+    expected = centred @ axes[:, ::-1][:, :2]
+    np.testing.assert_allclose(np.abs(shown.places), np.abs(expected), atol=1e-6)
+    assert shown.kept == pytest.approx(values[::-1][:2].sum() / values.sum())
+    assert (shown.places[np.abs(shown.places).argmax(axis=0), [0, 1]] > 0).all()
+
+
+def test_tsne_gives_the_same_map_twice_and_keeps_groups_together():
+    pytest.importorskip("sklearn")
+    draw = np.random.default_rng(1)
+    centres = np.repeat(np.eye(3, 20) * 10, 8, axis=0)
+    vectors = WordVectors(
+        words=[f"w{i}" for i in range(24)], matrix=(centres + draw.normal(size=(24, 20))).astype(np.float32)
+    )
+    first, again = (word_map(vectors, vectors.words, "tsne", seed=4).places for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    distances = np.linalg.norm(first[:, None] - first[None], axis=-1) + np.eye(24) * 1e9
+    assert (distances.argmin(axis=1) // 8 == np.arange(24) // 8).mean() > 0.9
+
+
+def test_a_method_that_does_not_exist_is_refused(table):
+    with pytest.raises(InputError, match="did you mean 'tsne'"):
+        word_map(table("v", 1), WORDS, "tsn")
+
+
+def test_every_word_of_a_map_has_a_dot_and_names_do_not_overlap(table):
+    shown = word_map(table("v", 2), WORDS)
+    drawn = drawn_map(shown, {"dog": 1, "cat": 12}, title="a < b")
+    assert drawn.count("<circle") == len(WORDS)
+    assert 'class="g1"' in drawn
+    assert 'class="g2"' in drawn  # colours come round again
+    assert "a &lt; b" in drawn
+    places = [
+        tuple(map(float, found)) for found in re.findall(r'<text class="g\d?" x="([\d.-]+)" y="([\d.-]+)"', drawn)
+    ]
+    names = re.findall(r'<text class="g\d?"[^>]*>([^<]*)<', drawn)
+    boxes = [(x, y, x + 6.1 * len(name), y + 12) for (x, y), name in zip(places, names, strict=True)]
+    for one in range(len(boxes)):
+        for other in range(one):
+            a, b = boxes[one], boxes[other]
+            assert a[2] <= b[0] + 0.2 or b[2] <= a[0] + 0.2 or a[3] <= b[1] + 0.2 or b[3] <= a[1] + 0.2
+
+
+def test_bars_begin_at_zero_and_have_their_length(table):
+    drawn = drawn_bars(
+        [Bar(name="up", value=0.5), Bar(name="down", value=-1.0), Bar(name="none", value=None)],
+        low=-1,
+        high=1,
+        title="t",
+    )
+    widths = [float(found) for found in re.findall(r'<rect[^>]* width="([\d.]+)"', drawn)]
+    assert widths[1] == pytest.approx(2 * widths[0], abs=0.2)
+    assert drawn.count("<rect") == 2
+    assert ">none<" in drawn
+
+
+@pytest.mark.parametrize(
+    ("numbers", "better", "best"),
+    [((0.1, 0.3), True, "0.300"), ((0.1, 0.3), False, "0.100"), ((0.3, 0.3), True, None), ((0.1, None), True, None)],
+)
+def test_the_best_of_a_row_is_set_off_where_one_is_best(numbers, better, best):
+    row = Row(name="r", cells=tuple(figure(number) for number in numbers), larger_is_better=better)
+    page = drawn_table(Table(columns=("a", "b"), rows=(row, Row(name="s", cells=(Cell(text="x"), Cell(text="y"))))))
+    assert re.findall(r"<td class=best[^>]*>([^<]*)", page) == ([] if best is None else [best])
