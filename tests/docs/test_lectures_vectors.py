@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from regard.vectors import WordVectors, neighbours
 from regard.vectors.bias import analogy_answers, bias_subspace, projections
 from regard.vectors.neighbours import cosines
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def test_b30_cbow_reads_the_mean_of_the_words_around():
@@ -20,6 +25,21 @@ def test_b30_cbow_reads_the_mean_of_the_words_around():
     once = dict(model.predict_output_word(["a", "b"], topn=4))
     thrice = dict(model.predict_output_word(["a", "b"] * 3, topn=4))
     assert once == pytest.approx(thrice)
+
+
+def test_b31_neither_skip_gram_nor_cbow_is_better_at_everything():
+    """Trained on one text with the same settings; the figures are those of benchmarks/word_vectors.py."""
+    figures = json.loads((RESULTS / "word-vectors.json").read_text("utf-8"))["figures"]
+    pairs = {name: (found["cbow"], found["skip-gram"]) for name, found in figures.items() if "cbow" in found}
+    better = {
+        name: float(cbow.split()[0]) > float(skip_gram.split()[0])
+        for name, (cbow, skip_gram) in pairs.items()
+        if name.startswith(("WS-353", "SIMLEX", "Google analogies", "SST-2, accuracy", "CoNLL-2003, f1"))
+        and "random" not in name
+        and "common" not in name
+    }
+    assert len(better) >= 8
+    assert set(better.values()) == {True, False}
 
 
 @pytest.fixture

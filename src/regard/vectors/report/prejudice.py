@@ -56,7 +56,7 @@ def _direct(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
     return Table(
         columns=tuple(subject.name for subject, _ in found),
         rows=(
-            Row(name="direct bias DB₁", cells=cells("direct_bias"), larger_is_better=False),
+            Row(name="direct bias DB₁", cells=cells("direct_bias")),
             Row(name="the same along random directions", cells=cells("random_direct_bias")),
             Row(name="variance of the pairs along the direction, per cent", cells=first),
         ),
