@@ -80,8 +80,7 @@ def section(name: str, page: dict[str, Any]) -> list[str]:
     lines = [f"## {page['title']}", ""]
     if page["target"]:
         lines += [f"Asked beforehand: {page['target']}", ""]
-    lines += ["| figure | value |", "|---|---|"]
-    lines += [f"| {key} | {spoken(value)} |" for key, value in page["figures"].items()]
+    lines += figures_table(page["figures"])
     where = f"{machine['processor']}, {machine['cores']} cores" + (f", {machine['gpu']}" if machine["gpu"] else "")
     seed = "" if page["seed"] is None else f", seed {page['seed']}"
     lines += [
@@ -94,6 +93,22 @@ def section(name: str, page: dict[str, Any]) -> list[str]:
         "",
     ]
     return [*lines, page["note"], ""] if page["note"] else lines
+
+
+def figures_table(figures: dict[str, Any]) -> list[str]:
+    """A row for each figure; a column for each thing measured where most figures are of the same several things."""
+    columns = max((list(value) for value in figures.values() if isinstance(value, dict)), key=len, default=[])
+    alike = [value for value in figures.values() if isinstance(value, dict) and set(value) <= set(columns)]
+    if len(columns) < 3 or len(alike) < len(figures) or len(alike) < 5:
+        return ["| figure | value |", "|---|---|", *(f"| {key} | {spoken(value)} |" for key, value in figures.items())]
+    rows = [
+        f"| {key} | " + " | ".join(spoken(value.get(each, "")) for each in columns) for key, value in figures.items()
+    ]
+    return [
+        "| figure | " + " | ".join(columns) + " |",
+        "|" + "---|" * (len(columns) + 1),
+        *(f"{row} |" for row in rows),
+    ]
 
 
 def summary(page: dict[str, Any]) -> str:
