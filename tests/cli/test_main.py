@@ -17,6 +17,7 @@ COMMANDS = (
     "train",
     "evaluate",
     "translate",
+    "generate",
     "classify",
     "fill",
     "tag",
@@ -29,6 +30,7 @@ COMMANDS = (
     "info",
     "bench",
     "claims",
+    "vectors",
 )
 
 

@@ -17,7 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -30,6 +30,7 @@ import pytest
 import regard
 from regard.claims.arms import read_grid
 from regard.claims.comparison import read_comparison
+from regard.cli.main import main
 from regard.training import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +84,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_page(page: Path) -> None:
+Run = Callable[[str, str], str]
+
+
+def run_page(page: Path, run: Run) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
     for block in blocks(page):
@@ -94,14 +98,32 @@ def run_page(page: Path) -> None:
                 exec(compile(lines, str(page), "exec"), namespace)
             printed = shown.getvalue()
         elif block.kind == "bash":
-            printed = "".join(run_command(command, where) for command in commands(block.text))
+            printed = "".join(run(command, where) for command in commands(block.text))
         elif block.kind == "output":
             flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
             if not doctest.OutputChecker().check_output(block.text, printed, flags):
                 pytest.fail(f"{where}: the page shows\n{block.text}\nbut it printed\n{printed}")
 
 
-def run_command(command: str, where: str) -> str:
+def run_here(command: str, where: str) -> str:
+    """In this process: a process for each command of every page would import PyTorch a hundred times over."""
+    shown, said = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Path(os.devnull).open(encoding="utf-8") as nothing,
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(said),
+    ):
+        patch.setenv("COLUMNS", "100")
+        patch.setattr(sys, "stdin", nothing)
+        code = main(shlex.split(command)[1:])
+    if code:
+        pytest.fail(f"{where}: `{command}` ended with {code}:\n{shown.getvalue()}\n{said.getvalue()}")
+    return shown.getvalue()
+
+
+def run_apart(command: str, where: str) -> str:
+    """In a process of its own, as a reader of the page runs it."""
     arguments = shlex.split(command)[1:]
     done = subprocess.run(
         [sys.executable, "-m", "regard", *arguments],
@@ -121,18 +143,18 @@ def run_command(command: str, where: str) -> str:
 @pytest.mark.timeout(900)  # half a minute on an idle machine
 @pytest.mark.parametrize("page", GUIDES, ids=called)
 def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
-    run_page(page)
+    run_page(page, run_here)
 
 
 def test_the_readme_does_what_it_shows(desk: Path) -> None:
     # The folder that `make demo` leaves, in a small size: that changes the answers and nothing else.
     regard.train(ROOT / "recipes" / "dates.yaml", SMALL, output=desk / "demo" / "dates")
-    run_page(README)
+    run_page(README, run_apart)
 
 
 @lru_cache
 def help_of(command: str) -> str:
-    return run_command(f"regard {command} --help".replace("  ", " "), "the command line")
+    return run_here(f"regard {command} --help".replace("  ", " "), "the command line")
 
 
 @pytest.mark.parametrize("page", EVERY, ids=called)

@@ -11,13 +11,13 @@ class TokenizerSettings:
     """The `tokenizer` section of a recipe.
 
     Arguments:
-        kind: `bpe`, `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`.
+        kind: `bpe`, `byte_bpe` (GPT-2's), `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`.
         size: the largest vocabulary.
         lowercase: drop case.
-        path: a folder, tokenizer.json or vocab.txt to take instead of training one.
+        path: a folder, tokenizer.json, vocab.txt or vocab.json (with its merges.txt) to take instead of training one.
     """
 
-    kind: Literal["bpe", "wordpiece", "bert", "unigram", "word", "character"] = "bpe"
+    kind: Literal["bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character"] = "bpe"
     size: int = 8_000
     lowercase: bool = False
     path: str | None = None

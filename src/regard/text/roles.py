@@ -12,9 +12,10 @@ from tokenizers import decoders, models
 
 from regard.errors import InputError
 from regard.text.bert import is_bert
+from regard.text.byte_level import is_byte_level
 from regard.text.training import CHARACTER_PATTERN
 
-Kind = Literal["bpe", "wordpiece", "bert", "unigram", "word", "character"]
+Kind = Literal["bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character"]
 
 # What each family calls its special tokens, most specific first. GPT's one token plays every part.
 PADDING_TOKENS = ("<pad>", "[PAD]", "<|endoftext|>")
@@ -87,6 +88,8 @@ def kind_of(layout: dict) -> str | None:
     model = layout["model"].get("type")
     if is_bert(layout):
         return "bert"
+    if is_byte_level(layout):
+        return "byte_bpe"
     if model == "WordLevel":
         splitter = layout.get("pre_tokenizer") or {}
         return "character" if splitter.get("pattern") == {"Regex": CHARACTER_PATTERN} else "word"

@@ -11,7 +11,7 @@ import tokenizers
 
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.text import bert, vocabulary_file
+from regard.text import bert, byte_level, vocabulary_file
 from regard.text.config_file import check_basic, cleaning_beside, overruled
 from regard.text.feeding import guarded, half_a_pair
 from regard.text.layout import FILE_NAME, check_layout, text_of
@@ -20,6 +20,8 @@ from regard.text.roles import Kind
 from regard.text.spans import Span, bert_spans, spans_of
 from regard.text.training import train_backend
 from regard.text.vocabulary import Vocabulary
+
+BYTE_LEVEL_FILES = frozenset(name for pair in byte_level.FILES for name in pair)
 
 
 class Tokenizer(Vocabulary):
@@ -56,6 +58,9 @@ class Tokenizer(Vocabulary):
         lost; `lowercase` strips accents too; a word of more than 100 characters is unknown. Characters take at most half of
         its vocabulary, as long as those left out are rarer than one in 100,000.
 
+        `byte_bpe` is GPT-2's: its parts are made of bytes, so no text is unknown and all of it comes back, and one special token,
+        `<|endoftext|>`, plays every part.
+
         In all others the special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
         target too. The text is brought to
         Unicode's composed form (NFC), and to lower case where asked; apart from that, decoding what was
@@ -91,6 +96,8 @@ class Tokenizer(Vocabulary):
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """The tokenizer in a folder's `tokenizer.json` or `vocab.txt`, or in such a file itself; nothing is fetched.
 
+        Where there is neither, GPT-2's two files are taken: `vocab.json` and `merges.txt`, or `encoder.json` and `vocab.bpe`.
+
         A `vocab.txt` is BERT's: one piece in each line. `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` are
         those of the tokenizer_config.json beside it; what that does not say is assumed as by `from_vocabulary`. Of both
         files in a folder the tokenizer.json is read, because it says all; where it is BERT's and the tokenizer_config.json
@@ -106,6 +113,11 @@ class Tokenizer(Vocabulary):
             file = folder / FILE_NAME
             if not file.is_file() and (folder / vocabulary_file.FILE_NAME).is_file():
                 file = folder / vocabulary_file.FILE_NAME
+            pair = None if file.is_file() else byte_level.files_in(folder)
+        else:
+            pair = None if file.name not in BYTE_LEVEL_FILES else byte_level.files_in(file.parent)
+        if pair is not None:
+            return cls(byte_level.read_files(*pair))
         if file.suffix == ".txt":
             pieces = vocabulary_file.read_vocabulary(file)
             check_basic(file)

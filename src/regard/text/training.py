@@ -11,10 +11,11 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.errors import InputError, nearest
+from regard.text import byte_level
 from regard.text.bert import SPECIAL, train_bert
 from regard.text.feeding import TooSmall, checked, learn, spool
 
-KINDS = ("bpe", "wordpiece", "bert", "unigram", "word", "character")
+KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character")
 FIRST_TOKENS = ("</s>", "<unk>")
 UNKNOWN = "<unk>"
 LAST_TOKEN = "<pad>"
@@ -42,6 +43,8 @@ def train_backend(
         raise InputError(f"tokenizer kind {kind!r} is not known; {nearest(kind, KINDS)}")
     bert = kind == "bert"
     _check_extra(extra_tokens, (*SPECIAL_TOKENS, "<s>") if bert else SPECIAL_TOKENS)
+    if kind == "byte_bpe":
+        return _train_bytes(checked(texts), size, lowercase, extra_tokens)
     added = (*extra_tokens, LAST_TOKEN)
     smallest = len(SPECIAL) + len(extra_tokens) + 2 if bert else len(FIRST_TOKENS) + len(added) + 1
     if size < smallest:
@@ -103,6 +106,18 @@ def _train_bpe(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.T
         vocab_size=size, min_frequency=2, special_tokens=list(FIRST_TOKENS), show_progress=False
     )
     learn(tokenizer, texts, trainer)
+    return tokenizer
+
+
+def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens: Sequence[str]) -> tokenizers.Tokenizer:
+    """GPT-2's layout: the bytes first, what was learnt of them, then extra tokens, and its one special token last."""
+    if lowercase:
+        raise InputError("tokenizer kind 'byte_bpe' keeps every byte, capitals among them; leave lowercase out")
+    added = [*extra_tokens, byte_level.END_OF_TEXT]
+    if size < byte_level.BYTES + len(added):
+        raise _too_small("byte_bpe", size, byte_level.BYTES + len(added))
+    tokenizer = byte_level.train(texts, size - len(added))
+    tokenizer.add_special_tokens(added)
     return tokenizer
 
 

@@ -29,7 +29,7 @@ vectors = typer.Typer(
       regard vectors neighbours skipgram king
       regard vectors analogy skipgram man king woman
       regard vectors evaluate skipgram glove.txt --similarity sets/ -o report.html
-      regard vectors bias skipgram --weat weat7.jsonl
+      regard vectors bias skipgram --weat weat7.jsonl --json
     """,
 )
 
