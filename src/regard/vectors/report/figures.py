@@ -79,11 +79,11 @@ def categories(subjects: Sequence[Subject]) -> Table | None:
     others = [[each for each in subject.report.coherence if each.judge != subject.name] for subject in subjects]
     if any(itself):
         cells = tuple(_percent(each.accuracy, f"{each.found} of {each.used}") if each else NOTHING for each in itself)
-        rows.append(Row(name="intruders found by the vectors themselves", cells=cells, larger_is_better=True))
+        rows.append(Row(name="intruders found by the vectors themselves, per cent", cells=cells, larger_is_better=True))
     if any(others):
         pooled = [(sum(each.found for each in judged), sum(each.used for each in judged)) for judged in others]
         cells = tuple(_percent(found / used, f"{found} of {used}") if used else NOTHING for found, used in pooled)
-        rows.append(Row(name="intruders found by the other vectors", cells=cells, larger_is_better=True))
+        rows.append(Row(name="intruders found by the other vectors, per cent", cells=cells, larger_is_better=True))
     return _table(subjects, rows)
 
 
@@ -102,8 +102,8 @@ def robustness(subjects: Sequence[Subject]) -> Table | None:
             for each in found
         )
         rows.append(Row(name=f"{name}: has a vector", cells=covered, larger_is_better=True))
-        rows.append(Row(name=f"{name}: the word is among its ten nearest", cells=near, larger_is_better=True))
-    return _table(subjects, rows, "of those with a vector")
+        rows.append(Row(name=f"{name}: of these, the word is among the ten nearest", cells=near, larger_is_better=True))
+    return _table(subjects, rows, "per cent")
 
 
 def probes(subjects: Sequence[Subject]) -> Table | None:
