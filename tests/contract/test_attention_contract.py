@@ -23,11 +23,14 @@ from regard.attention import (
     Location,
     Mask,
     Padding,
+    RelativeBias,
+    RelativeDot,
     ScaledDot,
     ScoredAttention,
     Window,
 )
 
+B, H, G, L, S, E, EV = 2, 6, 3, 5, 7, 4, 8
 LONG = 1100  # keys of the longest test
 
 # name: (width of a query and a key, dropout) -> mechanism
@@ -40,6 +43,12 @@ MECHANISMS: dict[str, Callable[[int, float], Attention]] = {
     "location": lambda width, dropout: ScoredAttention(Location(width, maximum=LONG), dropout=dropout),
     "cosine": lambda width, dropout: ScoredAttention(Cosine(3.0), dropout=dropout),
     "cosine of own strength": lambda width, dropout: ScoredAttention(Cosine(), dropout=dropout),
+    "relative buckets": lambda width, dropout: ScoredAttention(
+        RelativeDot(RelativeBias(H, buckets=8, maximum_distance=6)), dropout=dropout
+    ),
+    "relative buckets, backwards": lambda width, dropout: ScoredAttention(
+        RelativeDot(RelativeBias(H, buckets=4, maximum_distance=5, both_ways=False)), dropout=dropout
+    ),
     "local, centred on the query": lambda width, dropout: ScoredAttention(ScaledDot(), Local(2), dropout=dropout),
     "local, predicted centre": lambda width, dropout: ScoredAttention(Dot(), Local(3, gaussian=True), dropout=dropout),
 }
@@ -59,7 +68,6 @@ TOLERANCES = {
     torch.bfloat16: (1.6e-2, 1e-2),
     torch.float16: (1e-3, 1e-3),
 }
-B, H, G, L, S, E, EV = 2, 6, 3, 5, 7, 4, 8
 BLIND = 2  # a query that some masks leave without any key
 
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)

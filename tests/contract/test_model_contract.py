@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, AttentionInputs, Score, ScoredAttention
+from regard.attention import Attention, AttentionInputs, RelativeDot, Score, ScoredAttention
 from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
 from regard.generation import GenerationSettings, search
@@ -18,6 +18,7 @@ from regard.layers import NEVER, Tokens
 from regard.models import (
     GNMT,
     MODELS,
+    T5,
     Bahdanau,
     BahdanauConfig,
     Cho,
@@ -27,6 +28,7 @@ from regard.models import (
     LuongConfig,
     Sutskever,
     SutskeverConfig,
+    T5Config,
     Transformer,
     TransformerConfig,
 )
@@ -112,6 +114,23 @@ def transformer(**changes: Any) -> TransformerConfig:
     return TransformerConfig(**(sizes | changes))
 
 
+def t5(**changes: Any) -> T5Config:
+    sizes: dict[str, Any] = {
+        "source_vocabulary": 13,
+        "target_vocabulary": 13,
+        "width": 12,
+        "heads": 3,
+        "head_width": 5,
+        "feedforward_width": 10,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "buckets": 6,
+        "maximum_distance": 5,
+        "dropout": 0.2,
+    }
+    return T5Config(**(sizes | changes))
+
+
 VARIANTS = {
     "bahdanau": bahdanau(),
     "bahdanau general": bahdanau(score="general"),
@@ -136,6 +155,8 @@ VARIANTS = {
     "sutskever": sutskever(),
     "sutskever forwards": sutskever(reverse_source=False),
     "sutskever of one layer": sutskever(layers=1),
+    "t5": t5(),
+    "t5 1.1": t5(activation="gelu_tanh", gated=True, sharing="inputs", scaled_output=False, alignment_layer=0),
     "transformer": transformer(),
     "transformer pre-norm": transformer(norm="pre", attention_bias=True),
     "transformer learned": transformer(positions="learned", width=15, decoder_layers=3, alignment_layer=0),
@@ -153,6 +174,7 @@ TARGET_EMBEDDING = {
     Luong: lambda m: m.decoder.embedding,
     GNMT: lambda m: m.decoder.embedding,
     Sutskever: lambda m: m.decoder.embedding,
+    T5: lambda m: m.decoder.embedding,
     Transformer: lambda m: m.decoder.embedding,
 }
 SOURCE_ATTENTION = {
@@ -161,9 +183,18 @@ SOURCE_ATTENTION = {
     Luong: lambda m: m.decoder.attention.attention,
     GNMT: lambda m: m.decoder.attention.attention,
     Sutskever: lambda m: None,
+    T5: lambda m: m.decoder.layers[m.config.alignment_layer].cross_attention.attention,
     Transformer: lambda m: m.decoder.layers[m.config.alignment_layer].cross_attention.attention,
 }
-CROPPABLE = {"transformer": True, "bahdanau": False, "sutskever": False, "gnmt": False, "cho": False, "luong": False}
+CROPPABLE = {
+    "transformer": True,
+    "t5": True,
+    "bahdanau": False,
+    "sutskever": False,
+    "gnmt": False,
+    "cho": False,
+    "luong": False,
+}
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
@@ -497,7 +528,7 @@ def test_saving_and_loading_is_the_identity(variant, dtype, build, batch, tmp_pa
 @every_variant
 def test_tied_weights_stay_tied(variant, build):
     model = build(variant)
-    count = {"all": 3, "target": 2, "none": 0}[getattr(VARIANTS[variant], "sharing", "none")]
+    count = {"all": 3, "target": 2, "inputs": 2, "none": 0}[getattr(VARIANTS[variant], "sharing", "none")]
     for moved in (model, model.float(), model.bfloat16(), copy.deepcopy(model)):
         assert sum(map(len, ties(moved))) == count
 
@@ -569,7 +600,8 @@ def fused(model: nn.Module) -> list[ScoredAttention]:
     return [
         module
         for module in model.modules()
-        if isinstance(module, ScoredAttention) and module.score.product_scale(4) is not None
+        if isinstance(module, ScoredAttention)
+        and (module.score.product_scale(4) is not None or isinstance(module.score, RelativeDot))
     ]
 
 

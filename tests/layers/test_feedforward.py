@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from regard.layers import FeedForward
+from regard.layers import FeedForward, GatedFeedForward
 
 
 def test_two_linear_maps_with_a_rectifier_between(seeded, randomize, generator):
@@ -25,3 +25,17 @@ def test_dropout_falls_inside_and_only_in_training(seeded, generator):
     x = torch.randn(3, 4, generator=generator)
     assert not torch.equal(layer.train()(x), layer(x))
     assert torch.equal(layer.eval()(x), layer(x))
+
+
+def test_without_biases_nothing_is_added(seeded):
+    layer = FeedForward(4, 9, activation=F.relu, bias=False)
+    assert [name for name, _ in layer.named_parameters()] == ["inner.weight", "outer.weight"]
+    assert not layer(torch.zeros(1, 4)).any()
+
+
+def test_a_gate_says_how_much_passes(seeded, randomize, generator):
+    layer = randomize(GatedFeedForward(4, 9, activation=F.gelu))
+    x = torch.randn(2, 5, 4, generator=generator)
+    hidden = F.gelu(x @ layer.gate.weight.T) * (x @ layer.inner.weight.T)
+    torch.testing.assert_close(layer(x), hidden @ layer.outer.weight.T)
+    assert [name for name, _ in layer.named_parameters()] == ["gate.weight", "inner.weight", "outer.weight"]

@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.checkpoints import layout_of, parameters_of, read_model, write_model
 from regard.errors import InputError
+from regard.generation import Continuation, GenerationSettings, search
 from regard.layers import Tokens
 from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig
 
@@ -158,3 +159,31 @@ def test_the_published_models_have_their_number_of_parameters(kind, config, coun
 )
 def test_the_eight_gpt3_up_to_175_billion(name, millions):
     assert round(parameters(GPT3, GPT3Config.named(name)) / 1e6) == millions
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@every_family
+def test_how_it_was_drawn_is_kept_beside_their_config(family, scaled, tmp_path):
+    sizes = {"vocabulary": 9, "width": 8, "heads": 2, "feedforward_width": 32, "layers": 2, "maximum_positions": 6}
+    config = {"gpt": GPTConfig, "gpt2": GPT2Config}[family](scaled_residuals=scaled, **sizes)
+    model = {"gpt": GPT, "gpt2": GPT2}[family](config)
+    write_model(tmp_path, config, parameters_of(model), task={}, recipe={}, metrics={})
+    assert read_model(tmp_path).config == config
+
+
+@pytest.mark.parametrize("penalty", [0.7, 1.2, 2.5])
+def test_a_repetition_penalty_writes_what_theirs_writes(penalty, generator, tmp_path):
+    """Their `generate`, one prompt at a time, since it counts padding among what was read."""
+    theirs = theirs_of("gpt2", generator, n_positions=40)
+    theirs.save_pretrained(tmp_path)
+    prompts = Tokens.pad([[29, 3, 4, 5, 6], [29, 7], [29, 8, 9]], padding_id=29, side="left")
+    settings = GenerationSettings(repetition_penalty=penalty, maximum_length=20)
+    found = search(Continuation(read_model(tmp_path)), prompts, settings, before=prompts)
+    for row, (best,) in enumerate(found):
+        ids = prompts.ids[row][prompts.valid[row]][None]
+        written = theirs.generate(
+            ids, max_new_tokens=20, do_sample=False, repetition_penalty=penalty, attention_mask=torch.ones_like(ids)
+        )
+        expected = written[0, ids.shape[1] :].tolist()
+        assert list(best.tokens) == [token for token in expected if token != 29]
+        assert best.finished == (29 in expected)

@@ -7,13 +7,15 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 from regard.attention.alignments import Alignment, Soft
 from regard.attention.cosine import Cosine
 from regard.attention.inputs import AttentionInputs
-from regard.attention.layer import AttentionLayer, KeysValues
+from regard.attention.keys_values import KeysValues, Room
+from regard.attention.layer import AttentionLayer
 from regard.attention.local import Local
 from regard.attention.location import Location
 from regard.attention.masks import Causal, Dense, Document, Mask, Padding, Window
 from regard.attention.mechanism import Attention, Declaration, ScoredAttention
 from regard.attention.multi_head import MultiHeadAttention
 from regard.attention.positions import LearnedPositions, NoPositions, SinusoidalPositions, positions_of, sinusoids
+from regard.attention.relative_buckets import RelativeBias, RelativeDot, buckets_of
 from regard.attention.scores import Additive, Dot, General, ScaledDot, Score
 
 __all__ = [
@@ -37,12 +39,16 @@ __all__ = [
     "MultiHeadAttention",
     "NoPositions",
     "Padding",
+    "RelativeBias",
+    "RelativeDot",
+    "Room",
     "ScaledDot",
     "Score",
     "ScoredAttention",
     "SinusoidalPositions",
     "Soft",
     "Window",
+    "buckets_of",
     "positions_of",
     "sinusoids",
 ]

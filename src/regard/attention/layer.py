@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from regard.attention.inputs import AttentionInputs
+from regard.attention.keys_values import KeysValues
 from regard.attention.masks import Mask
 from regard.attention.mechanism import Attention
 
 Side = Literal["source", "target"]
 """A sequence that a model reads (source) or writes (target)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeysValues:
-    """Projected keys (B, G, S, E) and values (B, G, S, Ev): computed once per source, or grown token by token."""
-
-    key: Tensor
-    value: Tensor
-
-    def select(self, rows: Tensor) -> KeysValues:
-        """The batch rows of the index tensor `rows`, in that order."""
-        return KeysValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
-
-    def extended(self, later: KeysValues) -> KeysValues:
-        """These followed by `later` along the key axis."""
-        return KeysValues(torch.cat((self.key, later.key), dim=2), torch.cat((self.value, later.value), dim=2))
-
-    def crop(self, length: int) -> KeysValues:
-        """The first `length` slots."""
-        return KeysValues(self.key[:, :, :length], self.value[:, :, :length])
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -85,8 +85,8 @@ class Attention(nn.Module, ABC):
 class ScoredAttention(Attention):
     """Weights from a score and an alignment: `alignment(score(query, key))`.
 
-    Where the score is a scaled inner product and the alignment the plain softmax, `forward` runs PyTorch's fused kernel
-    (`scaled_dot_product_attention`), which never lays the weights out.
+    Where the score is a scaled inner product, perhaps plus a bias by position, and the alignment the plain softmax, `forward`
+    runs PyTorch's fused kernel (`scaled_dot_product_attention`), which never lays the weights out.
 
     Arguments:
         score: how well a query matches a key.
@@ -121,20 +121,21 @@ class ScoredAttention(Attention):
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
         inputs.check_value(value)
-        scale = self.score.product_scale(inputs.query.shape[-1]) if self.alignment.plain_softmax else None
-        if scale is not None:
+        product = self.score.product_and_term(inputs) if self.alignment.plain_softmax else None
+        if product is not None:
             way = self._laid_out if self._better_laid_out(inputs) else self._fused
-            return way(inputs, value, scale)
+            return way(inputs, value, *product)
         weights = F.dropout(self.weights(inputs), self.dropout, self.training)
         groups = inputs.query.shape[1] // value.shape[1]
         value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
         return weights.to(value.dtype) @ value
 
-    def _fused(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
+    def _fused(self, inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None) -> Tensor:
         # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
         mask = inputs.mask
         square = inputs.query.shape[2] == inputs.key.shape[2]
-        causal = type(mask) is Causal and mask.offset == 0 and square
+        causal = term is None and type(mask) is Causal and mask.offset == 0 and square
+        visible = None if causal else inputs.visible()
         query, key = inputs.query, inputs.key
         exact = inputs.shape[3] <= LONG and _slow_backward(query)
         if exact:
@@ -145,12 +146,14 @@ class ScoredAttention(Attention):
                 query,
                 key,
                 value,
-                attn_mask=None if causal else inputs.visible(),
+                attn_mask=visible if term is None else _added(term, visible, _number_format(query)),
                 dropout_p=self.dropout if self.training else 0.0,
                 is_causal=causal,
                 scale=scale,
                 enable_gqa=query.shape[1] != key.shape[1],
             )
+        if term is not None and visible is not None:  # a query with nothing visible looked at everything alike
+            output = output * visible.any(dim=-1, keepdim=True)
         return output.to(inputs.query.dtype)
 
     def _better_laid_out(self, inputs: AttentionInputs) -> bool:
@@ -166,7 +169,7 @@ class ScoredAttention(Attention):
         middling = min(queries, keys) >= SHORT and keys <= LONG
         return self.dropout > 0 or (middling and _slow_backward(inputs.query))
 
-    def _laid_out(self, inputs: AttentionInputs, value: Tensor, scale: float) -> Tensor:
+    def _laid_out(self, inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None) -> Tensor:
         """What the kernel does, step by step, in the number format given."""
         query, key = _given(inputs.query), _given(inputs.key_per_query_head)
         groups = query.shape[1] // value.shape[1]
@@ -174,15 +177,32 @@ class ScoredAttention(Attention):
         visible = inputs.visible()
         with torch.autocast("cpu", enabled=False):
             scores = (query * scale) @ key.transpose(-1, -2)
-            if visible is not None:  # the mask is smaller than the scores, and this touches them once, not four times
-                # Nothing is left of half the lowest number after the softmax, and no score makes it infinite.
-                lowest = torch.finfo(scores.dtype).min / 2
-                scores = scores.add_(torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, lowest))
+            if term is not None:
+                scores = scores.add_(_added(term, visible, scores.dtype))
+            elif visible is not None:  # the mask is smaller than the scores, and this touches them once, not four times
+                scores = scores.add_(_added(torch.zeros((), device=scores.device), visible, scores.dtype))
             weights = scores.softmax(dim=-1)
             output = (dropped(weights, self.dropout) if self.dropout else weights) @ value
             if visible is not None:  # a query with nothing visible looked at everything alike
                 output = output * visible.any(dim=-1, keepdim=True)
             return output.to(inputs.query.dtype)
+
+
+def _added(term: Tensor, visible: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """What is added to products of query and key.
+
+    The term where a key is visible; where not, so low a number that nothing is left of it after the softmax.
+    """
+    term = term.to(dtype)
+    # Half the lowest: no score makes it infinite.
+    return term if visible is None else torch.where(visible, term, torch.finfo(dtype).min / 2)
+
+
+def _number_format(x: Tensor) -> torch.dtype:
+    """That in which autocast, where it is on, would give a tensor to a matrix product."""
+    kind = x.device.type
+    wide = x.dtype == torch.float64 or not torch.is_autocast_enabled(kind)
+    return x.dtype if wide else torch.get_autocast_dtype(kind)
 
 
 def _given(x: Tensor) -> Tensor:

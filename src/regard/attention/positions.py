@@ -23,6 +23,25 @@ def positions_of(valid: Tensor) -> Tensor:
     return (valid.long().cumsum(dim=1) - 1).clamp_min(0)
 
 
+def positions_in_documents(documents: Tensor, valid: Tensor) -> Tensor:
+    """The place of each token in its own document, where several stand in one row, counted from 0 at each one's first.
+
+    Arguments:
+        documents: (B, S) integers, the document that each token is of.
+        valid: (B, S) bool, True = real token.
+
+    Returns:
+        (B, S) int64.
+
+    >>> positions_in_documents(torch.tensor([[0, 0, 1, 1, 1, 2]]), torch.ones(1, 6, dtype=torch.bool)).tolist()
+    [[0, 1, 0, 1, 2, 0]]
+    """
+    places = positions_of(valid)
+    begins = torch.ones_like(valid)
+    begins[:, 1:] = (documents[:, 1:] != documents[:, :-1]) | (valid[:, 1:] & ~valid[:, :-1])
+    return places - places.where(begins, 0).cummax(dim=1).values
+
+
 def sinusoids(positions: Tensor, width: int) -> Tensor:
     """Sine and cosine of each position at geometrically spaced frequencies (Vaswani et al. 2017, section 3.5).
 

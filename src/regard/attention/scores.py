@@ -46,6 +46,18 @@ class Score(nn.Module, ABC):
         """
         return None
 
+    def product_and_term(self, inputs: AttentionInputs) -> tuple[float, Tensor | None] | None:
+        """The c and t for which the score is exactly c times the inner product plus t; None where it is not so.
+
+        The term t does not depend on what query and key hold: a bias by position. A score that says so is computed by PyTorch's
+        fused kernel. One without a term only needs `product_scale`.
+
+        Returns:
+            c; t, which broadcasts to (B, H, L, S), or None for none.
+        """
+        scale = self.product_scale(inputs.query.shape[-1])
+        return None if scale is None else (scale, None)
+
 
 class Dot(Score):
     """The inner product of query and key (Luong et al. 2015, section 3.1, *dot*).

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints import layouts
+from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.layouts import LAYOUTS, OF_FAMILY
 from regard.checkpoints.names import IDENTITY, NameTable
 from regard.checkpoints.tensors import check_same, read_outline, read_tensors, write_tensors
@@ -32,11 +33,15 @@ NAME_TABLES: Mapping[str, NameTable] = {
     "distilbert": IDENTITY,
     "gnmt": IDENTITY,
     "gpt": IDENTITY,
+    "gpt_classifier": IDENTITY,
     "gpt2": IDENTITY,
+    "gpt2_classifier": IDENTITY,
     "gpt3": IDENTITY,
+    "gpt3_classifier": IDENTITY,
     "lstm_language_model": IDENTITY,
     "luong": IDENTITY,
     "sutskever": IDENTITY,
+    "t5": IDENTITY,
     "transformer": IDENTITY,
 }
 """How each family's parameters are named on disk in Regard's own layout."""
@@ -196,8 +201,11 @@ def _unset(config: Any) -> nn.Module:
     return model
 
 
-def read_parameters(folder: str | os.PathLike[str]) -> tuple[Any, dict[str, Tensor]]:
+def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> tuple[Any, dict[str, Tensor]]:
     """The config in a folder and its tensors under our names, whatever layout it has.
+
+    Arguments:
+        merged: with what the adapters in the folder, if there are any, add to them.
 
     Raises:
         InputError: as `read_model`, except that a folder in our own layout is not yet compared with its config.
@@ -208,9 +216,9 @@ def read_parameters(folder: str | os.PathLike[str]) -> tuple[Any, dict[str, Tens
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
     tensors = read_tensors(file, digests)
     config = _config(folder, values, name, tensors)
-    if _is_theirs(values):
-        return config, LAYOUTS[name].tensors_to_ours(config, tensors, str(file))
-    return config, NAME_TABLES[name].to_ours(tensors)
+    theirs = _is_theirs(values)
+    ours = LAYOUTS[name].tensors_to_ours(config, tensors, str(file)) if theirs else NAME_TABLES[name].to_ours(tensors)
+    return config, with_adapters(folder, config, ours) if merged else ours
 
 
 def read_config(folder: str | os.PathLike[str]) -> Any:

@@ -71,7 +71,7 @@ class Unsaid:
     family: str | None = None
     padding_id: int | None = None
     end_id: int | None = None
-    scaled_residuals: bool = True
+    scaled_residuals: bool | None = None
 
 
 def obstacle(config: CausalConfig) -> str:
@@ -112,7 +112,7 @@ def config_to_theirs(config: CausalConfig, dtype: torch.dtype) -> dict[str, Any]
 def unsaid(config: CausalConfig) -> dict[str, Any]:
     """What `config_to_theirs` could not say."""
     said: dict[str, Any] = {"family": config.model_type, "padding_id": config.padding_id, "end_id": config.end_id}
-    return said | ({"scaled_residuals": config.scaled_residuals} if isinstance(config, GPT2Config) else {})
+    return said if isinstance(config, GPT3Config) else said | {"scaled_residuals": config.scaled_residuals}
 
 
 def config_to_ours(
@@ -152,7 +152,7 @@ def config_to_ours(
     family: type[Any] = GPTConfig if theirs == "openai-gpt" else GPT2Config
     if rest.family == GPT3Config.model_type:
         family, settings = GPT3Config, settings | {"band": None}
-    if family is GPT2Config:
+    if family is not GPT3Config and rest.scaled_residuals is not None:
         settings["scaled_residuals"] = rest.scaled_residuals
     try:
         return from_mapping(family, settings, where)

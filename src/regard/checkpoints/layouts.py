@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.checkpoints import bert, gpt, marian
+from regard.checkpoints import bert, gpt, marian, t5
 
 
 class Layout(Protocol):
@@ -53,12 +53,21 @@ class Layout(Protocol):
 
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {"marian": marian, "pegasus": marian, "bert": bert, "distilbert": bert, "openai-gpt": gpt, "gpt2": gpt},
+    {
+        "marian": marian,
+        "pegasus": marian,
+        "bert": bert,
+        "distilbert": bert,
+        "openai-gpt": gpt,
+        "gpt2": gpt,
+        "t5": t5,
+        "mt5": t5,
+    },
 )
 """By the `model_type` of their config.json."""
 
 OF_FAMILY: Mapping[str, Layout] = MappingProxyType(
-    {"transformer": marian, "bert": bert, "distilbert": bert, "gpt": gpt, "gpt2": gpt, "gpt3": gpt}
+    {"transformer": marian, "bert": bert, "distilbert": bert, "gpt": gpt, "gpt2": gpt, "gpt3": gpt, "t5": t5}
 )
 """By our own families; one that is not here is in no other library."""
 

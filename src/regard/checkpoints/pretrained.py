@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +14,16 @@ from torch import Tensor, nn
 from regard.checkpoints.folder import WEIGHTS, parameters_of, read_parameters
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
-from regard.models import BertConfig
+from regard.models import MODELS, BertConfig
+from regard.text import INPUT_TOKENS
 
 REPLACEABLE = ("head.", "pooler.")
 """What belongs to a task: new where the folder has another one, or none. BERT's pooler was trained with the rest."""
 
 DROPPED = (*REPLACEABLE, "embedding.segments.")
 """What a model may be without that the folder's has: a DistilBERT tells no segments apart."""
+
+TABLE = "embedding.tokens.weight"
 
 PARTS: Mapping[str, Mapping[str, str]] = {
     "masked": {"masked": "head."},
@@ -36,12 +40,44 @@ def adopt(model: nn.Module, folder: str | os.PathLike[str], *, layers: Sequence[
         model: filled in place; what the folder has not keeps its values.
         layers: which of the folder's layers the model's are, in order; all of them where None.
 
+    The embedding table of a model that reads its inputs between tokens of their own may have rows for these that the folder's has
+    not: they keep their values.
+
     Returns:
         A sentence about what was taken and what is new.
 
     Raises:
         InputError: where the folder lacks, or has in another shape, what does not belong to a task; nothing is copied then.
     """
+    own, taken = parameters_of(model), _taken(model, folder, layers)
+    wanted = {name: tensor for name, tensor in own.items() if name in taken or not name.startswith(REPLACEABLE)}
+    shapes = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
+    grown = _grown(model, taken)
+    if grown:
+        shapes[TABLE] = (shapes[TABLE][0] - grown, *shapes[TABLE][1:])
+    check_same(shapes, taken, str(Path(folder) / WEIGHTS))
+    with torch.no_grad():
+        for name, tensor in taken.items():
+            (own[name][: len(tensor)] if name == TABLE else own[name]).copy_(tensor)
+    new = sorted({name.split(".")[0] for name in own.keys() - taken.keys()})
+    new += [f"{grown} rows of {TABLE.removesuffix('.weight')}"] if grown else []
+    return f"weights of {folder}; " + (f"new are {' and '.join(new)}." if new else "nothing is new.")
+
+
+def names_left_new(
+    model: nn.Module, folder: str | os.PathLike[str], *, layers: Sequence[int] | None = None
+) -> list[str]:
+    """The names of the parameters that `adopt` leaves as they are, such as those of a new head.
+
+    Raises:
+        InputError: for a folder that holds no model, or layers that it has not.
+    """
+    taken = _taken(model, folder, layers)
+    return [name for name in parameters_of(model) if name not in taken]
+
+
+def _taken(model: nn.Module, folder: str | os.PathLike[str], layers: Sequence[int] | None) -> dict[str, Tensor]:
+    """The folder's tensors that the model takes over, by their names here."""
     config, found = read_parameters(folder)
     own = parameters_of(model)
     if layers is not None:
@@ -58,14 +94,16 @@ def adopt(model: nn.Module, folder: str | os.PathLike[str], *, layers: Sequence[
             return not name.startswith(DROPPED)
         return not name.startswith(REPLACEABLE) or (name.startswith(kept) and tensor.shape == own[name].shape)
 
-    taken = {name: tensor for name, tensor in found.items() if fits(name, tensor)}
-    wanted = {name: tensor for name, tensor in own.items() if name in taken or not name.startswith(REPLACEABLE)}
-    check_same({name: tuple(tensor.shape) for name, tensor in wanted.items()}, taken, str(Path(folder) / WEIGHTS))
-    with torch.no_grad():
-        for name, tensor in taken.items():
-            own[name].copy_(tensor)
-    new = sorted({name.split(".")[0] for name in own.keys() - taken.keys()})
-    return f"weights of {folder}; " + (f"new are {' and '.join(new)}." if new else "nothing is new.")
+    return {name: tensor for name, tensor in found.items() if fits(name, tensor)}
+
+
+def _grown(model: nn.Module, tensors: Mapping[str, Tensor]) -> int:
+    """How many rows the model's embedding table has for tokens around its inputs that the one among the tensors has not."""
+    config: Any = model.config
+    if TABLE not in tensors or not MODELS[config.model_type].input_tokens:
+        return 0
+    rows = config.vocabulary - len(tensors[TABLE])
+    return rows if 0 < rows <= len(INPUT_TOKENS) else 0
 
 
 def _shared(theirs: str, ours: str) -> dict[str, str]:

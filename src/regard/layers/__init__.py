@@ -3,22 +3,24 @@
 from regard.layers.activations import ACTIVATIONS, Activation
 from regard.layers.ancestry import Ancestry
 from regard.layers.blocks import CausalBlock, DecoderBlock, EncoderBlock
-from regard.layers.causal import CausalConfig, CausalState, CausalTransformer
+from regard.layers.causal import CausalConfig, CausalStack, CausalState, CausalTransformer
+from regard.layers.causal_classifier import CausalClassifier
 from regard.layers.cells import ChoCell, GatedRecurrentCell, RecurrentCell, ResetAfterCell, TanhCell
 from regard.layers.dropout import Dropout
 from regard.layers.embeddings import PositionedEmbedding, token_embedding
 from regard.layers.encoder import Encoded, EncoderConfig, TextEmbedding, TextEncoder
-from regard.layers.feedforward import FeedForward
-from regard.layers.heads import FIXED_OUTPUTS, POOLED, HeadKind, Pooler, build_head
+from regard.layers.feedforward import FeedForward, GatedFeedForward
+from regard.layers.heads import FIXED_OUTPUTS, POOLED, HeadKind, PooledHead, Pooler, build_head
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates
 from regard.layers.maxout import maxout
 from regard.layers.order import in_order, put_back, reading_order
-from regard.layers.output import NEVER, OutputBias, VocabularyOutput
+from regard.layers.output import NEVER, OutputBias, Reduction, VocabularyOutput
 from regard.layers.reader import Reader, ReaderConfig
 from regard.layers.recurrent import BidirectionalReader, read
 from regard.layers.residual import NormPlacement, Residual
 from regard.layers.state import LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfig, DecoderState
 from regard.layers.tokens import Tokens
+from regard.layers.whole_text import WholeTextReader
 
 __all__ = [
     "ACTIVATIONS",
@@ -32,7 +34,9 @@ __all__ = [
     "Ancestry",
     "BidirectionalReader",
     "CausalBlock",
+    "CausalClassifier",
     "CausalConfig",
+    "CausalStack",
     "CausalState",
     "CausalTransformer",
     "ChoCell",
@@ -45,6 +49,7 @@ __all__ = [
     "EncoderBlock",
     "EncoderConfig",
     "FeedForward",
+    "GatedFeedForward",
     "GatedRecurrentCell",
     "HeadKind",
     "LSTMStack",
@@ -53,11 +58,13 @@ __all__ = [
     "LongShortTermMemoryCell",
     "NormPlacement",
     "OutputBias",
+    "PooledHead",
     "Pooler",
     "PositionedEmbedding",
     "Reader",
     "ReaderConfig",
     "RecurrentCell",
+    "Reduction",
     "ResetAfterCell",
     "Residual",
     "TanhCell",
@@ -65,6 +72,7 @@ __all__ = [
     "TextEncoder",
     "Tokens",
     "VocabularyOutput",
+    "WholeTextReader",
     "build_head",
     "in_order",
     "maxout",

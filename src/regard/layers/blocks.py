@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
@@ -26,9 +26,13 @@ class EncoderBlock(nn.Module):
         self.feedforward = feedforward
         self.feedforward_residual = residual()
 
-    def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
-        """(B, L, D) to (B, L, D); mask over (B, H, L, L), True = may attend."""
-        x = self.attention_residual(x, lambda y: self.attention(y, self.attention.keys_values(y), mask=mask))
+    def forward(self, x: Tensor, mask: Mask | None, *, record: Mapping[str, Tensor] | None = None) -> Tensor:
+        """(B, L, D) to (B, L, D); mask over (B, H, L, L), True = may attend; record as for `AttentionLayer`."""
+
+        def attend(y: Tensor) -> Tensor:
+            return self.attention(y, self.attention.keys_values(y), mask=mask, record=record)
+
+        x = self.attention_residual(x, attend)
         return self.feedforward_residual(x, self.feedforward)
 
 
@@ -112,6 +116,7 @@ class DecoderBlock(nn.Module):
         source_mask: Mask | None,
         past: KeysValues | None = None,
         places: Tensor | None = None,
+        record: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One block, over a whole target or over the tokens that follow a cached past.
 
@@ -122,6 +127,7 @@ class DecoderBlock(nn.Module):
             source_mask: over (B, H, L, S), True = may attend.
             past: keys and values of the tokens before.
             places: (B, past + L), the place of each key in its sequence where that is not its column.
+            record: what self-attention needs besides, as for `AttentionLayer`.
 
         Returns:
             (B, L, D); keys and values of past and present tokens; the query (B, H, L, E) of the attention over the source.
@@ -133,7 +139,7 @@ class DecoderBlock(nn.Module):
             nonlocal present
             new = self.attention.keys_values(y)
             present = new if past is None else past.extended(new)
-            return self.attention(y, present, mask=mask, key_positions=places)
+            return self.attention(y, present, mask=mask, key_positions=places, record=record)
 
         def attend_source(y: Tensor) -> Tensor:
             nonlocal query
@@ -148,3 +154,7 @@ class DecoderBlock(nn.Module):
         if present is None or query is None:
             raise RuntimeError("a residual connection did not run its sub-layer")
         return x, present, query
+
+
+Block = EncoderBlock | CausalBlock | DecoderBlock
+"""What a deep model repeats: a group of its own for whatever treats a model part by part, sharding or recomputing."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Causal, Dense, KeysValues, Mask, Padding, Window, positions_of
-from regard.attention.positions import check_length
+from regard.attention import Causal, Dense, Document, KeysValues, Mask, Padding, Window, positions_of
+from regard.attention.positions import check_length, positions_in_documents
 from regard.layers.blocks import CausalBlock
 from regard.layers.embeddings import PositionedEmbedding
+from regard.layers.output import Reduction
 from regard.layers.state import TARGET, DecoderState
 from regard.layers.tokens import Tokens
 
@@ -54,21 +55,16 @@ class CausalState(DecoderState):
     past: tuple[KeysValues, ...] | None = field(default=None, metadata=TARGET)
     valid: Tensor | None = field(default=None, metadata=TARGET)
 
-    def crop(self, length: int) -> CausalState:
-        """The state as it was after `length` tokens.
-
-        Raises:
-            ValueError: for a length it has not reached.
-        """
+    def _cut(self, length: int, cut: Callable[[Any], Any]) -> CausalState:
         valid = self.valid
-        cropped = super(CausalState, replace(self, valid=None)).crop(length)
-        return replace(cropped, valid=None if valid is None else valid[:, :length])
+        kept = super(CausalState, replace(self, valid=None))._cut(length, cut)
+        return replace(kept, valid=None if valid is None else valid[:, :length])
 
 
-class CausalTransformer(nn.Module):
-    """Embedding, blocks that look back, and the embedding table once more: GPT, and whatever differs from it in a part.
+class CausalStack(nn.Module):
+    """Embedding and blocks that look back, from a state to the next: what models of GPT's family have in common.
 
-        logits = norm(block_n(... block_1(E[x] + P))) E^T
+        hidden = norm(block_n(... block_1(E[x] + P))),   logits = hidden E^T
 
     Arguments:
         config: its sizes.
@@ -79,6 +75,7 @@ class CausalTransformer(nn.Module):
     """
 
     length_setting: str = "model.maximum_positions"
+    parts_documents: bool = True
 
     def __init__(
         self,
@@ -101,24 +98,99 @@ class CausalTransformer(nn.Module):
         """The most tokens a text can have, the end token before it included."""
         return self.config.maximum_positions
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        """Logits of every next token.
-
-        Arguments:
-            tokens: (B, L), the end token of the text before first; padding may stand on either side.
-
-        Returns:
-            (B, L, V); place t tells of token t + 1.
-
-        Raises:
-            InputError: where a text is longer than the model has positions for.
-        """
-        return self.read(tokens, self.start(len(tokens)))[0]
-
     def start(self, rows: int) -> CausalState:
         """The state before the first token of so many texts: no source to look at, and nothing passed."""
         nothing = torch.empty(rows, 0, dtype=torch.bool, device=self.embedding.tokens.weight.device)
         return CausalState(source_valid=nothing)
+
+    def hidden(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
+        """The last block's vectors (B, L, D), normalised where the model does so, and the state after.
+
+        Where the tokens are of several documents, each sees its own alone, from position 0 on: as if each were read by itself.
+        The state after is that of the last one.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+            ValueError: for several documents after the first token.
+        """
+        rows, length = tokens.ids.shape
+        valid = _after(state, tokens)
+        places = None if valid is None else positions_of(valid)
+        if tokens.documents is not None:
+            if state.length:
+                raise ValueError("several documents in a row are read from its beginning, not from a state after it")
+            places = positions_in_documents(tokens.documents, tokens.valid)
+        columns = state.length + length
+        if columns > self.config.maximum_positions:  # of which padding takes none
+            longest = columns if valid is None else int(valid.sum(dim=1).max())
+            check_length(longest, self.config.maximum_positions, "text")
+        here = torch.arange(state.length, state.length + length, device=tokens.ids.device).expand(rows, -1)
+        x = self.embedding(tokens.ids, here if places is None else places[:, state.length :])
+        masks = {band: self._mask(tokens, state, valid, band) for band in dict.fromkeys(self.bands)}
+        x, past = self._through(x, [masks[band] for band in self.bands], state.past, places)
+        if tokens.documents is not None:
+            last = tokens.documents.where(tokens.valid, -1).amax(dim=1, keepdim=True)
+            valid = tokens.valid & (tokens.documents == last)
+        after = replace(state, length=state.length + length, past=past, valid=valid)
+        return self.norm(x), after
+
+    def _through(
+        self, x: Tensor, masks: Sequence[Mask | None], past: tuple[KeysValues, ...] | None, places: Tensor | None
+    ) -> tuple[Tensor, tuple[KeysValues, ...]]:
+        """(B, L, D) through all blocks, each with its mask, and the keys and values of past and present tokens."""
+        present = []
+        for index, (layer, mask) in enumerate(zip(self.layers, masks, strict=True)):
+            x, own = layer(x, mask, None if past is None else past[index], places=places)
+            present.append(own)
+        return x, tuple(present)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., D) to (..., V), by the embedding table."""
+        return F.linear(hidden, self.embedding.tokens.weight)
+
+    def _mask(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
+        """What each new token may look at; None = everything, where it is the only one and no padding came before."""
+        rows, length = tokens.ids.shape
+        banded = band is not None and state.length + length > band
+        first = state.length == 0
+        plain = not banded and tokens.documents is None
+        if plain and (length == 1 and valid is None):
+            return None
+        if plain and first and tokens.padded != "somewhere":
+            return (
+                Causal()
+            )  # padding that only follows is never seen; the kernel knows this mask without its being laid out
+        mask: Mask = Causal(offset=state.length)
+        if banded and band is not None:
+            mask = mask & _band(band, state.length, valid)
+        if tokens.documents is not None:
+            mask = mask & Document(tokens.documents)
+        if valid is not None:
+            mask = mask & Padding(valid)
+        return mask.evaluated(batch=rows, queries=length, keys=state.length + length, device=tokens.ids.device)
+
+
+class CausalTransformer(CausalStack):
+    """The stack as a language model, the embedding table once more at its end: GPT, and whatever differs from it in a part.
+
+    Its arguments are `CausalStack`'s.
+    """
+
+    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """Logits of every next token, or what becomes of them.
+
+        Arguments:
+            tokens: (B, L), the end token of the text before first; padding may stand on either side.
+            reduce: applied in place of the last projection, so that the logits need not stand in memory.
+
+        Returns:
+            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+        """
+        hidden, _ = self.hidden(tokens, self.start(len(tokens)))
+        return self.logits(hidden) if reduce is None else reduce(hidden, self.embedding.tokens.weight, None)
 
     def read(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
         """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer.
@@ -138,54 +210,6 @@ class CausalTransformer(nn.Module):
         ids = tokens.unsqueeze(1)
         hidden, after = self.hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
         return self.logits(hidden[:, 0]), after
-
-    def hidden(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
-        """The last block's vectors (B, L, D), normalised where the model does so, and the state after.
-
-        Raises:
-            InputError: as `forward`.
-        """
-        rows, length = tokens.ids.shape
-        valid = _after(state, tokens)
-        places = None if valid is None else positions_of(valid)
-        columns = state.length + length
-        if columns > self.config.maximum_positions:  # of which padding takes none
-            longest = columns if valid is None else int(valid.sum(dim=1).max())
-            check_length(longest, self.config.maximum_positions, "text")
-        here = torch.arange(state.length, state.length + length, device=tokens.ids.device).expand(rows, -1)
-        x = self.embedding(tokens.ids, here if places is None else places[:, state.length :])
-        masks: dict[int | None, Mask | None] = {
-            band: self._mask(tokens, state, valid, band) for band in dict.fromkeys(self.bands)
-        }
-        pasts = []
-        for index, layer in enumerate(self.layers):
-            before = None if state.past is None else state.past[index]
-            x, past = layer(x, masks[self.bands[index]], before, places=places)
-            pasts.append(past)
-        after = replace(state, length=state.length + length, past=tuple(pasts), valid=valid)
-        return self.norm(x), after
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) to (..., V), by the embedding table."""
-        return F.linear(hidden, self.embedding.tokens.weight)
-
-    def _mask(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
-        """What each new token may look at; None = everything, where it is the only one and no padding came before."""
-        rows, length = tokens.ids.shape
-        banded = band is not None and state.length + length > band
-        first = state.length == 0
-        if not banded and (length == 1 and valid is None):
-            return None
-        if not banded and first and tokens.padded != "somewhere":
-            return (
-                Causal()
-            )  # padding that only follows is never seen; the kernel knows this mask without its being laid out
-        mask: Mask = Causal(offset=state.length)
-        if banded and band is not None:
-            mask = mask & _band(band, state.length, valid)
-        if valid is not None:
-            mask = mask & Padding(valid)
-        return mask.evaluated(batch=rows, queries=length, keys=state.length + length, device=tokens.ids.device)
 
 
 def _after(state: CausalState, tokens: Tokens) -> Tensor | None:

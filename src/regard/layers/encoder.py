@@ -21,14 +21,16 @@ class Encoded(NamedTuple):
 
     Arguments:
         hidden: (B, L, D), the last layer's vector of each token; what stands at padding means nothing.
-        pooled: (B, D), the vector of the whole text; None where the model has no pooler.
+        pooled: (B, D), the vector of the whole text; None where the model has no pooler. Of several readings of an example one.
         logits, next_sentence: as `HeadLogits`.
+        next_token: (M, V), of the token after each place asked for, from a decoder; None from others.
     """
 
     hidden: Tensor
     pooled: Tensor | None
     logits: Tensor | None
     next_sentence: Tensor | None
+    next_token: Tensor | None = None
 
 
 class EncoderConfig(Protocol):
@@ -73,6 +75,11 @@ class EncoderConfig(Protocol):
     def outputs(self) -> int:
         """How many numbers the head gives."""
         ...
+
+
+def added(pooled: Tensor, readings: int) -> Tensor:
+    """The vectors of so many rows, one after another, summed: (B x readings, D) to (B, D)."""
+    return pooled if readings == 1 else pooled.unflatten(0, (-1, readings)).sum(dim=1)
 
 
 class TextEmbedding(nn.Module):
@@ -125,6 +132,7 @@ class TextEncoder(nn.Module):
     """
 
     length_setting: str = "model.maximum_positions"
+    tells_next: bool = False
 
     def __init__(
         self,
@@ -147,13 +155,17 @@ class TextEncoder(nn.Module):
         """The most tokens a text can have, special ones included."""
         return self.config.maximum_positions
 
-    def forward(self, tokens: Tokens, segments: Tensor | None = None, *, at: Tensor | None = None) -> Encoded:
+    def forward(
+        self, tokens: Tokens, segments: Tensor | None = None, *, at: Tensor | None = None, readings: int = 1
+    ) -> Encoded:
         """Vectors and logits of a batch of texts.
 
         Arguments:
             tokens: (B, L), special tokens included.
             segments: (B, L) int64, which text each token is of, from 0; None = all of the first.
             at: (M,) int64, for heads over the vocabulary: the places, as indices into B x L, whose logits are wanted; None = all.
+            readings: how many rows, one after another, are the same example read in different ways: their pooled vectors are
+                added.
 
         Raises:
             InputError: where a text is longer than the model has positions for.
@@ -161,7 +173,7 @@ class TextEncoder(nn.Module):
         x, mask = self._embedded(tokens, segments)
         for layer in self.layers:
             x = layer(x, mask)
-        pooled = None if self.pooler is None else self.pooler(x, tokens.valid)
+        pooled = None if self.pooler is None else added(self.pooler(x, tokens.valid), readings)
         told: HeadLogits = self.head(x, pooled, at)
         return Encoded(x, pooled, told.logits, told.next_sentence)
 

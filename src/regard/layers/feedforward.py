@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network."""
+"""The position-wise feed-forward networks."""
 
 from __future__ import annotations
 
@@ -19,17 +19,51 @@ class FeedForward(nn.Module):
         inner_width: F, between the two maps (2048 in the base model).
         activation: f.
         dropout: probability of dropping an inner entry in training (0 in the paper).
+        bias: whether there are b1 and b2; T5 has none.
     """
 
     def __init__(
-        self, width: int, inner_width: int, *, activation: Callable[[Tensor], Tensor], dropout: float = 0.0
+        self,
+        width: int,
+        inner_width: int,
+        *,
+        activation: Callable[[Tensor], Tensor],
+        dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.inner = nn.Linear(width, inner_width)
-        self.outer = nn.Linear(inner_width, width)
+        self.inner = nn.Linear(width, inner_width, bias=bias)
+        self.outer = nn.Linear(inner_width, width, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, D) to (B, L, D)."""
         return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """Two linear maps inside, one of which says how much of the other passes (Shazeer 2020, equation 6; T5 1.1).
+
+        FFN(x) = W2 (f(Wg x) * W1 x),   f = GELU in GEGLU
+
+    Arguments:
+        width: D, of the model; also the width of the output.
+        inner_width: F; three matrices of it weigh as much as two of 1.5 F.
+        activation: f.
+        dropout: probability of dropping an inner entry in training.
+    """
+
+    def __init__(
+        self, width: int, inner_width: int, *, activation: Callable[[Tensor], Tensor], dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, inner_width, bias=False)
+        self.inner = nn.Linear(width, inner_width, bias=False)
+        self.outer = nn.Linear(inner_width, width, bias=False)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, D) to (B, L, D)."""
+        return self.outer(self.dropout(self.activation(self.gate(x)) * self.inner(x)))

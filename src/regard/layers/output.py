@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 OutputBias = Literal["padding", "trained", "none"]
+
+Reduction = Callable[[Tensor, Tensor, Tensor | None], Any]
+"""What becomes of the logits W h + b: a function of h (..., D), W (V, D) and b (V,) or None."""
 
 NEVER = -1e4
 """The logit of what is ruled out: its probability is exactly zero, and float16 still holds the number."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from regard.layers.output import Reduction
 from regard.layers.state import DecoderState
 from regard.layers.tokens import Tokens
 
@@ -53,8 +54,8 @@ class Reader(Protocol[S]):
         """What raises this limit in a recipe, for messages; empty without a limit."""
         ...
 
-    def __call__(self, tokens: Tokens) -> Tensor:
-        """Logits (B, L, V): place t tells of the token after x_t."""
+    def __call__(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """Logits (B, L, V): place t tells of the token after x_t; what `reduce` makes of them, where it is given."""
         ...
 
     def start(self, rows: int) -> S:

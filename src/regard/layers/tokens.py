@@ -23,6 +23,8 @@ class Tokens:
         valid: (B, L) bool, True = a real token, False = padding. Padding may stand on either side.
         padded: what is known of where padding stands without looking at `valid`, which on a graphics card would mean to wait.
             What reads from the left needs no mask where padding only follows.
+        documents: (B, L) integers that never fall, the document that each token is of, where several stand in one row and none is
+            to see another; None where a row is one. For models whose `parts_documents` is true.
 
     Raises:
         ValueError: where the two shapes differ or a dtype is wrong.
@@ -31,6 +33,7 @@ class Tokens:
     ids: Tensor
     valid: Tensor
     padded: Padded = "somewhere"
+    documents: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.ids.shape != self.valid.shape or self.ids.dim() != 2 or self.valid.dtype != torch.bool:
@@ -65,11 +68,21 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> Tokens:
         """The same tokens on another device."""
-        return Tokens(self.ids.to(device), self.valid.to(device), self.padded)
+        documents = None if self.documents is None else self.documents.to(device)
+        return Tokens(self.ids.to(device), self.valid.to(device), self.padded, documents)
 
     def select(self, rows: Tensor) -> Tokens:
         """The rows of the index tensor `rows`, in that order."""
-        return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padded)
+        documents = None if self.documents is None else self.documents.index_select(0, rows)
+        return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padded, documents)
+
+    def parted(self, end_id: int) -> Tokens:
+        """The same tokens, each row parted into documents: one begins at every end token, which stands before its first.
+
+        >>> Tokens.pad([[7, 8, 2, 5, 6, 2, 9]]).parted(2).documents.tolist()
+        [[0, 0, 1, 1, 1, 2, 2]]
+        """
+        return Tokens(self.ids, self.valid, self.padded, (self.ids == end_id).cumsum(dim=1))
 
     @property
     def lengths(self) -> Tensor:

@@ -28,6 +28,8 @@ class GPTConfig:
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
         deviation: standard deviation of the normal distribution that matrices are drawn from.
+        scaled_residuals: whether the maps at the end of each sub-layer are drawn 1/sqrt(N) times as large, N the number of
+            sub-layers, as in GPT-2; not in the paper.
         padding_id: the token that fills padding.
         end_id: the token that ends a text, and stands before the first of one.
 
@@ -49,6 +51,7 @@ class GPTConfig:
     attention_dropout: float = 0.1
     norm_epsilon: float = 1e-5
     deviation: float = 0.02
+    scaled_residuals: bool = False
     padding_id: int = 0
     end_id: int = 0
 
@@ -78,4 +81,4 @@ class GPT(CausalTransformer):
         super().__init__(
             config, embedding=causal_embedding(config), layers=causal_blocks(config, "post"), norm=nn.Identity()
         )
-        draw_causal(self, config, scaled_residuals=False)
+        draw_causal(self, config, scaled_residuals=config.scaled_residuals)

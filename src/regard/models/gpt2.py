@@ -13,6 +13,7 @@ from regard.layers import (
     ACTIVATIONS,
     Activation,
     CausalBlock,
+    CausalStack,
     CausalTransformer,
     FeedForward,
     NormPlacement,
@@ -172,7 +173,7 @@ def causal_blocks(config: Any, norm: NormPlacement) -> list[CausalBlock]:
     ]
 
 
-def draw_causal(model: CausalTransformer, config: Any, *, scaled_residuals: bool) -> None:
+def draw_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> None:
     """Draw all matrices from a normal distribution; biases are zero.
 
     Arguments:

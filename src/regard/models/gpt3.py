@@ -112,6 +112,11 @@ class GPT3(CausalTransformer):
             embedding=causal_embedding(config),
             layers=causal_blocks(config, "pre"),
             norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
-            bands=[config.band if index % 2 else None for index in range(config.layers)],
+            bands=bands_of(config),
         )
         draw_causal(self, config, scaled_residuals=True)
+
+
+def bands_of(config: GPT3Config) -> list[int | None]:
+    """How far back each block looks: all the way and a band in turn."""
+    return [config.band if index % 2 else None for index in range(config.layers)]

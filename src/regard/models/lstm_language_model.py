@@ -8,12 +8,12 @@ connections are those of Wu et al. 2016 (GNMT), section 3.1, with which deep sta
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Tokens
+from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Reduction, Tokens
 from regard.models.config import check, check_sizes, check_types
 
 
@@ -121,16 +121,18 @@ class LSTMLanguageModel(nn.Module):
             return
         nn.init.normal_(self.embedding.weight, std=0.1)
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        """Logits of every next token.
+    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """Logits of every next token, or what becomes of them.
 
         Arguments:
             tokens: (B, L), the end token of the text before first; padding may stand on either side.
+            reduce: applied in place of the last projection, so that the logits need not stand in memory.
 
         Returns:
-            (B, L, V); place t tells of token t + 1.
+            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
         """
-        return self.read(tokens, self.start(len(tokens)))[0]
+        hidden, _ = self._hidden(tokens, self.start(len(tokens)))
+        return self.output(hidden) if reduce is None else reduce(hidden, self.output.weight, self.output.bias)
 
     def start(self, rows: int) -> LSTMLanguageModelState:
         """The state before the first token of so many texts: zeros, and no source to look at."""
@@ -140,12 +142,15 @@ class LSTMLanguageModel(nn.Module):
 
     def read(self, tokens: Tokens, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
         """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer."""
-        embedded = self.dropout(self.embedding(tokens.ids))
-        hidden, layers = self.stack.read(embedded, tokens.valid, state.layers)
-        after = replace(state, length=state.length + tokens.ids.shape[1], layers=layers)
-        return self.output(self.dropout(hidden)), after
+        hidden, after = self._hidden(tokens, state)
+        return self.output(hidden), after
 
     def step(self, tokens: Tensor, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
         hidden, layers = self.stack.step(self.dropout(self.embedding(tokens)), state.layers)
         return self.output(self.dropout(hidden)), state.advanced(layers=layers)
+
+    def _hidden(self, tokens: Tokens, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
+        embedded = self.dropout(self.embedding(tokens.ids))
+        hidden, layers = self.stack.read(embedded, tokens.valid, state.layers)
+        return self.dropout(hidden), replace(state, length=state.length + tokens.ids.shape[1], layers=layers)

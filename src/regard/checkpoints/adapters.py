@@ -1,0 +1,235 @@
+"""Low-rank adapters beside a model's weights, in the layout of the `peft` library where that can name them.
+
+    adapter/adapter_config.json, adapter/adapter_model.safetensors    as peft writes them
+    adapter/regard.json                                               what they are to us, and a digest of each tensor
+
+The weights in model.safetensors are those from before. Another library's matrix may hold several of ours, as GPT-2's does query,
+key and value: adapters of rank r on k of them are one of rank k r there, whose second matrix has zeros where parts do not meet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints import layouts
+from regard.checkpoints.layouts import OF_FAMILY
+from regard.checkpoints.tensors import read_tensors, write_tensors
+from regard.errors import InputError
+from regard.layers.low_rank import LowRankLinear, merged_weight
+from regard.structure import from_mapping
+
+ADAPTER = "adapter"
+"""Where in a model's folder they are."""
+
+CONFIG, WEIGHTS, CARD = "adapter_config.json", "adapter_model.safetensors", "regard.json"
+DOWN, UP = ".down", ".up"
+PREFIX = "base_model.model."
+UNNAMED = "regard"
+"""The layout of adapters that no other library can name."""
+
+MARK = 5
+"""Width of the tensors by which a layout is asked; more than the parts of any matrix."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdapterCard:
+    """What adapter/regard.json says.
+
+    Arguments:
+        format_version: of the file.
+        rank, alpha, dropout: as in `layers.low_rank.LowRankLinear`.
+        maps: the full names of the maps that have an adapter.
+        layout: `peft`, or `regard` where the tensors have our own names.
+        digests: the SHA-256 of every tensor.
+    """
+
+    rank: int
+    alpha: float
+    dropout: float
+    maps: tuple[str, ...]
+    layout: str
+    digests: dict[str, str]
+    format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One of another library's matrices, and those of ours that it is made of, in their order."""
+
+    name: str
+    parts: tuple[str, ...]
+    transposed: bool
+
+
+def split(model: nn.Module, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """A model's tensors parted into those it had before and those of its adapters."""
+    own = {
+        f"{name}{end}" for name, each in model.named_modules() if isinstance(each, LowRankLinear) for end in (DOWN, UP)
+    }
+    base = {name: tensor for name, tensor in tensors.items() if name not in own}
+    return base, {name: tensor for name, tensor in tensors.items() if name in own}
+
+
+def write_adapters(
+    folder: Path, config: Any, tensors: Mapping[str, Tensor], *, alpha: float, dropout: float, base: str = ""
+) -> None:
+    """Write adapters into a model's folder.
+
+    Arguments:
+        config: of the model.
+        tensors: `NAME.down` and `NAME.up` of each.
+        alpha, dropout: of all of them.
+        base: the model that they adapt, for peft's `base_model_name_or_path`.
+    """
+    maps = tuple(name.removesuffix(DOWN) for name in tensors if name.endswith(DOWN))
+    rank = tensors[maps[0] + DOWN].shape[0]
+    places = _places(config, maps)
+    stored = {**tensors} if places is None else _to_peft(tensors, places)
+    place = folder / ADAPTER
+    place.mkdir()
+    digests = write_tensors(place / WEIGHTS, stored)
+    described = _peft_config(places, maps, rank, alpha, dropout, base)
+    (place / CONFIG).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    card = AdapterCard(
+        rank=rank,
+        alpha=alpha,
+        dropout=dropout,
+        maps=maps,
+        layout=UNNAMED if places is None else "peft",
+        digests=digests,
+    )
+    (place / CARD).write_text(json.dumps(asdict(card), indent=2) + "\n", encoding="utf-8")
+
+
+def has_adapters(folder: Path) -> bool:
+    """Whether a model's folder has adapters beside its weights."""
+    return (folder / ADAPTER / CARD).is_file()
+
+
+def read_adapters(folder: Path, config: Any) -> tuple[AdapterCard, dict[str, Tensor]]:
+    """The adapters in a model's folder, under our names.
+
+    Raises:
+        InputError: for what is missing, damaged or of another model.
+    """
+    path = folder / ADAPTER / CARD
+    try:
+        card = from_mapping(AdapterCard, json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: damaged or missing ({error}); copy the folder again") from error
+    if card.format_version != 1:
+        raise InputError(f"{path}: format_version {card.format_version} is not known; update regard")
+    file = folder / ADAPTER / WEIGHTS
+    stored = read_tensors(file, card.digests)
+    if stored.keys() != card.digests.keys():
+        raise InputError(f"{file}: its tensors are not those that {CARD} beside it tells of; copy the folder again")
+    if card.layout == UNNAMED:
+        return card, stored
+    places = _places(config, card.maps)
+    if places is None:
+        raise InputError(f"{path}: tells of peft's names, which this model has not; copy the folder again")
+    return card, _to_ours(stored, places, card)
+
+
+def with_adapters(folder: Path, config: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A model's tensors with the adapters in its folder, if any, merged into them.
+
+    Raises:
+        InputError: as `read_adapters`.
+    """
+    found = dict(tensors)
+    if not has_adapters(folder):
+        return found
+    card, adapters = read_adapters(folder, config)
+    for name in card.maps:
+        weight = f"{name}.weight"
+        if weight not in found or f"{name}{UP}" not in adapters:
+            raise InputError(f"{folder / ADAPTER / CARD}: {name} is no map of this model; copy the folder again")
+        down, up = adapters[name + DOWN], adapters[name + UP]
+        found[weight] = merged_weight(found[weight], down, up, card.alpha / card.rank)
+    return found
+
+
+def _places(config: Any, maps: tuple[str, ...]) -> list[_Place] | None:
+    """Where another library has these maps; None where it has not, or orders their channels otherwise."""
+    layout = OF_FAMILY.get(config.model_type)
+    if layout is None or layouts.obstacle(config) or layout is layouts.marian:
+        return None
+    asked = list(dict.fromkeys([*maps, *(other for name in maps for other in _siblings(name))]))
+    marks = {f"{name}.weight": torch.full((1, MARK), float(number)) for number, name in enumerate(asked)}
+    places = []
+    for theirs, mark in layout.tensors_to_theirs(config, marks).items():
+        transposed = mark.shape[1] != MARK
+        parts = tuple(asked[int(number)] for number in (mark[0] if transposed else mark[:, 0]).tolist())
+        if any(part in maps for part in parts):
+            places.append(_Place(theirs.removesuffix(".weight"), parts, transposed))
+    return places
+
+
+def _siblings(name: str) -> list[str]:
+    """The maps that a layout may hold in one matrix with this one."""
+    parent, _, own = name.rpartition(".")
+    together = ("query", "key", "value")
+    return [f"{parent}.{other}" for other in together] if own in together else []
+
+
+def _to_peft(tensors: Mapping[str, Tensor], places: list[_Place]) -> dict[str, Tensor]:
+    stored = {}
+    for place in places:
+        downs = [tensors[part + DOWN] for part in place.parts if part + DOWN in tensors]
+        ups = [tensors.get(part + UP) for part in place.parts]
+        rows = next(up.shape[0] for up in ups if up is not None)
+        blocks = [torch.zeros(rows, 0, dtype=downs[0].dtype) if up is None else up.detach().cpu() for up in ups]
+        stored[f"{PREFIX}{place.name}.lora_A.weight"] = torch.cat(downs)
+        stored[f"{PREFIX}{place.name}.lora_B.weight"] = torch.block_diag(*blocks)
+    return stored
+
+
+def _to_ours(stored: Mapping[str, Tensor], places: list[_Place], card: AdapterCard) -> dict[str, Tensor]:
+    tensors = {}
+    for place in places:
+        down = stored[f"{PREFIX}{place.name}.lora_A.weight"]
+        up = stored[f"{PREFIX}{place.name}.lora_B.weight"]
+        rows = up.shape[0] // len(place.parts)
+        first = 0
+        for number, part in enumerate(place.parts):
+            if part in card.maps:
+                columns = slice(first, first + card.rank)
+                tensors[part + DOWN] = down[columns].clone()
+                tensors[part + UP] = up[number * rows : (number + 1) * rows, columns].clone()
+                first += card.rank
+    return tensors
+
+
+def _peft_config(
+    places: list[_Place] | None, maps: tuple[str, ...], rank: int, alpha: float, dropout: float, base: str
+) -> dict[str, Any]:
+    """What peft's `LoraConfig` reads; matrices of several parts have a rank and an alpha of their own."""
+    many = {}
+    for place in places or ():
+        count = sum(part in maps for part in place.parts)
+        if count > 1:
+            many[place.name] = count
+    return {
+        "peft_type": "LORA",
+        "base_model_name_or_path": base or None,
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": dropout,
+        "target_modules": list(maps) if places is None else [place.name for place in places],
+        "rank_pattern": {name: count * rank for name, count in many.items()},
+        "alpha_pattern": {name: count * alpha for name, count in many.items()},
+        "fan_in_fan_out": any(place.transposed for place in places or ()),
+        "bias": "none",
+        "task_type": None,
+        "inference_mode": True,
+    }

@@ -1,0 +1,188 @@
+"""GPT, GPT-2 and GPT-3 with a head, as they are fine-tuned for tasks of whole texts (Radford et al. 2018, section 3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import nn
+
+from regard.layers import FIXED_OUTPUTS, CausalClassifier, PooledHead
+from regard.models.config import check
+from regard.models.gpt import GPTConfig
+from regard.models.gpt2 import GPT2Config, causal_blocks, causal_embedding, draw_causal
+from regard.models.gpt3 import GPT3Config, bands_of
+
+Head = Literal["sequence", "choice"]
+"""A class or a number of the whole text; or how well a text answers, to be compared with others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GPTClassifierConfig(GPTConfig):
+    """The sizes of a GPT with a head.
+
+    Its arguments are `GPTConfig`'s and these:
+
+    Arguments:
+        head: what the model tells of a text: `sequence` or `choice`. Filled in by the task.
+        outputs: how many numbers the head gives. Filled in by the task.
+        head_dropout: in front of the head, as published.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "gpt_classifier"
+
+    head: Head = "sequence"
+    outputs: int = 2
+    head_dropout: float = 0.1
+
+    @property
+    def segments(self) -> int:
+        """None are told apart."""
+        return 0
+
+    def __post_init__(self) -> None:
+        GPTConfig.__post_init__(self)
+        _check_head(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GPT2ClassifierConfig(GPT2Config):
+    """The sizes of a GPT-2 with a head.
+
+    Its arguments are `GPT2Config`'s and these:
+
+    Arguments:
+        head, outputs, head_dropout: as in `GPTClassifierConfig`.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "gpt2_classifier"
+
+    head: Head = "sequence"
+    outputs: int = 2
+    head_dropout: float = 0.1
+
+    @property
+    def segments(self) -> int:
+        """None are told apart."""
+        return 0
+
+    def __post_init__(self) -> None:
+        GPT2Config.__post_init__(self)
+        _check_head(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GPT3ClassifierConfig(GPT3Config):
+    """The sizes of a GPT-3 with a head.
+
+    Its arguments are `GPT3Config`'s and these:
+
+    Arguments:
+        head, outputs, head_dropout: as in `GPTClassifierConfig`.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "gpt3_classifier"
+
+    head: Head = "sequence"
+    outputs: int = 2
+    head_dropout: float = 0.1
+
+    @property
+    def segments(self) -> int:
+        """None are told apart."""
+        return 0
+
+    def __post_init__(self) -> None:
+        GPT3Config.__post_init__(self)
+        _check_head(self)
+
+
+class GPTClassifier(CausalClassifier):
+    """GPT with a head on the last token.
+
+    Arguments:
+        config: its sizes.
+
+    >>> from regard.layers import Tokens
+    >>> sizes = {"vocabulary": 9, "width": 8, "heads": 2, "feedforward_width": 16, "layers": 2, "maximum_positions": 6}
+    >>> GPTClassifier(GPTClassifierConfig(outputs=3, **sizes))(Tokens.pad([[0, 4, 5], [0, 7]])).logits.shape
+    torch.Size([2, 3])
+    """
+
+    config: GPTClassifierConfig
+
+    def __init__(self, config: GPTClassifierConfig) -> None:
+        super().__init__(
+            config,
+            embedding=causal_embedding(config),
+            layers=causal_blocks(config, "post"),
+            norm=nn.Identity(),
+            head=_head_of(config),
+        )
+        draw_causal(self, config, scaled_residuals=config.scaled_residuals)
+
+
+class GPT2Classifier(CausalClassifier):
+    """GPT-2 with a head on the last token.
+
+    Arguments:
+        config: its sizes.
+    """
+
+    config: GPT2ClassifierConfig
+
+    def __init__(self, config: GPT2ClassifierConfig) -> None:
+        super().__init__(
+            config,
+            embedding=causal_embedding(config),
+            layers=causal_blocks(config, "pre"),
+            norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
+            head=_head_of(config),
+        )
+        draw_causal(self, config, scaled_residuals=config.scaled_residuals)
+
+
+class GPT3Classifier(CausalClassifier):
+    """GPT-3 with a head on the last token.
+
+    Arguments:
+        config: its sizes.
+    """
+
+    config: GPT3ClassifierConfig
+
+    def __init__(self, config: GPT3ClassifierConfig) -> None:
+        super().__init__(
+            config,
+            embedding=causal_embedding(config),
+            layers=causal_blocks(config, "pre"),
+            norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
+            head=_head_of(config),
+            bands=bands_of(config),
+        )
+        draw_causal(self, config, scaled_residuals=True)
+
+
+def _head_of(config: Any) -> PooledHead:
+    return PooledHead(config.width, config.outputs, dropout=config.head_dropout)
+
+
+def _check_head(config: Any) -> None:
+    check(0 <= config.head_dropout < 1, "head_dropout", config.head_dropout, "in [0, 1)", "0.1 is usual")
+    wanted = FIXED_OUTPUTS.get(config.head)
+    check(
+        config.outputs >= 1 if wanted is None else config.outputs == wanted,
+        "outputs",
+        config.outputs,
+        "at least 1" if wanted is None else str(wanted),
+        f"for the head {config.head!r}",
+    )

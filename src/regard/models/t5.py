@@ -1,0 +1,439 @@
+"""Exploring the limits of transfer learning with a unified text-to-text transformer (Raffel et al. 2020): T5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import (
+    AttentionInputs,
+    AttentionLayer,
+    Causal,
+    Dot,
+    KeysValues,
+    Mask,
+    Padding,
+    RelativeBias,
+    RelativeDot,
+    Score,
+    ScoredAttention,
+)
+from regard.attention.layer import Side
+from regard.attention.relative_buckets import BIAS
+from regard.layers import (
+    ACTIVATIONS,
+    Activation,
+    DecoderBlock,
+    Dropout,
+    EncoderBlock,
+    FeedForward,
+    GatedFeedForward,
+    Residual,
+    Tokens,
+    VocabularyOutput,
+)
+from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.transformer import TransformerState
+
+PIECES = 32_128
+"""Tokens of the published models: 32,000 pieces, 100 sentinels, and 28 that are never used."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class T5Config:
+    """The sizes of a T5; the defaults are the small model's.
+
+    Arguments:
+        source_vocabulary, target_vocabulary: the number of tokens, the same for both: there is one table.
+        width: D, of the model.
+        heads: H.
+        head_width: E, of a head; H E may be another number than D.
+        feedforward_width: F, inside the feed-forward nets.
+        encoder_layers, decoder_layers: numbers of blocks.
+        activation: of the feed-forward nets; `relu` as published, `gelu_tanh` in version 1.1.
+        gated: whether a third matrix gates them, as in version 1.1.
+        buckets: how many distances the bias of self-attention tells apart, in the encoder half of them for each direction.
+        maximum_distance: from here on all distances are alike.
+        sharing: `all` = source, target and output share one table, as published; `inputs` = the output has its own, as in
+            version 1.1.
+        scaled_output: whether what the decoder gives is multiplied by D^-1/2 before the output's table; false in version 1.1.
+        dropout: probability, in training, of dropping an entry of the embeddings, of each sub-layer's output, inside the
+            feed-forward nets and of what each stack gives, and an attention weight.
+        norm_epsilon: added to the mean square in norms.
+        alignment_layer: the decoder block whose attention over the source, averaged over heads, is `alignment`; -1 is the last.
+        padding_id, start_id, end_id: special tokens; a target starts with padding.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "t5"
+
+    source_vocabulary: int
+    target_vocabulary: int
+    width: int = 512
+    heads: int = 8
+    head_width: int = 64
+    feedforward_width: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    activation: Activation = "relu"
+    gated: bool = False
+    buckets: int = 32
+    maximum_distance: int = 128
+    sharing: Literal["all", "inputs"] = "all"
+    scaled_output: bool = True
+    dropout: float = 0.1
+    norm_epsilon: float = 1e-6
+    alignment_layer: int = -1
+    padding_id: int = 0
+    start_id: int = 0
+    end_id: int = 1
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        sizes = ("width", "heads", "head_width", "feedforward_width", "encoder_layers", "decoder_layers")
+        check_sizes(self, "source_vocabulary", "target_vocabulary", *sizes)
+        check(
+            self.source_vocabulary == self.target_vocabulary,
+            "target_vocabulary",
+            self.target_vocabulary,
+            f"source_vocabulary, {self.source_vocabulary}",
+            "T5 has one table; train one shared tokenizer (tokenizer.shared=true)",
+        )
+        check(
+            self.buckets >= 4 and self.buckets % 2 == 0, "buckets", self.buckets, "an even number from 4", "T5 has 32"
+        )
+        check(
+            self.maximum_distance > self.buckets // 2,
+            "maximum_distance",
+            self.maximum_distance,
+            f"above {self.buckets // 2}, half the buckets",
+            "those are told apart one by one; T5 has 128",
+        )
+        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.1 is the published rate")
+        check(self.norm_epsilon > 0, "norm_epsilon", self.norm_epsilon, "above 0", "1e-6 is the published one")
+        check(
+            -self.decoder_layers <= self.alignment_layer < self.decoder_layers,
+            "alignment_layer",
+            self.alignment_layer,
+            f"in [-{self.decoder_layers}, {self.decoder_layers})",
+            "-1 is the last decoder block",
+        )
+        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+
+    @property
+    def maximum_positions(self) -> None:
+        """None: no source and no target is too long."""
+        return None
+
+    @classmethod
+    def small(cls, vocabulary: int = PIECES) -> T5Config:
+        """60,506,624 parameters."""
+        return _published(vocabulary, width=512, feedforward_width=2048, layers=6, heads=8)
+
+    @classmethod
+    def base(cls, vocabulary: int = PIECES) -> T5Config:
+        """222,903,552 parameters."""
+        return _published(vocabulary, width=768, feedforward_width=3072, layers=12, heads=12)
+
+    @classmethod
+    def large(cls, vocabulary: int = PIECES) -> T5Config:
+        """737,668,096 parameters."""
+        return _published(vocabulary, width=1024, feedforward_width=4096, layers=24, heads=16)
+
+    @classmethod
+    def three_billion(cls, vocabulary: int = PIECES) -> T5Config:
+        """T5-3B: 2,851,598,336 parameters."""
+        return _published(vocabulary, width=1024, feedforward_width=16_384, layers=24, heads=32, head_width=128)
+
+    @classmethod
+    def eleven_billion(cls, vocabulary: int = PIECES) -> T5Config:
+        """T5-11B: 11,307,321,344 parameters."""
+        return _published(vocabulary, width=1024, feedforward_width=65_536, layers=24, heads=128, head_width=128)
+
+    @classmethod
+    def small_1_1(cls, vocabulary: int = PIECES) -> T5Config:
+        """Version 1.1: 76,961,152 parameters."""
+        return _later(vocabulary, width=512, feedforward_width=1024, layers=8, heads=6)
+
+    @classmethod
+    def base_1_1(cls, vocabulary: int = PIECES) -> T5Config:
+        """Version 1.1: 247,577,856 parameters."""
+        return _later(vocabulary, width=768, feedforward_width=2048, layers=12, heads=12)
+
+    @classmethod
+    def large_1_1(cls, vocabulary: int = PIECES) -> T5Config:
+        """Version 1.1: 783,150,080 parameters."""
+        return _later(vocabulary, width=1024, feedforward_width=2816, layers=24, heads=16)
+
+    @classmethod
+    def xl_1_1(cls, vocabulary: int = PIECES) -> T5Config:
+        """Version 1.1: 2,849,757,184 parameters."""
+        return _later(vocabulary, width=2048, feedforward_width=5120, layers=24, heads=32)
+
+    @classmethod
+    def xxl_1_1(cls, vocabulary: int = PIECES) -> T5Config:
+        """Version 1.1: 11,135,332,352 parameters."""
+        return _later(vocabulary, width=4096, feedforward_width=10_240, layers=24, heads=64)
+
+
+class T5Stack(nn.Module):
+    """What encoder and decoder have in common: a bias by distance that all blocks share, and a norm at the end."""
+
+    def __init__(
+        self,
+        config: T5Config,
+        embedding: nn.Embedding,
+        layers: list[EncoderBlock] | list[DecoderBlock],
+        *,
+        both_ways: bool,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.relative = RelativeBias(
+            config.heads, buckets=config.buckets, maximum_distance=config.maximum_distance, both_ways=both_ways
+        )
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.RMSNorm(config.width, eps=config.norm_epsilon)
+        self.dropout = Dropout(config.dropout)
+
+    def record(self, queries: int, keys: int) -> dict[str, Tensor]:
+        """The bias of each block's self-attention, (1, H, L, S), computed once."""
+        return {BIAS: self.relative.between_slots(queries, keys)}
+
+
+class T5Encoder(T5Stack):
+    """A stack of encoder blocks."""
+
+    def forward(self, source: Tokens) -> Tensor:
+        """Source (B, S) to (B, S, D)."""
+        x = self.dropout(self.embedding(source.ids))
+        batch, length = source.ids.shape
+        mask: Mask | None = None
+        if source.padded != "nowhere":
+            mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
+        record = self.record(length, length)
+        for layer in self.layers:
+            x = layer(x, mask, record=record)
+        return self.dropout(self.norm(x))
+
+
+class T5Decoder(T5Stack):
+    """A stack of decoder blocks."""
+
+    def forward(self, target: Tokens, source: Tensor, source_valid: Tensor) -> Tensor:
+        """Teacher forcing: target (B, L) and the encoder's output (B, S, D) to (B, L, D)."""
+        x = self.dropout(self.embedding(target.ids))
+        batch, length = target.ids.shape
+        mask: Mask = Causal()
+        if target.padded == "somewhere":  # what only follows is never seen
+            mask = mask & Padding(target.valid)
+        mask = mask.evaluated(batch=batch, queries=length, keys=length, device=x.device)
+        source_mask = Padding(source_valid).evaluated(
+            batch=batch, queries=length, keys=source.shape[1], device=x.device
+        )
+        record = self.record(length, length)
+        for layer in self.layers:
+            x, _, _ = layer(x, source, mask=mask, source_mask=source_mask, record=record)
+        return self.dropout(self.norm(x))
+
+    def memory(self, source: Tensor) -> tuple[KeysValues, ...]:
+        """Per block, keys and values of the encoder's output (B, S, D)."""
+        return tuple(layer.cross_attention.keys_values(source) for layer in self.layers)  # type: ignore[union-attr, operator]
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:
+        """Tokens (N,) after the state's past to (N, D), the state after them, and each block's query over the source.
+
+        The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
+        """
+        ids = state.by_source(tokens)
+        x = self.dropout(self.embedding(ids))
+        sources, width = ids.shape
+        source_mask = Padding(state.source_valid).evaluated(
+            batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
+        )
+        ancestry = state.ancestry.extended(rows=state.rows, width=width, device=x.device)
+        mask, places = ancestry.mask(width), ancestry.places(sources)
+        # Every hypothesis stands at the same place, and a column stands at the same place in the past of each that sees it.
+        columns = torch.arange(state.length + 1, device=x.device) if places is None else places[0]
+        record = {BIAS: self.relative.between(columns.new_full((1, 1), state.length), columns.unsqueeze(0))}
+        pasts, queries = [], []
+        for index, layer in enumerate(self.layers):
+            before = None if state.past is None else state.past[index]
+            memory = state.memory[index]
+            x, past, query = layer(
+                x, memory, mask=mask, source_mask=source_mask, past=before, places=places, record=record
+            )
+            pasts.append(past)
+            queries.append(query)
+        x = self.dropout(self.norm(x)).flatten(0, 1)
+        return x, state.advanced(past=tuple(pasts), ancestry=ancestry), queries
+
+
+class T5(nn.Module):
+    """T5: an encoder-decoder Transformer without positions in its vectors, its norms before the sub-layers and without a mean.
+
+        x = E[token]
+        encoder block:  self-attention, feed-forward;   decoder block:  causal self-attention, attention over the source,
+        feed-forward;   each inside x + Dropout(sublayer(g x / rms(x)))
+        self-attention:  softmax(q_i . k_j + b_h(j - i)), b one table for each stack;   over the source:  softmax(q . k)
+        logits = D^-1/2 norm(x) E^T
+
+    No product is divided by sqrt(E): the queries' matrices are drawn so much smaller instead.
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = T5(T5Config(source_vocabulary=9, target_vocabulary=9, width=8, heads=2, head_width=3, feedforward_width=16,
+    ...                     encoder_layers=1, decoder_layers=1))
+    >>> model(Tokens.pad([[3, 4, 5], [6, 7]]), Tokens.pad([[0, 3], [0, 4]])).shape
+    torch.Size([2, 2, 9])
+    """
+
+    has_alignment: bool = True
+    length_setting: str = ""
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__()
+        self.config = config
+        table = nn.Embedding(config.target_vocabulary, config.width)
+        encoder = [
+            EncoderBlock(
+                attention=self._self_attention("source"), feedforward=self._feedforward(), residual=self._residual
+            )
+            for _ in range(config.encoder_layers)
+        ]
+        decoder = [
+            DecoderBlock(
+                attention=self._self_attention("target"),
+                cross_attention=self._attention("target", "source", Dot()),
+                feedforward=self._feedforward(),
+                residual=self._residual,
+            )
+            for _ in range(config.decoder_layers)
+        ]
+        self.encoder = T5Encoder(config, table, encoder, both_ways=True)
+        self.decoder = T5Decoder(config, table, decoder, both_ways=False)
+        self.output = VocabularyOutput(config.width, config.target_vocabulary)
+        if config.sharing == "all":
+            self.output.weight = table.weight
+        self.scale = config.width**-0.5 if config.scaled_output else 1.0
+        _draw(self)
+
+    def _self_attention(self, side: Side) -> AttentionLayer:
+        return self._attention(side, side, RelativeDot())
+
+    def _attention(self, queries: Side, keys: Side, score: Score) -> AttentionLayer:
+        config = self.config
+        inner = config.heads * config.head_width
+        return AttentionLayer(
+            query=nn.Linear(config.width, inner, bias=False),
+            key=nn.Linear(config.width, inner, bias=False),
+            value=nn.Linear(config.width, inner, bias=False),
+            output=nn.Linear(inner, config.width, bias=False),
+            attention=ScoredAttention(score, dropout=config.dropout),
+            heads=config.heads,
+            between=(queries, keys),
+        )
+
+    def _feedforward(self) -> nn.Module:
+        config, activation = self.config, ACTIVATIONS[self.config.activation]
+        if config.gated:
+            return GatedFeedForward(
+                config.width, config.feedforward_width, activation=activation, dropout=config.dropout
+            )
+        return FeedForward(
+            config.width, config.feedforward_width, activation=activation, dropout=config.dropout, bias=False
+        )
+
+    def _residual(self) -> Residual:
+        norm = nn.RMSNorm(self.config.width, eps=self.config.norm_epsilon)
+        return Residual(before=norm, after=nn.Identity(), dropout=self.config.dropout)
+
+    @property
+    def maximum_source_length(self) -> int | None:
+        """None: nothing depends on where a token stands but on how far from another."""
+        return None
+
+    @property
+    def maximum_target_length(self) -> int | None:
+        """None, likewise."""
+        return None
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        """Logits of every next target token, given the true ones before it.
+
+        Arguments:
+            source: (B, S) tokens.
+            target: (B, L) tokens, shifted right: the start token first.
+
+        Returns:
+            (B, L, V); row l predicts target token l + 1.
+        """
+        return self._logits(self.decoder(target, self.encoder(source), source.valid))
+
+    def start(self, source: Tokens) -> TransformerState:
+        """Read the source (B, S)."""
+        return TransformerState(source_valid=source.valid, memory=self.decoder.memory(self.encoder(source)))
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
+        x, after, queries = self.decoder.step(tokens, state)
+        query = queries[self.config.alignment_layer].transpose(1, 2).flatten(0, 1)
+        return self._logits(x), replace(after, query=query)
+
+    def alignment(self, state: TransformerState) -> Tensor:
+        """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
+        if state.query is None:
+            return state.no_alignment()
+        layer = self.decoder.layers[self.config.alignment_layer]
+        inputs = AttentionInputs(
+            query=state.by_source(state.query).transpose(1, 2),
+            key=state.memory[self.config.alignment_layer].key,
+            mask=Padding(state.source_valid),
+        )
+        return layer.cross_attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)  # type: ignore[union-attr, operator]
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return self.output(x if self.scale == 1.0 else x * self.scale)
+
+
+def _draw(model: T5) -> None:
+    """Draw every matrix as the authors do: from a normal distribution of deviation fan-in^-1/2.
+
+    Those of the queries are E^-1/2 times as large, which does what dividing each score does elsewhere. The table of embeddings
+    has the deviation 1; where it is the output's too, D^-1/2 in front of the logits makes up for it.
+    """
+    deviation = model.config.width**-0.5
+    nn.init.normal_(model.encoder.embedding.weight, std=1.0)
+    if model.config.sharing != "all":
+        nn.init.normal_(model.output.weight, std=deviation)
+    for module in model.modules():
+        if isinstance(module, RelativeBias):
+            nn.init.normal_(module.weight, std=deviation)
+        elif isinstance(module, nn.Linear) and module is not model.output:
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, AttentionLayer):
+                module.query.weight.mul_(model.config.head_width**-0.5)  # type: ignore[operator, union-attr]
+
+
+def _published(vocabulary: int, *, layers: int, **settings: Any) -> T5Config:
+    return T5Config(
+        source_vocabulary=vocabulary,
+        target_vocabulary=vocabulary,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        **settings,
+    )
+
+
+def _later(vocabulary: int, **sizes: int) -> T5Config:
+    """Version 1.1."""
+    changed = {"activation": "gelu_tanh", "gated": True, "sharing": "inputs", "scaled_output": False}
+    return _published(vocabulary, **sizes, **changed)  # type: ignore[arg-type]
