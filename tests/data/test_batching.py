@@ -120,3 +120,11 @@ def test_an_example_beyond_the_budget_stands_alone():
 def test_nothing_to_batch_is_said_so(lengths, budget, message):
     with pytest.raises(InputError, match=message):
         Batches(lengths, maximum_tokens=budget)
+
+
+def test_an_epoch_may_hold_some_examples_and_one_of_them_twice():
+    lengths = np.array([[3], [5], [3], [9], [4]])
+    batches = Batches(lengths, maximum_tokens=10, seed=3, rows=lambda epoch: np.array([0, 2, 2, 4 - epoch]))
+    for epoch in (0, 1):
+        assert sorted(np.concatenate(batches.epoch(epoch)).tolist()) == sorted([0, 2, 2, 4 - epoch])
+    assert sorted(np.concatenate(batches.in_order()).tolist()) == [0, 1, 2, 3, 4]

@@ -532,3 +532,32 @@ def test_the_callers_object_stays_his(trained: dict[str, Tokenizer]) -> None:
     tokenizer = Tokenizer(backend)
     backend.normalizer = normalizers.Lowercase()
     assert tokenizer == trained["bpe"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram", "word", "character"])
+def test_sentinels_are_counted_down_from_the_last_id(tmp_path: Path, kind: str) -> None:
+    tokenizer = Tokenizer.train([*CORPUS, "<extra_id_0> is text"] * 3, kind=kind, size=200, sentinels=3)
+    last = tokenizer.size - 1
+    assert tokenizer.sentinels == (last, last - 1, last - 2)
+    assert tokenizer.tokens(tokenizer.sentinels) == ["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"]
+    assert tokenizer.tokens(range(3)) == ["<pad>", "</s>", "<unk>"]
+    assert (tokenizer.padding_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id) == (0, 0, 1, 2)
+    tokenizer.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.sentinels == tokenizer.sentinels
+    ids = loaded.encode("<extra_id_0> <pad> is text")
+    assert not set(ids) & loaded.special_ids - {loaded.unknown_id}
+    assert loaded.decode([0, *ids, last, 1]) == loaded.decode(ids)
+
+
+def test_a_tokenizer_without_sentinels_says_so() -> None:
+    assert Tokenizer.train(CORPUS, kind="word", size=60).sentinels == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentinels", "says"),
+    [("bert", 2, "'bert'.*choose unigram"), ("byte_bpe", 1, "'byte_bpe'"), ("word", -1, "sentinels is -1")],
+)
+def test_sentinels_are_refused_where_there_can_be_none(kind: str, sentinels: int, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Tokenizer.train(CORPUS, kind=kind, size=500, sentinels=sentinels)

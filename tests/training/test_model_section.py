@@ -35,9 +35,9 @@ def written(config: Any, place: Path) -> Path:
 
 
 def test_the_family_is_that_of_the_trained_model(folder):
-    assert resolved({"pretrained": str(folder)}) == {"name": "bert", "pretrained": str(folder)}
-    assert resolved({"pretrained": str(folder), "name": "distilbert"})["name"] == "distilbert"
-    assert resolved({"name": "bert", "width": 8}) == {"name": "bert", "width": 8}
+    assert resolved({"pretrained": str(folder)}, "whole_text") == {"name": "bert", "pretrained": str(folder)}
+    assert resolved({"pretrained": str(folder), "name": "distilbert"}, "whole_text")["name"] == "distilbert"
+    assert resolved({"name": "bert", "width": 8}, "whole_text") == {"name": "bert", "width": 8}
 
 
 def test_sizes_are_those_of_the_trained_model_and_the_head_is_the_tasks(folder):
@@ -88,7 +88,7 @@ def test_a_run_gives_its_best_checkpoint(folder, tmp_path):
 )
 def test_a_start_that_is_none_is_refused(section, message):
     with pytest.raises(InputError, match=message):
-        resolved(section)
+        resolved(section, "whole_text")
 
 
 @pytest.mark.parametrize(

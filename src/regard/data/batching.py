@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ class Batches:
         seed: of the order.
         spread: lengths are blurred by up to this share before sorting, so that batches mix like lengths and not only equal
             ones.
+        rows: by the number of an epoch the examples in it, of which some may come twice; all of them where None.
 
     Raises:
         InputError: for a budget below one token or a data set with nothing in it.
@@ -36,6 +38,7 @@ class Batches:
     maximum_tokens: int
     seed: int = 0
     spread: float = 0.1
+    rows: Callable[[int], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         if self.maximum_tokens < 1:
@@ -44,16 +47,17 @@ class Batches:
             raise InputError("there is nothing to make batches of; the data set has no example")
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one pass over the data: arrays of example indices, every example in exactly one.
+        """The batches of one pass over the data: arrays of example indices, every example of the epoch in exactly one.
 
         Arguments:
             epoch: 0, 1, 2, ...
         """
         generator = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
-        totals = self.lengths.sum(axis=1)
+        rows = np.arange(len(self.lengths)) if self.rows is None else self.rows(epoch)
+        totals = self.lengths[rows].sum(axis=1)
         blurred = totals * (1 + self.spread * generator.random(len(totals)))
         order = np.lexsort((generator.random(len(totals)), blurred))
-        batches = self._cut(order)
+        batches = self._cut(rows[order])
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def in_order(self) -> list[np.ndarray]:

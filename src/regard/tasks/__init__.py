@@ -6,24 +6,34 @@ from regard.tasks.language_modelling.task import LanguageModellingTask, TextBatc
 from regard.tasks.loading import load
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.observer import PredictionObserver
+from regard.tasks.pairs import PairBatch
 from regard.tasks.predictor import Predictor
+from regard.tasks.span_corruption.span_filler import FilledSpans, SpanFiller
+from regard.tasks.span_corruption.task import SpanCorruptionTask
 from regard.tasks.task import LossSum, Task
-from regard.tasks.translation.task import TranslationBatch, TranslationTask
+from regard.tasks.text_to_text.task import TextToTextTask
+from regard.tasks.text_to_text.text_to_text import TextToText
+from regard.tasks.translation.task import TranslationTask
 from regard.tasks.translation.translator import Translation, Translator
 
 __all__ = [
     "TASKS",
+    "FilledSpans",
     "Kind",
     "LanguageModel",
     "LanguageModellingTask",
     "LossSum",
+    "PairBatch",
     "PredictionObserver",
     "Predictor",
+    "SpanCorruptionTask",
+    "SpanFiller",
     "Task",
     "TextBatch",
     "TextScore",
+    "TextToText",
+    "TextToTextTask",
     "Translation",
-    "TranslationBatch",
     "TranslationTask",
     "Translator",
     "load",

@@ -13,6 +13,10 @@ from regard.tasks.language_modelling.evaluation import TextEvaluation
 from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.masked_language_modelling.evaluation import MaskedEvaluation
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
+from regard.tasks.span_corruption.evaluation import SpanEvaluation
+from regard.tasks.span_corruption.span_filler import SpanFiller
+from regard.tasks.text_to_text.evaluation import TextToTextEvaluation
+from regard.tasks.text_to_text.text_to_text import TextToText
 from regard.tasks.translation.evaluation import Evaluation
 from regard.tasks.translation.translator import Translator
 
@@ -29,6 +33,16 @@ def evaluate(model: LanguageModel, data: Sequence[str], /, *arguments: Any, **se
 def evaluate(
     model: MaskedLanguageModel, data: Sequence[str] | Sequence[Sequence[str]], /, *arguments: Any, **settings: Any
 ) -> MaskedEvaluation: ...
+
+
+@overload
+def evaluate(model: TextToText, data: Sequence[Any], /, *arguments: Any, **settings: Any) -> TextToTextEvaluation: ...
+
+
+@overload
+def evaluate(
+    model: SpanFiller, data: Sequence[str] | Sequence[Sequence[str]], /, *arguments: Any, **settings: Any
+) -> SpanEvaluation: ...
 
 
 @overload

@@ -22,7 +22,7 @@ class Kind:
     Arguments:
         task: what holds tokenizers and settings.
         predictor: what a trained model of it becomes.
-        interface: what it asks of a model.
+        interface: what it asks of a model; whatever serves it will do.
         sections: what a recipe says beside model and training, section by section.
         prepare: from those sections, by name, to token ids in a folder; takes `folder`, `seed`, and examples in memory instead of
             files as `given` and `given_validation`.

@@ -14,7 +14,9 @@ from regard.tasks.masked_language_modelling.kinds import MASKED_LANGUAGE_MODELLI
 from regard.tasks.multiple_choice.kinds import MULTIPLE_CHOICE
 from regard.tasks.question_answering.kinds import QUESTION_ANSWERING
 from regard.tasks.sentence_embedding.kinds import SENTENCE_EMBEDDING
+from regard.tasks.span_corruption.kinds import SPAN_CORRUPTION
 from regard.tasks.tagging.kinds import TAGGING
+from regard.tasks.text_to_text.kinds import TEXT_TO_TEXT
 from regard.tasks.translation.kinds import TRANSLATION
 
 TASKS: Mapping[str, Kind] = MappingProxyType(
@@ -24,6 +26,8 @@ TASKS: Mapping[str, Kind] = MappingProxyType(
             TRANSLATION,
             LANGUAGE_MODELLING,
             MASKED_LANGUAGE_MODELLING,
+            TEXT_TO_TEXT,
+            SPAN_CORRUPTION,
             CLASSIFICATION,
             REGRESSION,
             TAGGING,

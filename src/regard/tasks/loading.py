@@ -11,6 +11,7 @@ import torch
 
 from regard.checkpoints import is_foreign, located, read_card, read_config, read_model
 from regard.errors import InputError, nearest
+from regard.prepared import BITS
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.rater import Rater
 from regard.tasks.kinds import kind_of, task_for
@@ -19,7 +20,9 @@ from regard.tasks.masked_language_modelling.masked_language_model import MaskedL
 from regard.tasks.multiple_choice.chooser import Chooser
 from regard.tasks.question_answering.answerer import Answerer
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard.tasks.span_corruption.span_filler import SpanFiller
 from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.text_to_text.text_to_text import TextToText
 from regard.tasks.translation.translator import Translator
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -54,6 +57,26 @@ def load(
     device: str | torch.device = "cpu",
     dtype: str = "float32",
 ) -> MaskedLanguageModel: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["text_to_text"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> TextToText: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["span_corruption"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> SpanFiller: ...
 
 
 @overload
@@ -142,7 +165,8 @@ def load(
             on the Hugging Face hub, which is fetched once.
         task: the task the caller needs, by name; what the model in the folder is not for is an error.
         device: where to put the parameters.
-        dtype: `float32`, `bfloat16` or `float16`.
+        dtype: `float32`, `bfloat16` or `float16`; for a language model of GPT's family on a processor also `int8` or `int4`, as
+            `LanguageModel.quantised` says.
 
     Returns:
         A `Translator`, a `Classifier` or another `Predictor`: what the task makes of a model.
@@ -151,8 +175,10 @@ def load(
         InputError: for a folder that holds no model, is damaged, or is of another task.
     """
     place = model_folder(folder)
+    if dtype in BITS:
+        return _quantised(load(folder, task=task, device=device), dtype, folder)
     if dtype not in DTYPES:
-        raise InputError(f"dtype is {dtype!r}; {nearest(dtype, list(DTYPES))}")
+        raise InputError(f"dtype is {dtype!r}; {nearest(dtype, [*DTYPES, *BITS])}")
     if task is not None:
         kind_of(task)
     card = None if is_foreign(place) else read_card(place)
@@ -164,6 +190,12 @@ def load(
     kind = kind_of(str(own))
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
     return kind.predictor(model, kind.task.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
+
+
+def _quantised(predictor: Any, dtype: str, folder: str | os.PathLike[str]) -> LanguageModel:
+    if not isinstance(predictor, LanguageModel):
+        raise InputError(f"{folder}: {dtype} is for language models of GPT's family; take one of {', '.join(DTYPES)}")
+    return predictor.quantised(dtype)  # type: ignore[arg-type]
 
 
 def _adapted(
@@ -184,9 +216,15 @@ def _adapted(
     name = task if task is not None else task_for(config, str(folder))
     kind = kind_of(name)
     # A folder of ours says what it is for; but what was trained to classify texts can give their vectors too.
-    if kind.foreign is None or not kind.fits(config) or (own is not None and kind.interface != "encoder"):
+    if (
+        kind.foreign is None
+        or not kind.fits(config)
+        or (own is not None and kind.interface not in ("encoder", "whole_text"))
+    ):
         what = (
-            f"a model for {_spoken(own)}" if own is not None else f"a {config.model_type} with the head {config.head!r}"
+            f"a model for {_spoken(own)}"
+            if own is not None
+            else f"a {config.model_type}" + (f" with the head {config.head!r}" if hasattr(config, "head") else "")
         )
         raise InputError(f"{folder}: {what}, and {_spoken(name)} is wanted; use the command for that")
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+IN_CACHE = 1_000_000
+"""Logits that are walked over at a time."""
+
 
 def smoothed_cross_entropy(
     logits: Tensor,
@@ -53,37 +56,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx, logits: Tensor, labels: Tensor, valid: Tensor, smoothing: float, never: int | None
     ) -> tuple[Tensor, Tensor]:
-        wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
-        vocabulary = logits.shape[1]
-        # What is never right may have a logit so low that it would drown the others in a sum, so it is left out of it.
-        pieces = [slice(0, never), slice(never + 1, None)] if never is not None else [slice(None)]
-        share_of_smoothing = smoothing / (vocabulary if never is None else vocabulary - 1)
-        rows = max(1, 1_000_000 // vocabulary)
-        total = logits.new_zeros((), dtype=wide)
-        correct = labels.new_zeros(())
-        wanted = ctx.needs_input_grad[0]  # type: ignore[attr-defined]
-        gradient = torch.empty_like(logits) if wanted else None
-        for start in range(0, logits.shape[0], rows):
-            block = logits[start : start + rows].to(wide)
-            counts = valid[start : start + rows].unsqueeze(1)
-            answers = labels[start : start + rows].unsqueeze(1).where(counts, 0)
-            highest = block.amax(dim=1, keepdim=True)
-            answered = block.gather(1, answers)
-            correct += ((answered >= highest) & counts).sum()
-            share = (block - highest).exp_()
-            sums = share.sum(dim=1, keepdim=True)
-            losses = highest + sums.log() - (1 - smoothing) * answered
-            if smoothing:
-                for piece in pieces:
-                    losses -= share_of_smoothing * block[:, piece].sum(dim=1, keepdim=True)
-            total += losses.where(counts, 0.0).sum()
-            if gradient is not None:
-                share /= sums
-                if smoothing:
-                    for piece in pieces:
-                        share[:, piece] -= share_of_smoothing
-                share.scatter_add_(1, answers, share.new_full(answers.shape, smoothing - 1))
-                gradient[start : start + rows] = share.masked_fill_(~counts, 0.0)
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None  # type: ignore[attr-defined]
+        total, correct = walked(logits, labels, valid, smoothing, never, gradient)
         if gradient is not None:
             ctx.save_for_backward(gradient)  # type: ignore[attr-defined]
         ctx.mark_non_differentiable(correct)  # type: ignore[attr-defined]
@@ -95,3 +69,39 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         (gradient,) = ctx.saved_tensors  # type: ignore[attr-defined]
         # In place: nothing else holds it, and a second tensor of this size costs more than the arithmetic.
         return gradient.mul_(upstreams[0].to(gradient.dtype)), None, None, None, None
+
+
+def walked(
+    logits: Tensor, labels: Tensor, valid: Tensor, smoothing: float, never: int | None, gradient: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The sum and the count of `smoothed_cross_entropy`; the gradient, where one is wanted, may be written over the logits."""
+    wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    vocabulary = logits.shape[1]
+    # What is never right may have a logit so low that it would drown the others in a sum, so it is left out of it.
+    pieces = [slice(0, never), slice(never + 1, None)] if never is not None else [slice(None)]
+    share_of_smoothing = smoothing / (vocabulary if never is None else vocabulary - 1)
+    rows = max(1, IN_CACHE // vocabulary)
+    total = logits.new_zeros((), dtype=wide)
+    correct = labels.new_zeros(())
+    for start in range(0, logits.shape[0], rows):
+        block = logits[start : start + rows].to(wide)
+        counts = valid[start : start + rows].unsqueeze(1)
+        answers = labels[start : start + rows].unsqueeze(1).where(counts, 0)
+        highest = block.amax(dim=1, keepdim=True)
+        answered = block.gather(1, answers)
+        correct += ((answered >= highest) & counts).sum()
+        share = (block - highest).exp_()
+        sums = share.sum(dim=1, keepdim=True)
+        losses = highest + sums.log() - (1 - smoothing) * answered
+        if smoothing:
+            for piece in pieces:
+                losses -= share_of_smoothing * block[:, piece].sum(dim=1, keepdim=True)
+        total += losses.where(counts, 0.0).sum()
+        if gradient is not None:
+            share /= sums
+            if smoothing:
+                for piece in pieces:
+                    share[:, piece] -= share_of_smoothing
+            share.scatter_add_(1, answers, share.new_full(answers.shape, smoothing - 1))
+            gradient[start : start + rows] = share.masked_fill_(~counts, 0.0)
+    return total, correct

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import torch
 
 from regard.checkpoints import parameters_of
+from regard.checkpoints.adapters import ADAPTER
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import new_folder
@@ -35,6 +36,7 @@ MODEL_FILES = frozenset(
         "sentence_bert_config.json",
         "config_sentence_transformers.json",
         "1_Pooling",
+        ADAPTER,
         *(f"{number}_{kind}" for number in range(2, 10) for kind in ("Dense", "Normalize")),
     }
 )

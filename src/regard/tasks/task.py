@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -73,6 +73,14 @@ class Task(ABC):
         """Over how many labels each further loss of an example is summed, (N,) int64 by its name; none unless a task says so."""
         del data
         return {}
+
+    def epoch_rows(self, data: TokenStore) -> Callable[[int], np.ndarray] | None:
+        """By the number of an epoch the rows that it learns from; None where that is all of them, as it is unless a task says so.
+
+        The rows of an epoch are a function of its number, so that a run that is resumed takes the same.
+        """
+        del data
+        return None
 
     @abstractmethod
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> Any:

@@ -15,9 +15,11 @@ class TokenizerSettings:
         size: the largest vocabulary.
         lowercase: drop case.
         path: a folder, tokenizer.json, vocab.txt or vocab.json (with its merges.txt) to take instead of training one.
+        sentinels: how many of T5's sentinels a trained one has, each to stand for a span that was taken out; T5 has 100.
     """
 
     kind: Literal["bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character"] = "bpe"
     size: int = 8_000
     lowercase: bool = False
     path: str | None = None
+    sentinels: int = 0

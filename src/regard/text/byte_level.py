@@ -1,4 +1,4 @@
-"""Byte-level BPE (Radford et al. 2019, section 2.2): pieces of UTF-8 bytes, so that no text is unknown, and its two files.
+"""Byte-level BPE (Radford et al. 2019, section 2.2): pieces of UTF-8 bytes, so that no text is unknown.
 
 The 256 bytes are written as 256 letters that can be seen; what is learnt are merges of these. Text is cut beforehand where GPT-2
 cuts it: contractions, words and numbers with the space before them, marks of punctuation, runs of white space.
@@ -6,9 +6,7 @@ cuts it: contractions, words and numbers with the space before them, marks of pu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
@@ -18,9 +16,6 @@ from regard.text.feeding import learn
 
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's one special token: it ends a text, stands before the first of one, and fills up."""
-
-FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-"""The vocabulary and the merges, as other libraries call them, and as GPT-2's authors did."""
 
 BYTES = 256
 
@@ -41,35 +36,6 @@ def backend_of(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]])
         ) from None
     tokenizer.add_special_tokens([END_OF_TEXT])
     return tokenizer
-
-
-def read_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
-    """GPT-2's tokenizer from its two files.
-
-    Raises:
-        InputError: for one that is missing, damaged, or of another tokenizer, naming the line of a merge.
-    """
-    try:
-        ids = json.loads(vocabulary.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{vocabulary}: cannot be read ({error.strerror or error}); check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{vocabulary}: is no JSON ({error}); the file is damaged, copy it again") from None
-    if not isinstance(ids, dict) or not all(type(index) is int for index in ids.values()):
-        raise InputError(f"{vocabulary}: does not map pieces to ids; give GPT-2's {vocabulary.name}")
-    try:
-        return backend_of(ids, _merges(merges))
-    except InputError as error:
-        raise InputError(f"{error}" if str(error).startswith(str(merges)) else f"{vocabulary}: {error}") from None
-
-
-def files_in(folder: Path) -> tuple[Path, Path] | None:
-    """The two files where a folder has them."""
-    for names in FILES:
-        vocabulary, merges = (folder / name for name in names)
-        if vocabulary.is_file() and merges.is_file():
-            return vocabulary, merges
-    return None
 
 
 def train(texts: Iterator[str], size: int) -> tokenizers.Tokenizer:
@@ -102,21 +68,3 @@ def _around(model: models.BPE) -> tokenizers.Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     return tokenizer
-
-
-def _merges(path: Path) -> list[tuple[str, str]]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text; give GPT-2's {path.name}") from None
-    found: list[tuple[str, str]] = []
-    for number, line in enumerate(lines, start=1):
-        if not line or (number == 1 and line.startswith("#version")):
-            continue
-        left, space, right = line.rstrip("\r").partition(" ")
-        if not (left and space and right) or " " in right:
-            raise InputError(f"{path}, line {number}: is no merge of two pieces ({line[:40]!r}); copy the file again")
-        found.append((left, right))
-    return found

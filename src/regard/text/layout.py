@@ -21,6 +21,12 @@ def text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
+        models = sorted(file.parent.glob("*.model"))
+        if models:
+            raise InputError(
+                f"{file}: no such file; {models[0].name} beside it is SentencePiece's, so write a {FILE_NAME} of it first: "
+                "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+            ) from None
         raise InputError(
             f"{file}: no such file; give a folder with a {FILE_NAME} or a vocab.txt in it, or train a tokenizer"
         ) from None

@@ -13,7 +13,8 @@ from tokenizers import decoders, models
 from regard.errors import InputError
 from regard.text.bert import is_bert
 from regard.text.byte_level import is_byte_level
-from regard.text.training import CHARACTER_PATTERN
+from regard.text.gpt import is_gpt
+from regard.text.training import CHARACTER_PATTERN, SENTINEL
 
 Kind = Literal["bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character"]
 
@@ -23,6 +24,8 @@ START_TOKENS = ("<s>", "[CLS]", "<bos>", "<|endoftext|>")
 END_TOKENS = ("</s>", "[SEP]", "<eos>", "<|endoftext|>")
 UNKNOWN_TOKENS = ("<unk>", "[UNK]")
 MASK_TOKENS = ("[MASK]", "<mask>")
+INPUT_TOKENS = START, SEPARATOR, EXTRACT = ("_start_", "_delimiter_", "_classify_")
+"""What a decoder that is fine-tuned reads its inputs between, as GPT's authors called the three: they go before all else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,8 +37,10 @@ class Roles:
         padding_id: fills rows up; where one token plays every part (GPT-2), the same as `end_id`.
         start_id: what a target starts with; padding where there is no token for it (T5, Marian).
         end_id: ends a text.
+        separator_id: stands between two texts that are read together; the end where there is no token for it.
         unknown_id: stands for what is not in the vocabulary; None where nothing is unknown (byte-level ones).
         mask_id: stands for what a masked language model is to tell; None where there is none.
+        sentinels: T5's, each standing for a span that was taken out, in the order of their use; empty where there are none.
         special: all of these, and whatever else is marked special.
     """
 
@@ -43,8 +48,10 @@ class Roles:
     padding_id: int
     start_id: int
     end_id: int
+    separator_id: int
     unknown_id: int | None
     mask_id: int | None
+    sentinels: tuple[int, ...]
     special: frozenset[int]
 
     @classmethod
@@ -55,20 +62,23 @@ class Roles:
             InputError: there is no padding token, no end token, or nothing beside special tokens.
         """
         vocabulary = backend.get_vocab(with_added_tokens=True)
-        padding = _first(PADDING_TOKENS, vocabulary)
-        end = _first(END_TOKENS, vocabulary)
+        added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
+        between = {token: vocabulary[token] for token in INPUT_TOKENS if vocabulary.get(token) in added}
+        unknown = _first(UNKNOWN_TOKENS, vocabulary)
+        # GPT's vocabulary has no special token but this one, which then plays every part.
+        alone = unknown if getattr(backend.model, "end_of_word_suffix", None) else None
+        padding = _first(PADDING_TOKENS, vocabulary, alone)
+        end = between.get(EXTRACT, _first(END_TOKENS, vocabulary, alone))
         if padding is None or end is None:
             role, names = ("padding", PADDING_TOKENS) if padding is None else ("end", END_TOKENS)
             raise InputError(
                 f"the tokenizer has no {role} token; add one of {', '.join(names)} to its special tokens, "
                 "or train one with Tokenizer.train"
             )
-        start = _first(START_TOKENS, vocabulary)
-        unknown = _first(UNKNOWN_TOKENS, vocabulary)
+        start = between.get(START, _first(START_TOKENS, vocabulary))
         mask = _first(MASK_TOKENS, vocabulary)
         start = padding if start is None else start
         roles = {padding, end, start} | {each for each in (unknown, mask) if each is not None}
-        added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
         special = frozenset(roles | added)
         if special >= set(vocabulary.values()):
             raise InputError("the tokenizer has no vocabulary beside its special tokens; train it on some text")
@@ -77,8 +87,10 @@ class Roles:
             padding_id=padding,
             start_id=start,
             end_id=end,
+            separator_id=between.get(SEPARATOR, end),
             unknown_id=unknown,
             mask_id=mask,
+            sentinels=_sentinels(vocabulary, special),
             special=special,
         )
 
@@ -88,6 +100,8 @@ def kind_of(layout: dict) -> str | None:
     model = layout["model"].get("type")
     if is_bert(layout):
         return "bert"
+    if is_gpt(layout):
+        return "gpt"
     if is_byte_level(layout):
         return "byte_bpe"
     if model == "WordLevel":
@@ -128,9 +142,17 @@ def prepends(layout: dict) -> bool:
     return "Prepend" in _types(layout.get("normalizer"))
 
 
-def _first(names: Sequence[str], vocabulary: Mapping[str, int]) -> int | None:
+def _first(names: Sequence[str], vocabulary: Mapping[str, int], otherwise: int | None = None) -> int | None:
     """The id of the first of `names` that the vocabulary has."""
-    return next((vocabulary[name] for name in names if name in vocabulary), None)
+    return next((vocabulary[name] for name in names if name in vocabulary), otherwise)
+
+
+def _sentinels(vocabulary: Mapping[str, int], special: frozenset[int]) -> tuple[int, ...]:
+    """The ids of `<extra_id_0>`, `<extra_id_1>` and so on, as far as they are special tokens."""
+    found: list[int] = []
+    while (index := vocabulary.get(SENTINEL.format(len(found)))) is not None and index in special:
+        found.append(index)
+    return tuple(found)
 
 
 def _types(part: dict | None) -> set[str]:

@@ -11,17 +11,15 @@ import tokenizers
 
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.text import bert, byte_level, vocabulary_file
+from regard.text import bert, merge_files, vocabulary_file
 from regard.text.config_file import check_basic, cleaning_beside, overruled
 from regard.text.feeding import guarded, half_a_pair
 from regard.text.layout import FILE_NAME, check_layout, text_of
 from regard.text.parts import Part, grouped, parts
-from regard.text.roles import Kind
+from regard.text.roles import INPUT_TOKENS, Kind
 from regard.text.spans import Span, bert_spans, spans_of
 from regard.text.training import train_backend
-from regard.text.vocabulary import Vocabulary
-
-BYTE_LEVEL_FILES = frozenset(name for pair in byte_level.FILES for name in pair)
+from regard.text.vocabulary import CLEANED, Vocabulary
 
 
 class Tokenizer(Vocabulary):
@@ -50,6 +48,7 @@ class Tokenizer(Vocabulary):
         size: int,
         lowercase: bool = False,
         extra_tokens: Sequence[str] = (),
+        sentinels: int = 0,
     ) -> Tokenizer:
         """A tokenizer learnt from `texts`: the same texts in the same order give the same tokenizer.
 
@@ -80,23 +79,32 @@ class Tokenizer(Vocabulary):
             lowercase: whether case is dropped.
             extra_tokens: further special tokens of the form `<name>`, such as `<2de>`. Each has one id (`id_of`),
                 the last ones but that of a `<pad>`; none is ever read in a text, and none is decoded.
+            sentinels: how many of T5's sentinels to have. The layout is then T5's: `<pad>`, `</s>` and `<unk>` have the ids 0 to
+                2, and the sentinels the last ones, counted down, so `<extra_id_0>` has the last. Not for `bert` and `byte_bpe`.
 
         Raises:
-            InputError: no text, unknown kind, a `size` that cannot hold the alphabet, or an extra token of another
-                form.
+            InputError: no text, unknown kind, a `size` that cannot hold the alphabet, an extra token of another form, or
+                sentinels for a kind that has none.
 
         >>> Tokenizer.train(["aab", "ab"], kind="character", size=10).encode("ab?")
         [2, 3, 1]
         >>> Tokenizer.train(["aab"], kind="character", size=10, extra_tokens=["<2de>"]).id_of("<2de>")
         4
+        >>> Tokenizer.train(["aab"], kind="character", size=10, sentinels=2).sentinels
+        (6, 5)
         """
-        return cls(train_backend(texts, kind=kind, size=size, lowercase=lowercase, extra_tokens=extra_tokens))
+        return cls(
+            train_backend(
+                texts, kind=kind, size=size, lowercase=lowercase, extra_tokens=extra_tokens, sentinels=sentinels
+            )
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """The tokenizer in a folder's `tokenizer.json` or `vocab.txt`, or in such a file itself; nothing is fetched.
 
-        Where there is neither, GPT-2's two files are taken: `vocab.json` and `merges.txt`, or `encoder.json` and `vocab.bpe`.
+        Where there is neither, GPT's or GPT-2's two files are taken: `vocab.json` and `merges.txt`, or what their authors called
+        them, such as `encoder.json` and `vocab.bpe`.
 
         A `vocab.txt` is BERT's: one piece in each line. `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` are
         those of the tokenizer_config.json beside it; what that does not say is assumed as by `from_vocabulary`. Of both
@@ -113,11 +121,11 @@ class Tokenizer(Vocabulary):
             file = folder / FILE_NAME
             if not file.is_file() and (folder / vocabulary_file.FILE_NAME).is_file():
                 file = folder / vocabulary_file.FILE_NAME
-            pair = None if file.is_file() else byte_level.files_in(folder)
+            pair = None if file.is_file() else merge_files.files_in(folder)
         else:
-            pair = None if file.name not in BYTE_LEVEL_FILES else byte_level.files_in(file.parent)
+            pair = None if file.name not in merge_files.NAMES else merge_files.files_in(file.parent)
         if pair is not None:
-            return cls(byte_level.read_files(*pair))
+            return cls(merge_files.read_files(*pair))
         if file.suffix == ".txt":
             pieces = vocabulary_file.read_vocabulary(file)
             check_basic(file)
@@ -187,6 +195,31 @@ class Tokenizer(Vocabulary):
         except Exception as error:  # the library raises bare Exception for every fault in a file
             raise InputError(f"{name}: is not a usable tokenizer ({error}); save or copy it again") from None
         return tokenizer
+
+    def with_input_tokens(self) -> Tokenizer:
+        """The same with GPT's `_start_`, `_delimiter_` and `_classify_`, which then begin, part and end what a model reads.
+
+        They have the ids after all others; a tokenizer that has them is returned as it is. As all special tokens they are never
+        read in a text.
+
+        Raises:
+            InputError: the vocabulary has such a piece already, or leaves no ids free behind its pieces.
+
+        >>> tokenizer = Tokenizer.train(["a dog"], kind="word", size=20).with_input_tokens()
+        >>> tokenizer.tokens([tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id])
+        ['_start_', '_delimiter_', '_classify_']
+        """
+        wanted = [token for token in INPUT_TOKENS if self.find(token) not in self.special_ids]
+        backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        backend.add_special_tokens(wanted)
+        for token in wanted:
+            index = backend.token_to_id(token)
+            if index is None or index < self.size:
+                raise InputError(
+                    f"the tokenizer cannot be given {token}: its id would be {index}, which a piece of the vocabulary has; "
+                    "take another tokenizer"
+                )
+        return type(self)(backend) if wanted else self
 
     def to_json(self) -> str:
         """The content of a `tokenizer.json`, as the `tokenizers` library writes it."""
@@ -297,7 +330,7 @@ class Tokenizer(Vocabulary):
         found: list[tuple[list[int], list[Span]]] = [([], []) for _ in texts]
         for part, encoding in self._read(texts, self._backend.encode_batch):
             ids = encoding.ids
-            if self._kind == "bert":
+            if self._kind in CLEANED:
                 spans = bert_spans(encoding, part.text, part.start)
             else:
                 spans = spans_of(encoding, part.text, prepends=self._prepends)

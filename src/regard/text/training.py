@@ -21,6 +21,10 @@ UNKNOWN = "<unk>"
 LAST_TOKEN = "<pad>"
 SPECIAL_TOKENS = (*FIRST_TOKENS, LAST_TOKEN)
 """Marian's layout: the end and the unknown token come first, padding, which also starts a target, has the last id."""
+SENTINEL = "<extra_id_{}>"
+"""What T5 calls its sentinels, counted from 0 in the order of their use."""
+SENTINEL_FIRST_TOKENS = ("<pad>", "</s>", "<unk>")
+"""T5's layout, which goes with sentinels: padding, which also starts a target, comes first, the sentinels have the last ids."""
 SPACE = "▁"  # U+2581 stands for a space inside a token
 CHARACTER_PATTERN = r"[\s\S]"
 
@@ -29,12 +33,19 @@ _LONGEST_PIECE = 100
 
 
 def train_backend(
-    texts: Iterable[str], *, kind: str, size: int, lowercase: bool, extra_tokens: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    kind: str,
+    size: int,
+    lowercase: bool,
+    extra_tokens: Sequence[str] = (),
+    sentinels: int = 0,
 ) -> tokenizers.Tokenizer:
     """A trained `tokenizers.Tokenizer` with at most `size` tokens; see `Tokenizer.train` for the kinds.
 
     Raises:
-        InputError: unknown kind, no text, a `size` that cannot hold the alphabet, an extra token that text could spell.
+        InputError: unknown kind, no text, a `size` that cannot hold the alphabet, an extra token that text could spell,
+            sentinels for a kind that has none.
 
     >>> train_backend(["to be or not to be"], kind="word", size=20, lowercase=False).get_vocab_size()
     7
@@ -42,11 +53,13 @@ def train_backend(
     if kind not in KINDS:
         raise InputError(f"tokenizer kind {kind!r} is not known; {nearest(kind, KINDS)}")
     bert = kind == "bert"
-    _check_extra(extra_tokens, (*SPECIAL_TOKENS, "<s>") if bert else SPECIAL_TOKENS)
+    counted_down = _sentinels(sentinels, kind)
+    _check_extra(extra_tokens, (*SPECIAL_TOKENS, *counted_down, *(["<s>"] if bert else [])))
     if kind == "byte_bpe":
         return _train_bytes(checked(texts), size, lowercase, extra_tokens)
-    added = (*extra_tokens, LAST_TOKEN)
-    smallest = len(SPECIAL) + len(extra_tokens) + 2 if bert else len(FIRST_TOKENS) + len(added) + 1
+    first = SENTINEL_FIRST_TOKENS if sentinels else FIRST_TOKENS
+    added = (*extra_tokens, *(counted_down or [LAST_TOKEN]))
+    smallest = len(SPECIAL) + len(extra_tokens) + 2 if bert else len(first) + len(added) + 1
     if size < smallest:
         raise InputError(f"tokenizer size {size} is too small: give at least {smallest}, special tokens included")
     proper = checked(texts)
@@ -63,7 +76,7 @@ def train_backend(
         "character": _train_character,
     }[kind]
     try:
-        trained = train(proper, size - len(added), lowercase)
+        trained = train(proper, size - len(added), lowercase, first)
         needed = trained.get_vocab_size() + len(added)
     except TooSmall as error:
         needed = error.needed + len(added)
@@ -90,6 +103,17 @@ def _check_extra(extra_tokens: Sequence[str], taken: Sequence[str]) -> None:
         seen.add(token)
 
 
+def _sentinels(count: int, kind: str) -> list[str]:
+    """The tokens, in the order of their ids: the first to be used comes last."""
+    if count < 0:
+        raise InputError(f"sentinels is {count}; give 0 for none, or how many there are to be (T5 has 100)")
+    if count and kind in ("bert", "byte_bpe"):
+        raise InputError(
+            f"tokenizer kind {kind!r} has a layout of its own, without sentinels; choose unigram, as T5 has"
+        )
+    return [SENTINEL.format(number) for number in reversed(range(count))]
+
+
 def _too_small(kind: str, size: int, needed: int) -> InputError:
     return InputError(
         f"tokenizer size {size} is too small for kind {kind!r}: the text's characters and the special tokens "
@@ -100,11 +124,9 @@ def _too_small(kind: str, size: int, needed: int) -> InputError:
 # --- the kinds beside BERT's ------------------------------------------------------------------------------
 
 
-def _train_bpe(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+def _train_bpe(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:
     tokenizer = _marked(models.BPE(unk_token=UNKNOWN), lowercase=lowercase, split_han=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, min_frequency=2, special_tokens=list(FIRST_TOKENS), show_progress=False
-    )
+    trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, special_tokens=list(first), show_progress=False)
     learn(tokenizer, texts, trainer)
     return tokenizer
 
@@ -121,14 +143,14 @@ def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens:
     return tokenizer
 
 
-def _train_word(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+def _train_word(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:
     tokenizer = _marked(_word_level({}), lowercase=lowercase, split_han=True)
-    trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=list(FIRST_TOKENS), show_progress=False)
+    trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=list(first), show_progress=False)
     learn(tokenizer, texts, trainer)
     return tokenizer
 
 
-def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:
     # The library numbers the "##x" characters in the order of a randomly seeded hash table, and that order
     # decides ties. Handing them over as special tokens numbers them beforehand: the same text gives the same
     # vocabulary, and every character is known inside a word too. They must be known before training starts,
@@ -144,21 +166,21 @@ def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool) -> tokeni
         trainer = trainers.WordPieceTrainer(
             vocab_size=size,
             min_frequency=2,
-            special_tokens=[*FIRST_TOKENS, *("##" + character for character in inner)],
+            special_tokens=[*first, *("##" + character for character in inner)],
             show_progress=False,
         )
         learn(draft, kept.texts(), trainer)
     vocabulary = json.loads(draft.to_str())["model"]["vocab"]
     model = models.WordPiece(vocab=vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=2 * _LONGEST_PIECE)
     tokenizer = _marked(model, lowercase=lowercase, split_han=True, continuation="##")
-    tokenizer.add_special_tokens(list(FIRST_TOKENS))
+    tokenizer.add_special_tokens(list(first))
     return tokenizer
 
 
-def _train_unigram(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+def _train_unigram(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:
     draft = _marked(models.Unigram(), lowercase=lowercase, split_han=False)
     trainer = trainers.UnigramTrainer(
-        vocab_size=size, special_tokens=list(FIRST_TOKENS), unk_token=UNKNOWN, show_progress=False
+        vocab_size=size, special_tokens=list(first), unk_token=UNKNOWN, show_progress=False
     )
     normalise = draft.normalizer.normalize_str
     characters: set[str] = set()
@@ -176,28 +198,26 @@ def _train_unigram(texts: Iterator[str], size: int, lowercase: bool) -> tokenize
             raise
         failure = error
     # Every character and one piece more: with less the library fails, or loses sight of the size.
-    needed = len(characters) + 1 + len(FIRST_TOKENS)
+    needed = len(characters) + 1 + len(first)
     if needed > size:
         raise TooSmall(needed)
     if failure is not None:
         raise InputError(f"training the tokenizer failed ({failure}); try another kind or size")
     scores = dict(json.loads(draft.to_str())["model"]["vocab"])
-    vocabulary = [(token, 0.0) for token in FIRST_TOKENS] + _settled(scores)
-    tokenizer = _marked(
-        models.Unigram(vocabulary, FIRST_TOKENS.index(UNKNOWN), False), lowercase=lowercase, split_han=False
-    )
-    tokenizer.add_special_tokens(list(FIRST_TOKENS))
+    vocabulary = [(token, 0.0) for token in first] + _settled(scores, first)
+    tokenizer = _marked(models.Unigram(vocabulary, first.index(UNKNOWN), False), lowercase=lowercase, split_han=False)
+    tokenizer.add_special_tokens(list(first))
     return tokenizer
 
 
-def _settled(scores: dict[str, float]) -> list[tuple[str, float]]:
+def _settled(scores: dict[str, float], first: Sequence[str]) -> list[tuple[str, float]]:
     """The pieces in an order, and with scores, that the same text always gives.
 
     The library gives the characters it must keep, but did not find useful, the lowest score of all, the next
     one 0.0001 more and so on, in the order of a randomly seeded hash table. Here they share the lowest.
     Rounding removes what the order of summation leaves in the last digits.
     """
-    pieces = {piece: score for piece, score in scores.items() if piece not in FIRST_TOKENS}
+    pieces = {piece: score for piece, score in scores.items() if piece not in first}
     characters = [piece for piece in pieces if len(piece) == 1]
     lowest = min(pieces.values())
     ceiling = lowest + 0.0001 * len(characters)
@@ -206,18 +226,18 @@ def _settled(scores: dict[str, float]) -> list[tuple[str, float]]:
     return sorted(rounded, key=lambda item: (-item[1], item[0]))
 
 
-def _train_character(texts: Iterator[str], size: int, lowercase: bool) -> tokenizers.Tokenizer:
+def _train_character(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:
     normaliser = _normaliser(lowercase=lowercase, marked=False)
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normaliser.normalize_str(text))
-    kept = sorted(counts, key=lambda character: (-counts[character], character))[: size - len(FIRST_TOKENS)]
-    vocabulary = {token: index for index, token in enumerate([*FIRST_TOKENS, *kept])}
+    kept = sorted(counts, key=lambda character: (-counts[character], character))[: size - len(first)]
+    vocabulary = {token: index for index, token in enumerate([*first, *kept])}
     tokenizer = tokenizers.Tokenizer(_word_level(vocabulary))
     tokenizer.normalizer = normaliser
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
     tokenizer.decoder = decoders.Fuse()
-    tokenizer.add_special_tokens(list(FIRST_TOKENS))
+    tokenizer.add_special_tokens(list(first))
     return tokenizer
 
 

@@ -13,6 +13,9 @@ import tokenizers
 from regard.errors import InputError
 from regard.text.roles import Roles, kind_of, prepends, word_table
 
+CLEANED = ("bert", "gpt")
+"""The kinds that clean and split a text as BERT does."""
+
 
 class Vocabulary:
     """Ids and their tokens, and which of them play which part: what `Tokenizer` is beside reading and writing text.
@@ -36,7 +39,7 @@ class Vocabulary:
         self._prepends = prepends(layout)
         # An added token that is no special one may have spaces in it, and must be met whole.
         whole = any(not token.special for token in backend.get_added_tokens_decoder().values())
-        self._cuts = self._kind == "bert" and not whole
+        self._cuts = self._kind in CLEANED and not whole
 
     @property
     def size(self) -> int:
@@ -59,6 +62,11 @@ class Vocabulary:
         return self._roles.end_id
 
     @property
+    def separator_id(self) -> int:
+        """The id between two texts that are read together; `end_id` where there is no other, as BERT's `[SEP]` is both."""
+        return self._roles.separator_id
+
+    @property
     def unknown_id(self) -> int | None:
         """The id of what is not in the vocabulary; None where nothing is unknown (byte-level ones)."""
         return self._roles.unknown_id
@@ -67,6 +75,11 @@ class Vocabulary:
     def mask_id(self) -> int | None:
         """The id that stands for what a masked language model is to tell; None where there is none."""
         return self._roles.mask_id
+
+    @property
+    def sentinels(self) -> tuple[int, ...]:
+        """The ids of T5's sentinels, `<extra_id_0>` first; each stands for a span taken out. Empty where there are none."""
+        return self._roles.sentinels
 
     @property
     def cuts(self) -> bool:
@@ -82,7 +95,14 @@ class Vocabulary:
     def extra_tokens(self) -> tuple[str, ...]:
         """The special tokens beside padding, start, end, unknown and mask, in the order of their ids."""
         roles = self._roles
-        named = {roles.padding_id, roles.start_id, roles.end_id, roles.unknown_id, roles.mask_id}
+        named = {
+            roles.padding_id,
+            roles.start_id,
+            roles.end_id,
+            roles.separator_id,
+            roles.unknown_id,
+            roles.mask_id,
+        }
         return tuple(self.tokens(sorted(roles.special - named)))
 
     @property
@@ -93,7 +113,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> str | None:
-        """Which of the kinds of `train` this is; None where a loaded one is none of them."""
+        """Which of the kinds of `train` this is, or `gpt`; None where a loaded one is none of them."""
         return self._kind
 
     @property

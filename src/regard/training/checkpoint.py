@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints import read_parameters, read_tensors, write_tensors
+from regard.checkpoints.adapters import has_adapters, read_adapters
 from regard.checkpoints.folder import WEIGHTS
 from regard.errors import InputError
 from regard.files import clear_partial, new_folder, replace_file
@@ -104,7 +105,10 @@ class Checkpoints:
             return None
         place = self.place(name)
         state = _read_state(place / PROGRESS)
-        _fill(_own(model), read_parameters(place)[1], place / WEIGHTS)
+        config, tensors = read_parameters(place, merged=False)
+        if has_adapters(place):
+            tensors |= read_adapters(place, config)[1]
+        _fill(_own(model), tensors, place / WEIGHTS)
         moments = read_tensors(place / OPTIMIZER, state["digests"])
         lost = sorted(state["digests"].keys() - moments.keys())
         if lost:

@@ -59,7 +59,8 @@ class Loop:
         progress, started = self.progress, time.monotonic() - self.progress.seconds
         lengths, labels = self.task.lengths(self.data), self.task.labels(self.data)
         self.beside = self.task.beside(self.data)
-        batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed)
+        chosen = self.task.epoch_rows(self.data)
+        batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed, rows=chosen)
         total = self._total_steps(batches)
         expected = self._expected_steps(batches, labels, total)
         if progress.finished:  # by limits that may have been widened since
@@ -120,7 +121,7 @@ class Loop:
                 scale = share * workers.count
                 objective = loss.total * (scale / total_tokens)
                 for name, part in loss.beside.items():
-                    objective = objective + part.total * (scale / totals[name])
+                    objective = objective + part.total * (scale / max(1, totals[name]))
                 objective.backward()
             if share:
                 progress.count(loss)
@@ -258,7 +259,8 @@ class Loop:
         """The number of updates to show; a limit in tokens is as many updates as it takes on average."""
         if self.settings.tokens is None:
             return total_steps
-        each = labels.sum() / len(self._windows(batches.epoch(0)))
+        first = batches.epoch(0)
+        each = sum(int(labels[batch].sum()) for batch in first) / len(self._windows(first))
         return min(math.ceil(self.settings.tokens / each), total_steps or sys.maxsize)
 
     def _write(self, event: Mapping[str, Any]) -> None:

@@ -9,16 +9,22 @@ from typing import Any
 
 from regard.checkpoints import located, read_config
 from regard.errors import InputError, nearest
-from regard.models import MODELS
+from regard.models import MODELS, Interface
 from regard.structure import from_mapping
 from regard.tasks.kind import Kind
+from regard.text import INPUT_TOKENS
 
 OWN = ("name", "pretrained", "pretrained_layers")
 """What this section holds beside the fields of a config."""
 
 
-def resolved(model: Mapping[str, Any]) -> dict[str, Any]:
+def resolved(model: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
     """The section with its family's name, that of the trained model where none is given.
+
+    A language model's becomes that of the same model with a head where the task asks for one.
+
+    Arguments:
+        interface: what the task asks of a model.
 
     Raises:
         InputError: for a folder to start from that holds no model, or layers without one.
@@ -28,12 +34,19 @@ def resolved(model: Mapping[str, Any]) -> dict[str, Any]:
     if start is None:
         if values.get("pretrained_layers") is not None:
             raise InputError("model.pretrained_layers is given without model.pretrained; name the folder of a model")
-        return values
+        return _with_head(values, interface)
     if not isinstance(start, str):
         raise InputError(f"model.pretrained is {start!r}; give the folder of a model")
     if values.get("name") is None:
         values = {**values, "name": read_config(folder_of(start)).model_type}
-    return values
+    return _with_head(values, interface)
+
+
+def _with_head(values: dict[str, Any], interface: Interface) -> dict[str, Any]:
+    family = MODELS.get(str(values.get("name")))
+    if family is None or family.serves(interface) or not family.with_head:
+        return values
+    return {**values, "name": family.with_head} if MODELS[family.with_head].serves(interface) else values
 
 
 def folder_of(start: str) -> Path:
@@ -56,7 +69,7 @@ def check_section(model: Mapping[str, Any], task: str, kind: Kind) -> None:
     name = str(model["name"])
     if name not in MODELS:
         raise InputError(f"model.name is {name!r}; {nearest(name, list(MODELS))}")
-    fitting = [each for each, family in MODELS.items() if family.interface == kind.interface]
+    fitting = [each for each, family in MODELS.items() if family.serves(kind.interface)]
     if name not in fitting:
         raise InputError(f"model.name is {name!r}, which is no model for task {task}; {nearest(name, fitting)}")
     known = {part.name for part in dataclasses.fields(MODELS[name].config)}
@@ -71,7 +84,8 @@ def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any]) -> Any:
     """The model's config: what the section says, on top of the trained model's where it starts from one.
 
     Arguments:
-        filled_in: what the task decides. A table of the trained model that has more rows than the vocabulary needs is kept.
+        filled_in: what the task decides. A table of the trained model that has more rows than the vocabulary needs is kept; one
+            that lacks those of the tokens between which a decoder reads its inputs gets them.
 
     Raises:
         InputError: for a value that is not allowed, or a vocabulary that is not the trained model's.
@@ -98,12 +112,14 @@ def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any]) -> Any:
                 if old == layer
             ]
     decided = dict(filled_in)
-    size = decided.get("vocabulary")
-    if size is not None and "vocabulary" in base:
-        if size > base["vocabulary"]:
-            raise InputError(
-                f"model.pretrained: {model['pretrained']} has {base['vocabulary']:,} tokens and the tokenizer {size:,}; take "
-                "the folder's own, by leaving tokenizer.path out"
-            )
-        decided["vocabulary"] = base["vocabulary"]
+    new = len(INPUT_TOKENS) if MODELS[model["name"]].input_tokens else 0
+    for table in ("vocabulary", "source_vocabulary", "target_vocabulary"):
+        size = decided.get(table)
+        if size is not None and table in base:
+            if size > base[table] + new:
+                raise InputError(
+                    f"model.pretrained: {model['pretrained']} has {base[table]:,} tokens and the tokenizer {size:,}; take "
+                    "the folder's own, by leaving tokenizer.path out"
+                )
+            decided[table] = max(size, base[table])
     return from_mapping(family, {**base, **values, **decided}, "model")

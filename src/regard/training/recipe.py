@@ -12,10 +12,12 @@ from typing import Any
 import yaml
 
 from regard.errors import InputError, nearest
+from regard.models import MODELS
 from regard.models.config import check
 from regard.structure import coerced, from_mapping
 from regard.tasks.kind import Kind
 from regard.tasks.kinds import kind_of
+from regard.training.adapters import AdapterSettings
 from regard.training.model_section import check_section, config_of, resolved
 from regard.training.settings import TrainingSettings
 
@@ -37,6 +39,7 @@ class Recipe:
         training: how to learn.
         tokenizer: how text becomes tokens.
         generation: how to decode, now and by default later.
+        adapters: train low-rank adapters beside the parameters of `model.pretrained`, which stay as they are.
 
     Raises:
         InputError: for an unknown task, model or key, naming the nearest, or a section that the task does not have.
@@ -49,16 +52,21 @@ class Recipe:
     seed: int = 0
     tokenizer: Any = None
     generation: Any = None
+    adapters: AdapterSettings | None = None
 
     def __post_init__(self) -> None:
         kind = kind_of(self.task)
-        object.__setattr__(self, "model", resolved(self.model))
+        object.__setattr__(self, "model", resolved(self.model, kind.interface))
         for name in SECTIONS:
             object.__setattr__(self, name, _section(kind, self.task, name, getattr(self, name), name))
         start = self.model.get("pretrained")
         if start is not None and self.tokenizer is not None and self.tokenizer.path is None:
             object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, path=start))
         check_section(self.model, self.task, kind)
+        if self.adapters is not None and start is None:
+            raise InputError("adapters are given without model.pretrained; name the folder of a model to adapt")
+        if self.tokenizer is not None and MODELS[self.model["name"]].input_tokens:
+            object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, input_tokens=True))
         self._check_judged(kind)
         check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63", "choose another")
 
@@ -97,7 +105,8 @@ class Recipe:
     def to_mapping(self) -> dict[str, Any]:
         """The recipe as plain YAML and JSON values, every default written out."""
         values = _plain(dataclasses.asdict(self))
-        return {name: values[name] for name in ("task", "seed", "model", *self.sections, "training")}
+        own = ("adapters",) if self.adapters is not None else ()
+        return {name: values[name] for name in ("task", "seed", "model", *own, *self.sections, "training")}
 
     def model_config(self, filled_in: Mapping[str, Any]) -> Any:
         """The model's config, with what the task decides filled in."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import adopt
+from regard.checkpoints.adapters import split, write_adapters
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.models import MODELS
@@ -22,8 +23,9 @@ from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
 from regard.tasks.prepared import READY, Prepared, is_prepared
 from regard.tasks.task import Task
+from regard.training.adapters import give_adapters
 from regard.training.callbacks import Callback, TensorBoard
-from regard.training.checkpoint import Checkpoints
+from regard.training.checkpoint import OPTIMIZER, PROGRESS, Checkpoints
 from regard.training.compiling import compiled
 from regard.training.denormals import denormals_flushed
 from regard.training.log import JsonLines
@@ -33,6 +35,7 @@ from regard.training.optimizers import build_optimizer, freeze
 from regard.training.precision import resolve
 from regard.training.progress import Progress
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
+from regard.training.recomputing import recompute_blocks
 from regard.training.settings import LIMITS
 from regard.training.validation import judged_names, losses_by_group
 from regard.training.workers import Workers, joined
@@ -137,7 +140,10 @@ class _Run:
         self.task.check(self.model, prepared.train, prepared.validation)
         start = recipe.model.get("pretrained")
         if start is not None:
-            talk(adopt(self.model, folder_of(start), layers=recipe.model.get("pretrained_layers")))
+            layers = recipe.model.get("pretrained_layers")
+            talk(adopt(self.model, folder_of(start), layers=layers))
+            if recipe.adapters is not None:
+                talk(give_adapters(self.model, recipe.adapters, folder_of(start), layers))
         self.model.to(workers.device)
         dtype, chosen = resolve(settings.precision, workers.device)
         talk(
@@ -145,6 +151,8 @@ class _Run:
             f"{self.task.describe(prepared.train, prepared.validation)}."
         )
         talk(f"precision: {chosen}; {torch.get_num_threads()} threads; {workers.count} worker(s).")
+        if settings.activation_checkpointing:
+            talk(f"activations of {recompute_blocks(self.model)} blocks are computed again in the backward pass.")
         if settings.compile:
             talk(compiled(self.model, workers.device))
         if settings.frozen:
@@ -222,7 +230,12 @@ class _Run:
 
     def _save(self) -> None:
         def write(place: Path, tensors: Mapping[str, Tensor]) -> None:
-            self.task.write(place, self.config, tensors, recipe=self.recipe.to_mapping(), metrics=self.metrics)
+            base, adapters = split(self.model, tensors)
+            self.task.write(place, self.config, base, recipe=self.recipe.to_mapping(), metrics=self.metrics)
+            settings = self.recipe.adapters
+            if settings is not None:
+                start = str(self.recipe.model["pretrained"])
+                write_adapters(place, self.config, adapters, alpha=settings.alpha, dropout=settings.dropout, base=start)
 
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
 
@@ -231,17 +244,21 @@ class _Run:
 
         config.json comes last: while it is not there, `load` takes the checkpoint itself.
         """
-        best = load(self.checkpoints.place(self.checkpoints.pointers["best"]))
+        place = self.checkpoints.place(self.checkpoints.pointers["best"])
         staging = self.folder / ".model"
         shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed here
-        best.recipe = self.recipe.to_mapping()
-        best.task = self.task
-        best.save(staging)
+        if self.recipe.adapters is not None:  # opened, they would be merged
+            shutil.copytree(place, staging, ignore=shutil.ignore_patterns(OPTIMIZER, PROGRESS))
+        else:
+            best = load(place)
+            best.recipe = self.recipe.to_mapping()
+            best.task = self.task
+            best.save(staging)
         for path in sorted(staging.rglob("*"), key=lambda p: (p.name == "config.json", str(p))):
             if path.is_file():
-                place = self.folder / path.relative_to(staging)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(place)
+                target = self.folder / path.relative_to(staging)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
         shutil.rmtree(staging, ignore_errors=True)
 
 

@@ -31,6 +31,8 @@ class TrainingSettings:
         clip_norm: largest norm of the whole gradient; null for no clipping.
         precision: `auto` is bfloat16 where the processor computes in it natively, else float32.
         compile: run the model through `torch.compile`, with dynamic shapes from the first step.
+        activation_checkpointing: keep of each block its input alone and compute the rest a second time in the backward pass: less
+            memory for a third more computation, and the same numbers. For models of blocks.
         evaluate_every: updates between evaluations on the validation set.
         evaluate_generated: how many validation examples to decode at each evaluation, for exact match and BLEU; 0 for none. Tasks
             that generate nothing are judged at every evaluation.
@@ -65,6 +67,7 @@ class TrainingSettings:
     clip_norm: float | None = 1.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
+    activation_checkpointing: bool = False
     evaluate_every: int = 500
     evaluate_generated: int = 0
     best: str = "loss"

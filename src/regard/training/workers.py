@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.layers.blocks import DecoderBlock, EncoderBlock
+from regard.layers.blocks import Block
 from regard.machine import device_named
 
 
@@ -65,7 +65,7 @@ class Workers:
         if parallel == "ddp":
             return DistributedDataParallel(model, broadcast_buffers=False)
         for module in model.modules():
-            if isinstance(module, EncoderBlock | DecoderBlock):
+            if isinstance(module, Block):
                 fully_shard(module)
         fully_shard(model)  # in place
         return model

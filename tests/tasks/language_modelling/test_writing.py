@@ -152,3 +152,95 @@ def test_the_unknown_token_and_padding_are_never_written(model):
     settings = GenerationSettings(maximum_length=30, sample=True, temperature=50.0)
     for written in model.generate(["the"] * 8, settings):
         assert not {"<unk>", "<pad>"} & set(written.tokens)
+
+
+PENALTIES = GenerationSettings(
+    maximum_length=10, repetition_penalty=1.7, presence_penalty=0.3, frequency_penalty=0.6, logit_bias=(("the", 1.5),)
+)
+
+
+def test_penalties_count_the_prompt_or_what_was_written_and_biases_are_named_by_text(model):
+    tokenizer = model.task.tokenizer
+    for prompt, written in zip(PROMPTS, model.generate(PROMPTS, PENALTIES), strict=True):
+        ids = [tokenizer.end_id, *tokenizer.encode(prompt)]
+        new: list[int] = []
+        while len(new) < 10 and tokenizer.end_id not in new:
+            logits = model.model(Tokens.pad([[*ids, *new]]))[0, -1].clone()
+            logits[[tokenizer.padding_id, tokenizer.unknown_id]] = -torch.inf
+            logits[tokenizer.encode("the")[0]] += 1.5
+            for token in {*ids, *new}:
+                logits[token] = logits[token] * 1.7 if logits[token] < 0 else logits[token] / 1.7
+            for token in new:
+                logits[token] -= 0.6
+            for token in set(new):
+                logits[token] -= 0.3
+            new.append(int(logits.argmax()))
+        assert list(written.tokens) == tokenizer.tokens(new)
+        assert "".join(model.stream(prompt, PENALTIES)) == written.text
+    plain = model.generate(PROMPTS, GenerationSettings(maximum_length=10))
+    assert [each.text for each in plain] != [each.text for each in model.generate(PROMPTS, PENALTIES)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GenerationSettings(maximum_length=9),
+        GenerationSettings(maximum_length=9, beam=3),
+        GenerationSettings(maximum_length=9, sample=True, temperature=2.0, repetition_penalty=1.5),
+    ],
+    ids=["greedy", "beam", "sampled"],
+)
+def test_the_most_probable_tokens_are_the_models_own_whatever_was_chosen(model, settings):
+    tokenizer = model.task.tokenizer
+    for written in model.generate(PROMPTS, settings, top=4):
+        ids = [tokenizer.end_id, *tokenizer.encode(written.prompt)]
+        assert len(written.top) == len(written.tokens)
+        for t, place in enumerate(written.top):
+            logs = model.model(Tokens.pad([ids]))[0, -1].log_softmax(-1)
+            expected = logs.topk(4)
+            assert [token for token, _ in place] == tokenizer.tokens(expected.indices.tolist())
+            assert [number for _, number in place] == pytest.approx(expected.values.tolist(), abs=1e-4)
+            ids.append(tokenizer.find(written.tokens[t]))
+            assert logs[ids[-1]].item() == pytest.approx(written.log_probabilities[t], abs=1e-4)
+    assert model.generate("the", settings).top == ()
+    with pytest.raises(InputError, match="top: -1"):
+        model.generate("the", settings, top=-1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GenerationSettings(maximum_length=8),
+        GenerationSettings(maximum_length=8, repetition_penalty=1.5),
+        GenerationSettings(maximum_length=8, sample=True, temperature=0.7, seed=4, n_best=2),
+        GenerationSettings(maximum_length=8, beam=3, n_best=2),
+    ],
+    ids=["greedy", "penalty", "sample", "beam"],
+)
+def test_what_is_read_once_is_as_if_read_with_every_prompt(model, settings, monkeypatch):
+    first = model.begin("the cat sat ")
+    prompts = ["on the", "", "over the hill. rain falls"]
+    found = model.generate(prompts, settings, after=first)
+    again = model.generate(prompts, settings, after=first)
+    assert found == again, "the beginning is left as it was"
+    # The plain way: the tokens of both, one after another, read together.
+    whole = type(model)(model.model, model.task)
+    monkeypatch.setattr(
+        "regard.tasks.language_modelling.writer.Writer.encode",
+        lambda writer, prompt, place=0: [*first.ids, *writer.tokenizer.encode(prompt)],
+    )
+    for ours, plain in zip(found, whole.generate(prompts, settings), strict=True):
+        assert ours.tokens == plain.tokens
+        assert ours.text == plain.text
+        assert ours.alternatives == plain.alternatives
+        assert ours.log_probabilities == pytest.approx(plain.log_probabilities, abs=1e-4)
+
+
+def test_a_beginning_takes_its_positions(randomize):
+    model = built("gpt2", randomize)
+    first = model.begin("a dog ran over the hill.")
+    room = POSITIONS + 1 - len(first.ids)
+    written = model.generate("", GenerationSettings(maximum_length=99, minimum_length=room), after=first)
+    assert len(written.tokens) == room
+    with pytest.raises(InputError, match=f"positions for {POSITIONS}"):
+        model.generate("rain falls on the plain and on the hill. " * 9, after=first)

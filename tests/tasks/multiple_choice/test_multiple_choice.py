@@ -147,7 +147,7 @@ def test_the_loss_is_the_cross_entropy_over_the_choices_of_each_question(tmp_pat
     found = prepared(tmp_path, made(40))
     batch = found.task.read_batch(found.train, range(12))
     scores = torch.randn(len(batch.tokens), 1, generator=torch.Generator().manual_seed(2), requires_grad=True)
-    loss = found.task.loss(lambda tokens, segments: Encoded(scores, None, scores, None), batch)
+    loss = found.task.loss(lambda tokens, segments, readings: Encoded(scores, None, scores, None), batch)
     total, right, begin = 0.0, 0, 0
     for count, label in zip(batch.counts.tolist(), batch.labels.tolist(), strict=True):
         own = scores[begin : begin + count, 0]

@@ -8,6 +8,7 @@ from regard.data.file_format import FORMATS
 from regard.data.labelled_formats import LABELLED_FORMATS
 from regard.errors import InputError, nearest
 from regard.models.config import check
+from regard.tasks.classification.task import Orders
 
 Place = str | tuple[str, ...]
 
@@ -26,6 +27,10 @@ class LabelledData:
             label; those of the format where null.
         labels: the classes in their order; found in the training data where null.
         maximum_length: the most tokens of an input, special ones included; longer texts are cut.
+        orders: of pairs: `one`, the first text before the second, or `both`: the model reads a pair twice, and what it makes of
+            the two is added; for pairs in which neither text comes first, such as those of `mrpc` and `stsb`.
+        auxiliary: the weight of a language model's loss on the texts beside the task's own, for decoders such as `gpt2`; 0.5 as
+            published, 0 for none.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -40,6 +45,8 @@ class LabelledData:
     label: int | str | None = None
     labels: tuple[str, ...] | None = None
     maximum_length: int = 128
+    orders: Orders = "one"
+    auxiliary: float = 0.0
 
     def __post_init__(self) -> None:
         names = (*FORMATS, *LABELLED_FORMATS)
@@ -48,6 +55,7 @@ class LabelledData:
         share = self.validation_share
         check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
         check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
+        check(self.auxiliary >= 0, "data.auxiliary", self.auxiliary, "0 or more", "0.5 is usual, 0 turns it off")
         labels = self.labels
         check(
             labels is None or (len(labels) >= 2 and len(set(labels)) == len(labels)),

@@ -16,7 +16,7 @@ from regard.tasks.kind import Kind, decided_of_encoder
 CLASSIFICATION = Kind(
     task=ClassificationTask,
     predictor=Classifier,
-    interface="encoder",
+    interface="whole_text",
     sections={"data": LabelledData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_classes,
     evaluate=evaluate_classes,
@@ -29,7 +29,7 @@ CLASSIFICATION = Kind(
 REGRESSION = Kind(
     task=RegressionTask,
     predictor=Rater,
-    interface="encoder",
+    interface="whole_text",
     sections={"data": LabelledData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_ratings,
     evaluate=evaluate_ratings,

@@ -15,14 +15,14 @@ from regard.errors import InputError
 from regard.files import replace_file
 from regard.tasks.classification.data import LabelledData, Place
 from regard.tasks.classification.regression import RegressionTask, stored
-from regard.tasks.classification.task import LABEL, ClassificationTask
+from regard.tasks.classification.task import LABEL, ClassificationTask, Orders
 from regard.tasks.encoders import (
     EncoderTokenizerSettings,
     Joined,
     Splits,
     columns_of,
-    encoder_tokenizer,
     join,
+    whole_text_tokenizer,
     write_store,
 )
 from regard.tasks.encoders.preparation import cleared
@@ -60,9 +60,14 @@ def prepare_classes(
     """
     if not is_prepared(folder):
         splits = _splits(data, seed, given, given_validation, number=False)
-        read, pairs = _begin(folder, splits, tokenizer)
+        read, pairs = _begin(folder, splits, tokenizer, data.orders)
         task = ClassificationTask(
-            tokenizer=read, maximum_length=data.maximum_length, classes=_classes(data, splits), pairs=pairs
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            classes=_classes(data, splits),
+            pairs=pairs,
+            orders=data.orders,
         )
         cut = _write(folder, task, splits, len(task.classes), lambda text: task.number_of(label_of(text), _where(text)))
         _finish(folder, task, splits, cut)
@@ -87,9 +92,17 @@ def prepare_ratings(
         raise InputError("data.labels names classes, and task regression has numbers; leave it out")
     if not is_prepared(folder):
         splits = _splits(data, seed, given, given_validation, number=True)
-        read, pairs = _begin(folder, splits, tokenizer)
+        read, pairs = _begin(folder, splits, tokenizer, data.orders)
         mean, spread = _moments([rating_of(text) for text in splits.train()])
-        task = RegressionTask(tokenizer=read, maximum_length=data.maximum_length, mean=mean, spread=spread, pairs=pairs)
+        task = RegressionTask(
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            mean=mean,
+            spread=spread,
+            pairs=pairs,
+            orders=data.orders,
+        )
         cut = _write(folder, task, splits, 1 << 32, lambda text: stored(rating_of(text)))
         _finish(folder, task, splits, cut)
     return opened(RegressionTask.load(folder, _settings(folder)), folder)
@@ -149,7 +162,9 @@ def in_memory(given: Given | None) -> list[LabelledText] | None:
     return texts
 
 
-def _begin(folder: Path, splits: Splits[LabelledText], settings: EncoderTokenizerSettings) -> tuple[Tokenizer, bool]:
+def _begin(
+    folder: Path, splits: Splits[LabelledText], settings: EncoderTokenizerSettings, orders: Orders
+) -> tuple[Tokenizer, bool]:
     """The tokenizer, and whether examples are pairs."""
     cleared(folder)
 
@@ -162,7 +177,10 @@ def _begin(folder: Path, splits: Splits[LabelledText], settings: EncoderTokenize
     first = next(splits.everything(), None)
     if first is None:
         raise InputError("the training data has no example that can be used; give some")
-    return encoder_tokenizer(settings, texts), first.pair is not None
+    pairs = first.pair is not None
+    if orders == "both" and not pairs:
+        raise InputError("data.orders is 'both', and the examples are single texts, which have one order; leave it out")
+    return whole_text_tokenizer(settings, texts), pairs
 
 
 def _classes(data: LabelledData, splits: Splits[LabelledText]) -> tuple[str, ...]:

@@ -12,15 +12,15 @@ from torch import nn
 
 from regard.data.token_store import TokenStore
 from regard.layers import HeadKind
-from regard.tasks.classification.task import LABEL
-from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined, padded
+from regard.tasks.classification.task import LABEL, Orders
+from regard.tasks.encoders import EncoderBatch, Joined, WholeTextTask, padded
 from regard.tasks.encoders.inputs import read_inputs
 from regard.tasks.task import LossSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegressionTask(EncoderTask):
-    """What turns rated texts into an encoder's tensors, and its outputs into a loss.
+class RegressionTask(WholeTextTask):
+    """What turns rated texts into a model's tensors, and its outputs into a loss.
 
         value = w . pooled + b,   loss = (value - rating)^2,   both measured from the training data's mean in units of its spread
 
@@ -29,6 +29,8 @@ class RegressionTask(EncoderTask):
         maximum_length: the most tokens of one input, special ones included; what is longer is cut.
         mean, spread: of the ratings that the model was trained on; 0 and 1 for a model that gives them as they are.
         pairs: whether an example is two texts; None where that is not known, and both are taken.
+        orders: in which a pair is read.
+        auxiliary: as `WholeTextTask`.
     """
 
     name: ClassVar[str] = "regression"
@@ -37,6 +39,12 @@ class RegressionTask(EncoderTask):
     mean: float = 0.0
     spread: float = 1.0
     pairs: bool | None = False
+    orders: Orders = "one"
+
+    @property
+    def readings(self) -> int:
+        """One for each order."""
+        return 2 if self.orders == "both" else 1
 
     @property
     def use(self) -> tuple[str, ...]:
@@ -50,7 +58,7 @@ class RegressionTask(EncoderTask):
 
     def batch(self, inputs: Sequence[Joined], ratings: Sequence[float]) -> EncoderBatch:
         """Inputs and their ratings to a batch for training."""
-        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id)
+        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
         return EncoderBatch(tokens, segments, torch.tensor(ratings, dtype=torch.float32))
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
@@ -60,9 +68,11 @@ class RegressionTask(EncoderTask):
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The squared error, summed over examples; there is nothing to smooth."""
         del smoothing
-        values = model(batch.tokens, batch.segments).logits.squeeze(-1).float()
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        values = encoded.logits.squeeze(-1).float()  # type: ignore[union-attr]
         error = values - (batch.labels - self.mean) / self.spread
-        return LossSum((error * error).sum(), len(values), torch.zeros((), dtype=torch.int64, device=values.device))
+        none = torch.zeros((), dtype=torch.int64, device=values.device)
+        return LossSum((error * error).sum(), len(values), none, beside)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
         """The mean squared error, in units of the training data's variance."""

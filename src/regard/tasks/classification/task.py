@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -12,18 +12,21 @@ from torch import nn
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind
-from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined, padded
+from regard.tasks.encoders import EncoderBatch, Joined, WholeTextTask, padded
 from regard.tasks.encoders.inputs import read_inputs
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.task import LossSum
+
+Orders = Literal["one", "both"]
+"""In which the texts of a pair are read."""
 
 LABEL = "label"
 """The column of a store that holds the number of each example's class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassificationTask(EncoderTask):
-    """What turns labelled texts into an encoder's tensors, and its outputs into a loss.
+class ClassificationTask(WholeTextTask):
+    """What turns labelled texts into a model's tensors, and its outputs into a loss.
 
         p(class | text) = softmax(W pooled + b)
 
@@ -32,6 +35,8 @@ class ClassificationTask(EncoderTask):
         maximum_length: the most tokens of one input, special ones included; what is longer is cut.
         classes: by name, in the order of the model's outputs.
         pairs: whether an example is two texts; None where that is not known, and both are taken.
+        orders: in which a pair is read.
+        auxiliary: as `WholeTextTask`.
     """
 
     name: ClassVar[str] = "classification"
@@ -39,6 +44,12 @@ class ClassificationTask(EncoderTask):
 
     classes: tuple[str, ...]
     pairs: bool | None = False
+    orders: Orders = "one"
+
+    @property
+    def readings(self) -> int:
+        """One for each order."""
+        return 2 if self.orders == "both" else 1
 
     @property
     def use(self) -> tuple[str, ...]:
@@ -62,7 +73,7 @@ class ClassificationTask(EncoderTask):
 
     def batch(self, inputs: Sequence[Joined], labels: Sequence[int]) -> EncoderBatch:
         """Inputs and the numbers of their classes to a batch for training."""
-        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id)
+        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
         return EncoderBatch(tokens, segments, torch.tensor(labels, dtype=torch.int64))
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
@@ -71,9 +82,9 @@ class ClassificationTask(EncoderTask):
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the classes, summed over examples."""
-        logits = model(batch.tokens, batch.segments).logits
-        total, correct = smoothed_cross_entropy(logits, batch.labels, smoothing=smoothing)
-        return LossSum(total, len(batch.labels), correct)
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)  # type: ignore[arg-type]
+        return LossSum(total, len(batch.labels), correct, beside)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
         """The loss; how many are right is among what the model is judged by."""

@@ -3,9 +3,10 @@
 from regard.tasks.encoders.data import EncoderTokenizerSettings
 from regard.tasks.encoders.inputs import EncoderBatch, Joined, columns_of, join, padded
 from regard.tasks.encoders.predictor import EncoderPredictor
-from regard.tasks.encoders.preparation import encoder_tokenizer, write_store
+from regard.tasks.encoders.preparation import encoder_tokenizer, whole_text_tokenizer, write_store
 from regard.tasks.encoders.splits import Splits
 from regard.tasks.encoders.task import EncoderTask
+from regard.tasks.encoders.whole_text import WholeTextTask
 
 __all__ = [
     "EncoderBatch",
@@ -14,9 +15,11 @@ __all__ = [
     "EncoderTokenizerSettings",
     "Joined",
     "Splits",
+    "WholeTextTask",
     "columns_of",
     "encoder_tokenizer",
     "join",
     "padded",
+    "whole_text_tokenizer",
     "write_store",
 ]

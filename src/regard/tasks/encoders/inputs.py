@@ -1,4 +1,8 @@
-"""One or two texts as what an encoder reads: [CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
+"""One or two texts as what a model of whole texts reads.
+
+BERT's are `[CLS] first [SEP]` and `[CLS] first [SEP] second [SEP]`; those of a decoder that is fine-tuned are `_start_ first
+_classify_` and `_start_ first _delimiter_ second _classify_` (Radford et al. 2018, figure 1). The tokenizer says which.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +53,7 @@ def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | Non
     >>> tokenizer.tokens(joined.ids), joined.second, joined.cut
     (['[CLS]', 'a', 'b', '[SEP]', 'c', '[SEP]'], 4, 1)
     """
-    start, end = tokenizer.start_id, tokenizer.end_id
+    start, separator, end = tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id
     if second is None:
         kept = list(first[: max(0, maximum - 2)])
         return Joined([start, *kept, end], 0, len(first) - len(kept))
@@ -63,7 +67,7 @@ def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | Non
     else:  # both are longer than half: the first keeps the odd token
         left = room - room // 2
         right = room // 2
-    ids = [start, *first[:left], end, *second[:right], end]
+    ids = [start, *first[:left], separator, *second[:right], end]
     return Joined(ids, left + 2, len(first) + len(second) - left - right)
 
 
@@ -86,8 +90,25 @@ class EncoderBatch:
         return EncoderBatch(self.tokens.to(device), self.segments.to(device), self.labels.to(device))
 
 
-def padded(inputs: Sequence[Joined], *, padding_id: int) -> tuple[Tokens, Tensor]:
-    """Inputs side by side: tokens (B, L) and segments (B, L), 1 from the second text on."""
+def swapped(joined: Joined) -> Joined:
+    """The same two texts in the other order.
+
+    >>> swapped(Joined([1, 7, 8, 2, 9, 3], second=4))
+    Joined(ids=[1, 9, 2, 7, 8, 3], second=3, cut=0)
+    """
+    start, separator, end = joined.ids[0], joined.ids[joined.second - 1], joined.ids[-1]
+    first, second = joined.ids[1 : joined.second - 1], joined.ids[joined.second : -1]
+    return Joined([start, *second, separator, *first, end], len(second) + 2, joined.cut)
+
+
+def padded(inputs: Sequence[Joined], *, padding_id: int, readings: int = 1) -> tuple[Tokens, Tensor]:
+    """Inputs side by side: tokens (B, L) and segments (B, L), 1 from the second text on.
+
+    Arguments:
+        readings: 2 for pairs in both orders, one after the other: (2 B, L).
+    """
+    if readings == 2:
+        inputs = [reading for joined in inputs for reading in (joined, swapped(joined))]
     tokens = Tokens.pad([joined.ids for joined in inputs], padding_id=padding_id)
     starts = np.array([joined.second or PLACES for joined in inputs], dtype=np.int64)
     segments = np.arange(tokens.ids.shape[1]) >= starts[:, None]

@@ -27,7 +27,7 @@ class EncoderPredictor(Predictor[E]):
     """A model that reads one or two whole texts and says something of them.
 
     Arguments:
-        model: a `TextEncoder` with the task's head.
+        model: a `TextEncoder`, or another `WholeTextReader`, with the task's head.
         task: tokenizer and settings.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
@@ -58,13 +58,15 @@ class EncoderPredictor(Predictor[E]):
         """
         if not inputs:
             return
-        lengths = np.array([[len(joined.ids)] for joined in inputs], dtype=np.int64)
+        readings = self.task.readings
+        lengths = readings * np.array([[len(joined.ids)] for joined in inputs], dtype=np.int64)
         for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order():
             chosen = [inputs[row] for row in rows]
-            tokens, segments = padded(chosen, padding_id=self.task.tokenizer.padding_id)
+            tokens, segments = padded(chosen, padding_id=self.task.tokenizer.padding_id, readings=readings)
             tokens = tokens.to(self.device)
             with torch.no_grad():
-                found = self.model(tokens, segments.to(self.device), at=None if at is None else at(tokens))
+                places = None if at is None else at(tokens)
+                found = self.model(tokens, segments.to(self.device), at=places, readings=readings)
             yield rows.tolist(), tokens, found
 
     def tell(self, predictions: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from regard.checkpoints import located
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.tasks.encoders.data import EncoderTokenizerSettings
 from regard.tasks.prepared import TRAIN, VALIDATION
 from regard.tasks.tokenizer_settings import TokenizerSettings
 from regard.text import Tokenizer
@@ -35,7 +36,19 @@ def encoder_tokenizer(settings: TokenizerSettings, texts: Callable[[], Iterator[
     """
     if settings.path is not None:
         return Tokenizer.load(located(settings.path))
-    return Tokenizer.train(texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase)
+    return Tokenizer.train(
+        texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase, sentinels=settings.sentinels
+    )
+
+
+def whole_text_tokenizer(settings: EncoderTokenizerSettings, texts: Callable[[], Iterator[str]]) -> Tokenizer:
+    """The same, with the tokens that the model reads its inputs between where it has its own.
+
+    Raises:
+        InputError: as `encoder_tokenizer`.
+    """
+    tokenizer = encoder_tokenizer(settings, texts)
+    return tokenizer.with_input_tokens() if settings.input_tokens else tokenizer
 
 
 def write_store(folder: Path, split: str, columns: Mapping[str, int], rows: Iterable[Row]) -> None:

@@ -57,9 +57,14 @@ class EncoderTask(Task):
             "outputs": self.outputs,
         }
 
+    @property
+    def readings(self) -> int:
+        """How often an input is read: 2 for pairs in both orders."""
+        return 1
+
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of each input, (N, 1)."""
-        return data.lengths(TEXT)[:, None]
+        """Tokens of each input, (N, 1), in all of its readings."""
+        return self.readings * data.lengths(TEXT)[:, None]
 
     def labels(self, data: TokenStore) -> np.ndarray:
         """One label for each input, (N,)."""

@@ -5,11 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from regard.data.maps import Maps
 from regard.data.texts import Unit
 from regard.errors import InputError
 from regard.models.config import check
 
 Place = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MapsData:
+    """Builtin data: texts of pairs (x, f(x)), the map f drawn anew for each text, for the tokenizer kind `word`.
+
+    Arguments:
+        symbols: how many different x there are, and as many images.
+        pairs: in each text. With its end a text has 2 * pairs + 1 tokens; with that as `data.length` a stretch is one text.
+        size, validation_size: how many texts to draw; no map is in both.
+
+    Raises:
+        InputError: for numbers out of range.
+    """
+
+    symbols: int = 5
+    pairs: int = 17
+    size: int = 50_000
+    validation_size: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("size", "validation_size"):
+            value = getattr(self, name)
+            check(value > 0, f"data.maps.{name}", value, "above 0", "raise it")
+        self.texts("train", 0, 0)
+
+    def texts(self, split: str, size: int, seed: int) -> Maps:
+        """The texts of one split."""
+        return Maps(split, symbols=self.symbols, pairs=self.pairs, size=size, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +53,11 @@ class TextData:
         validation: likewise; held out from the training data, document by document, where null.
         validation_share: of the documents, to be held out.
         builtin: `python_docs`, the reference text that comes with Python, instead of files.
+        maps: builtin texts of pairs of one map each, to learn from in context, instead of files.
         unit: what one document is: a `line`, or a `paragraph` up to the next empty line.
         length: tokens of one stretch.
+        document_masks: whether a token sees its own document alone, from position 0 on, where several stand in a stretch; else
+            those before are seen too, as by GPT.
 
     Raises:
         InputError: for files beside builtin data, or a number out of range.
@@ -34,13 +67,18 @@ class TextData:
     validation: Place | None = None
     validation_share: float = 0.05
     builtin: Literal["python_docs"] | None = None
+    maps: MapsData | None = None
     unit: Unit = "line"
     length: int = 128
+    document_masks: bool = False
 
     def __post_init__(self) -> None:
         for name in ("train", "validation"):
             if self.builtin is not None and getattr(self, name) is not None:
                 raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
+            if self.maps is not None and (self.builtin is not None or getattr(self, name) is not None):
+                other = name if getattr(self, name) is not None else "builtin"
+                raise InputError(f"data.{other} is given beside data.maps; choose one of the two")
         share = self.validation_share
         check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
         check(self.length >= 1, "data.length", self.length, "at least 1", "128 to 1024 is usual")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, overload
 
 import torch
 
+from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
+from regard.prepared import PreparedDecoder, QuantisedPrecision
+from regard.tasks.language_modelling.beginning import Beginning
 from regard.tasks.language_modelling.stop_text import StopText
 from regard.tasks.language_modelling.task import LanguageModellingTask
 from regard.tasks.language_modelling.windows import Window, windows
@@ -101,6 +104,63 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             for text, ids, (log_probabilities, right) in zip(texts, encoded, answers, strict=True)
         ]
 
+    def begin(self, text: str) -> Beginning:
+        """Read the beginning of a text once, for any number of prompts after it (`generate(..., after=)`).
+
+        Raises:
+            InputError: for one longer than the model has positions for.
+        """
+        ids = self._writer(None, ()).encode(text)
+        with torch.no_grad():
+            state = self.model.start(1)
+            if len(ids) > 1:
+                _, state = self.model.read(Tokens.pad([ids[:-1]], device=self.device), state)
+        return Beginning(text=text, ids=tuple(ids), state=state)
+
+    def quantised(self, precision: QuantisedPrecision) -> LanguageModel:
+        """The same with weights of 8 or 4 bits, for use on a processor: a half to an eighth of the memory, and faster by as much.
+
+        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL TEXT precision=int4` tells.
+
+        Arguments:
+            precision: `int8` or `int4`, as `regard.prepared.QuantisedWeights` says.
+
+        Raises:
+            InputError: for a model that is not of GPT's family, is on another device, or is looked at.
+        """
+        prepared = PreparedDecoder(self.model, precision)
+        return LanguageModel(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
+
+    @overload  # a string is a sequence of strings too; the first that fits counts
+    def generate(  # pyright: ignore[reportOverlappingOverload]
+        self,
+        prompts: str,
+        settings: GenerationSettings | None = None,
+        *,
+        stop: Sequence[str] = (),
+        batch_size: int = 16,
+        first: int = 0,
+        top: int = 0,
+        draft: LanguageModel | None = None,
+        ahead: int = 4,
+        after: Beginning | None = None,
+    ) -> Written: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: Sequence[str],
+        settings: GenerationSettings | None = None,
+        *,
+        stop: Sequence[str] = (),
+        batch_size: int = 16,
+        first: int = 0,
+        top: int = 0,
+        draft: LanguageModel | None = None,
+        ahead: int = 4,
+        after: Beginning | None = None,
+    ) -> list[Written]: ...
+
     def generate(
         self,
         prompts: str | Sequence[str],
@@ -109,7 +169,11 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         stop: Sequence[str] = (),
         batch_size: int = 16,
         first: int = 0,
-    ) -> Any:
+        top: int = 0,
+        draft: LanguageModel | None = None,
+        ahead: int = 4,
+        after: Beginning | None = None,
+    ) -> Written | list[Written]:
         """What the model writes after a prompt, or after each of several.
 
         Arguments:
@@ -118,16 +182,28 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             stop: strings that end a text and are not part of it, wherever their borders lie among the tokens.
             batch_size: prompts written on together. It changes no answer, only memory and speed.
             first: the place of the first prompt among all that are asked, from 0. With the seed it decides what is drawn.
+            top: how many of the most probable tokens to tell of each place, in `Written.top`.
+            draft: a smaller model of the same vocabulary that guesses ahead, which changes the time and not the answers: greedy
+                ones are the same, drawn ones other draws from the same distribution (`regard.generation.Speculation`).
+            ahead: tokens it guesses at a time.
+            after: what stands before every prompt and was read by `begin`; what is written is the same as after both together,
+                where the border between the two is one between tokens.
 
         Returns:
             A `Written`, or a list of them.
 
         Raises:
-            InputError: for a prompt longer than the model has positions for, and for stops in beam search.
+            InputError: for a prompt longer than the model has positions for, for stops in beam search, and for a draft with
+                another vocabulary or beside a beam.
         """
         if isinstance(prompts, str):
-            return self.generate([prompts], settings, stop=stop, first=first)[0]
-        writer = self._writer(settings, stop)
+            asked = [prompts]
+            more: dict[str, Any] = {"first": first, "top": top, "draft": draft, "ahead": ahead, "after": after}
+            return self.generate(asked, settings, stop=stop, **more)[0]
+        writer = replace(self._writer(settings, stop, top), after=after)
+        if draft is not None:
+            self._check_draft(draft)
+            writer = replace(writer, draft=draft.model, ahead=ahead)
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         answers: dict[int, Written] = {}
         for start in range(0, len(order), batch_size):
@@ -148,13 +224,19 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         """
         return self._writer(settings, stop).stream(prompt)
 
-    def _writer(self, settings: GenerationSettings | None, stop: Sequence[str]) -> Writer:
+    def _check_draft(self, draft: LanguageModel) -> None:
+        ours, theirs = self.task.tokenizer, draft.task.tokenizer
+        if ours.size != theirs.size or ours.tokens(range(ours.size)) != theirs.tokens(range(theirs.size)):
+            raise InputError("draft: its vocabulary is another one; train it with this model's tokenizer")
+
+    def _writer(self, settings: GenerationSettings | None, stop: Sequence[str], top: int = 0) -> Writer:
         tokenizer = self.task.tokenizer
         return Writer(
             model=self.model,
             tokenizer=tokenizer,
             settings=WRITING if settings is None else settings,
             stop=StopText(tokenizer, stop) if stop else None,
+            top=top,
         )
 
     def _scored(

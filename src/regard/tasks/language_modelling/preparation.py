@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,8 @@ def prepare(
     """
     if not is_prepared(folder):
         finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
-    return opened(LanguageModellingTask.load(folder, {}), folder)
+    task = LanguageModellingTask.load(folder, {})
+    return opened(replace(task, document_masks=data.document_masks), folder)
 
 
 def _prepared(
@@ -60,10 +62,11 @@ def _prepared(
     for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
         for path in folder.glob(name):
             shutil.rmtree(path, ignore_errors=True)
-    train = _reader(data, data.train, "train", given)
+    builtin = data.builtin is not None or data.maps is not None
+    train = _reader(data, data.train, "train", given, seed)
     validation = (
-        _reader(data, data.validation, "validation", given_validation)
-        if given_validation is not None or data.validation is not None or data.builtin is not None
+        _reader(data, data.validation, "validation", given_validation, seed)
+        if given_validation is not None or data.validation is not None or builtin
         else None
     )
     malformed, counted = MalformedRows(), 0
@@ -78,7 +81,13 @@ def _prepared(
         tokenizer = Tokenizer.load(settings.path)
         counted = sum(1 for _ in texts())
     else:
-        tokenizer = Tokenizer.train(texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase)
+        tokenizer = Tokenizer.train(
+            texts(),
+            kind=settings.kind,
+            size=settings.size,
+            lowercase=settings.lowercase,
+            sentinels=settings.sentinels,
+        )
     tokenizer.save(folder)
     held_out: frozenset[int] = frozenset()
     if validation is None:
@@ -108,15 +117,18 @@ def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
     return frozenset(generator.choice(count, size=size, replace=False).tolist())
 
 
-def _reader(data: TextData, place: Place | None, split: str, given: Texts | None) -> Reader:
+def _reader(data: TextData, place: Place | None, split: str, given: Texts | None, seed: int) -> Reader:
     if given is not None:
         if isinstance(given, str) or not given:
             raise InputError(f"the {split} texts are {given!r}; give a list of texts")
         return lambda _: given
     if data.builtin is not None:
         return lambda _: python_docs(split)
+    if data.maps is not None:
+        texts = data.maps.texts(split, data.maps.size if split == "train" else data.maps.validation_size, seed)
+        return lambda _: texts
     if place is None:
-        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
+        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs, or data.maps={}")
     return lambda malformed: read_texts(place, unit=data.unit, malformed=malformed)
 
 

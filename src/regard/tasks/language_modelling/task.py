@@ -16,7 +16,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.tasks.card import model_card
-from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.projected_loss import projected_cross_entropy
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
 
@@ -47,11 +47,16 @@ class LanguageModellingTask(Task):
 
     A text is read as its tokens with the end token before the first and after the last, so that the model tells of the first
     token and of the end too.
+
+    Arguments:
+        tokenizer: for all texts.
+        document_masks: whether tokens of a training stretch see their own document alone; nothing to a trained model.
     """
 
     name: ClassVar[str] = "language_modelling"
 
     tokenizer: Tokenizer
+    document_masks: bool = False
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -66,8 +71,9 @@ class LanguageModellingTask(Task):
     def batch(self, stretches: Sequence[Sequence[int]]) -> TextBatch:
         """Stretches of token ids, two or more each: all but the last are read, all but the first are to be told."""
         padding = self.tokenizer.padding_id
+        read = Tokens.pad([ids[:-1] for ids in stretches], padding_id=padding)
         return TextBatch(
-            tokens=Tokens.pad([ids[:-1] for ids in stretches], padding_id=padding),
+            tokens=read.parted(self.tokenizer.end_id) if self.document_masks else read,
             labels=Tokens.pad([ids[1:] for ids in stretches], padding_id=padding).ids,
         )
 
@@ -85,16 +91,11 @@ class LanguageModellingTask(Task):
 
     def loss(self, model: nn.Module, batch: TextBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the labels, summed over real tokens."""
-        logits = model(batch.tokens)
-        valid = batch.tokens.valid.flatten()
+        valid = batch.tokens.valid
         padding = self.tokenizer.padding_id
-        total, correct = smoothed_cross_entropy(
-            logits.flatten(0, 1),
-            batch.labels.flatten(),
-            valid=valid,
-            smoothing=smoothing,
-            never=padding if padding != self.tokenizer.end_id else None,
-        )
+        never = padding if padding != self.tokenizer.end_id else None
+        loss = projected_cross_entropy(batch.labels, valid=valid, smoothing=smoothing, never=never)
+        total, correct = model(batch.tokens, reduce=loss)
         return LossSum(total, int(valid.sum()), correct)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
@@ -105,11 +106,15 @@ class LanguageModellingTask(Task):
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse stretches that are longer than the model has positions for.
+        """Refuse stretches that are longer than the model has positions for, and documents that it cannot keep apart.
 
         Raises:
             InputError: naming the setting.
         """
+        if self.document_masks and not getattr(model, "parts_documents", False):
+            raise InputError(
+                f"data.document_masks: a {type(model).__name__} has no masks to keep documents apart; leave it out"
+            )
         limit = model.maximum_length
         longest = max(int(self.labels(data).max(initial=0)) for data in (train, validation))
         if limit is not None and longest > limit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,12 +17,16 @@ from regard.generation import (
     Hypothesis,
     Room,
     SampleRows,
+    Speculation,
     generate,
     search,
     stream,
 )
+from regard.generation.checks import whole
 from regard.layers import Tokens
+from regard.tasks.language_modelling.beginning import Beginning
 from regard.tasks.language_modelling.stop_text import StopText
+from regard.tasks.language_modelling.top_tokens import most_probable
 from regard.text import Tokenizer
 
 UNFINISHED = "�"
@@ -40,6 +44,8 @@ class Written:
         log_probabilities: of each of them, natural log, the model's own.
         finished: whether the text ended by itself or at a stop, and not at the limit.
         alternatives: further texts, best first or in the order drawn.
+        top: for each token written the most probable ones at its place, with their log-probabilities, best first: as many as were
+            asked for. The model's own too, read once more from the whole text.
     """
 
     text: str
@@ -48,6 +54,7 @@ class Written:
     log_probabilities: tuple[float, ...]
     finished: bool
     alternatives: tuple[str, ...] = ()
+    top: tuple[tuple[tuple[str, float], ...], ...] = ()
 
     @property
     def log_probability(self) -> float:
@@ -64,12 +71,23 @@ class Writer:
         tokenizer: its own.
         settings: how to decode.
         stop: strings that end a text and are not part of it.
+        top: how many of the most probable tokens to tell of each place.
+        draft: guesses for it, a faster `Reader` of the same tokens.
+        ahead: tokens guessed at a time.
+        after: a text that stands before every prompt, already read; none where None.
     """
 
     model: Any
     tokenizer: Tokenizer
     settings: GenerationSettings
     stop: StopText | None = None
+    top: int = 0
+    draft: Any = None
+    ahead: int = 4
+    after: Beginning | None = None
+
+    def __post_init__(self) -> None:
+        whole("top", self.top, least=0)
 
     def write(self, prompts: Sequence[str], places: Sequence[int] | None = None) -> list[Written]:
         """What follows each prompt; rows of a batch do not change one another.
@@ -82,8 +100,16 @@ class Writer:
         """
         places = range(len(prompts)) if places is None else places
         encoded = [self.encode(prompt, place) for prompt, place in zip(prompts, places, strict=True)]
-        found = self._sampled(encoded, places) if self.settings.sample else self._searched(encoded)
-        return [self._written(*each) for each in zip(prompts, encoded, found, strict=True)]
+        if self.draft is not None:
+            found = self._speculated(encoded, places)
+        else:
+            found = self._sampled(encoded, places) if self.settings.sample else self._searched(encoded)
+        written = [self._written(*each) for each in zip(prompts, encoded, found, strict=True)]
+        if not self.top:
+            return written
+        texts = [(ids, self._emitted(each[0])) for ids, each in zip(encoded, found, strict=True)]
+        told = most_probable(self.model, self.tokenizer, texts, self.top)
+        return [replace(each, top=top) for each, top in zip(written, told, strict=True)]
 
     def stream(self, prompt: str) -> Iterator[str]:
         """What follows a prompt, piece by piece, each as soon as nothing that comes can change it.
@@ -95,7 +121,7 @@ class Writer:
             raise InputError("a stream is of one text; set beam and n_best to 1")
         ids = self.encode(prompt)
         choose = SampleRows([self._seed(0, 0)]) if self.settings.sample else Greedy()
-        steps = stream(Continuation(self.model), self._source([ids]), choose=choose, **self._rules)
+        steps = stream(self._continuation, self._source([ids]), choose=choose, **self._rules([ids]))
         written: list[int] = []
         shown = 0
         for step in steps:
@@ -112,7 +138,8 @@ class Writer:
         Raises:
             InputError: for one longer than the model has positions for.
         """
-        ids = [self.tokenizer.end_id, *self.tokenizer.encode(prompt)]
+        before = [self.tokenizer.end_id] if self.after is None else list(self.after.ids)
+        ids = [*before, *self.tokenizer.encode(prompt)]
         limit = self.model.maximum_length
         if limit is not None and len(ids) > limit:
             raise InputError(
@@ -123,9 +150,10 @@ class Writer:
 
     def _searched(self, encoded: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         return search(
-            Continuation(self.model),
+            self._continuation,
             self._source(encoded),
-            self.settings,
+            self.settings.with_ids(self.tokenizer),
+            before=self._side_by_side(encoded),
             forbid=self._never,
             limit=self._limit,
             stop=() if self.stop is None else (self.stop,),
@@ -134,20 +162,51 @@ class Writer:
     def _sampled(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
         draws = self.settings.n_best
         seeds = [self._seed(place, draw) for place in places for draw in range(draws)]
-        source = self._source([ids for ids in encoded for _ in range(draws)])
-        found = generate(Continuation(self.model), source, choose=SampleRows(seeds), **self._rules)
+        repeated = [ids for ids in encoded for _ in range(draws)]
+        rules = self._rules(repeated)
+        found = generate(self._continuation, self._source(repeated), choose=SampleRows(seeds), **rules)
         return [found[first : first + draws] for first in range(0, len(found), draws)]
+
+    def _speculated(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
+        """Each text by itself: how many guesses hold differs from text to text."""
+        settings = self.settings
+        if settings.beam > 1:
+            raise InputError(
+                f"generation.beam: a draft guesses for one text, and beam is {settings.beam}; set beam to 1"
+            )
+        found = []
+        for ids, place in zip(encoded, places, strict=True):
+            rules = self._rules([ids])
+            speculation = Speculation(
+                model=self.model,
+                draft=self.draft,
+                ahead=self.ahead,
+                transforms=rules["transforms"],
+                stop=rules["stop"],
+            )
+            within = Room(Room(self.settings.limit, self.model.maximum_length), self.draft.maximum_length)
+            most = int(within(self._side_by_side([ids])))
+            generators: list[torch.Generator | None] = [None]
+            if settings.sample:
+                generators = [torch.Generator().manual_seed(self._seed(place, draw)) for draw in range(settings.n_best)]
+            found.append(
+                [
+                    speculation.write(ids, most=most, least=settings.minimum_length, generator=generator).hypothesis
+                    for generator in generators
+                ]
+            )
+        return found
 
     def _seed(self, place: int, draw: int) -> int:
         """Of the draws of one text: that of the settings decides them all, and no two texts have the same."""
         base = torch.randint(2**60, (), generator=torch.Generator().manual_seed(self.settings.seed))
         return int(base) + (place << 20) + draw
 
-    @property
-    def _rules(self) -> dict[str, Any]:
-        """What `generate` and `stream` are told alike."""
+    def _rules(self, encoded: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """What `generate` and `stream` are told alike, of these prompts."""
+        changes = self.settings.with_ids(self.tokenizer).changes(self._side_by_side(encoded))
         return {
-            "transforms": ((Forbid(self._never),) if self._never else ()) + self.settings.transforms,
+            "transforms": ((Forbid(self._never),) if self._never else ()) + changes,
             "stop": () if self.stop is None else (self.stop,),
             "limit": self._limit,
             "minimum_length": self.settings.minimum_length,
@@ -161,9 +220,18 @@ class Writer:
 
     @property
     def _limit(self) -> Room:
-        return Room(self.settings.limit, self.model.maximum_length)
+        return Room(self.settings.limit, self._continuation.maximum_source_length)
+
+    @property
+    def _continuation(self) -> Continuation[Any]:
+        return Continuation(self.model, None if self.after is None else self.after.state)
 
     def _source(self, encoded: Sequence[Sequence[int]]) -> Tokens:
+        """Prompts side by side, without what was read before them."""
+        read = 0 if self.after is None else self.after.state.length
+        return self._side_by_side([ids[read:] for ids in encoded])
+
+    def _side_by_side(self, encoded: Sequence[Sequence[int]]) -> Tokens:
         device = next(self.model.parameters()).device
         return Tokens.pad(encoded, padding_id=self.tokenizer.padding_id, side="left", device=device)
 
@@ -181,12 +249,15 @@ class Writer:
 
     def _written(self, prompt: str, ids: Sequence[int], found: Sequence[Hypothesis]) -> Written:
         best = found[0]
-        end = [self.tokenizer.end_id] if best.length > len(best.tokens) else []
         return Written(
             text=self._decoded(ids, best.tokens),
             prompt=prompt,
-            tokens=tuple(self.tokenizer.tokens([*best.tokens, *end])),
+            tokens=tuple(self.tokenizer.tokens(self._emitted(best))),
             log_probabilities=best.token_log_probabilities,
             finished=best.finished,
             alternatives=tuple(self._decoded(ids, other.tokens) for other in found[1:]),
         )
+
+    def _emitted(self, found: Hypothesis) -> list[int]:
+        """The tokens of an answer, its end token among them where it has one."""
+        return [*found.tokens, *([self.tokenizer.end_id] if found.length > len(found.tokens) else [])]

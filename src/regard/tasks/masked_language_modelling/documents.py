@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from regard.data.malformed import MalformedRows
 from regard.data.python_docs import python_docs
-from regard.data.running_text import Document, read_documents, sentences_of
+from regard.data.running_text import Boundary, Cleaning, Document, SentenceUnit, read_documents, sentences_of
 from regard.data.wikitext import UNKNOWN
 from regard.errors import InputError
-from regard.tasks.masked_language_modelling.data import MaskedTextData, Place
+from regard.tasks.masked_language_modelling.data import Place
 from regard.text import Tokenizer
 
 Given = Sequence[str] | Sequence[Sequence[str]]
@@ -20,6 +21,30 @@ Reader = Callable[[MalformedRows], Iterator[Document]]
 
 AT_ONCE = 1 << 20
 """Characters that are turned into tokens together."""
+
+
+class ReadAs(Protocol):
+    """What a recipe says of how text is read."""
+
+    @property
+    def builtin(self) -> str | None:
+        """`python_docs`, or None."""
+        ...
+
+    @property
+    def documents(self) -> Boundary:
+        """Where a document ends."""
+        ...
+
+    @property
+    def sentences(self) -> SentenceUnit:
+        """What a sentence is."""
+        ...
+
+    @property
+    def cleaning(self) -> Cleaning:
+        """What is undone before."""
+        ...
 
 
 def in_memory(documents: Given) -> Iterator[Document]:
@@ -35,7 +60,7 @@ def in_memory(documents: Given) -> Iterator[Document]:
         yield list(sentences)
 
 
-def reader(data: MaskedTextData, place: Place | None, given: Given | None, split: str) -> Reader | None:
+def reader(data: ReadAs, place: Place | None, given: Given | None, split: str) -> Reader | None:
     """What reads documents: those given in memory, else those of files; None where there are none.
 
     Raises:
@@ -57,7 +82,7 @@ def reader(data: MaskedTextData, place: Place | None, given: Given | None, split
     )
 
 
-def builtin(data: MaskedTextData, split: str) -> Reader | None:
+def builtin(data: ReadAs, split: str) -> Reader | None:
     """What reads the builtin documents of a split; None where the recipe names none."""
     return None if data.builtin is None else lambda _: (sentences_of(text) for text in python_docs(split))
 

@@ -10,7 +10,7 @@ from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.tasks.multiple_choice.chooser import Choice, Chooser
 from regard.tasks.multiple_choice.data import ChoiceData
-from regard.tasks.multiple_choice.preparation import Given, endings, in_memory, reader, right_of
+from regard.tasks.multiple_choice.preparation import Given, in_memory, reader, right_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ def evaluate_choices(model: Chooser, questions: Given) -> ChoiceEvaluation:
         raise InputError("there is nothing to evaluate; give a list with at least one question")
     asked = in_memory(questions) or []
     right = [right_of(question) for question in asked]
-    said = model.choose_batch([(question.context, endings(question)) for question in asked])
+    said = model.choose_batch([model.task.parts(question) for question in asked])
     correct = sum(choice.index == answer for choice, answer in zip(said, right, strict=True))
     return ChoiceEvaluation(metrics={"accuracy": correct / len(asked)}, count=len(asked), predictions=tuple(said))
 

@@ -14,7 +14,7 @@ from regard.tasks.multiple_choice.task import MultipleChoiceTask
 MULTIPLE_CHOICE = Kind(
     task=MultipleChoiceTask,
     predictor=Chooser,
-    interface="encoder",
+    interface="whole_text",
     sections={"data": ChoiceData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_choices,
     evaluate=evaluate_choices,

@@ -12,7 +12,7 @@ from regard.data.choices import ChoiceQuestion, read_choices
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.tasks.encoders import EncoderTokenizerSettings, Splits, encoder_tokenizer, write_store
+from regard.tasks.encoders import EncoderTokenizerSettings, Splits, whole_text_tokenizer, write_store
 from regard.tasks.encoders.preparation import Row, cleared
 from regard.tasks.encoders.splits import Reader, given_or
 from regard.tasks.multiple_choice.data import ChoiceData, Place
@@ -60,21 +60,21 @@ def prepare_choices(
         )
         cleared(folder)
         task = MultipleChoiceTask(
-            tokenizer=encoder_tokenizer(tokenizer, lambda: _texts(splits)), maximum_length=data.maximum_length
+            tokenizer=whole_text_tokenizer(tokenizer, lambda: _texts(splits)),
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            question=data.question,
         )
         cut = 0
 
         def rows(questions: Iterator[ChoiceQuestion]) -> Iterator[Row]:
             nonlocal cut
             while chunk := list(itertools.islice(questions, TOGETHER)):
-                encoded = task.encode(
-                    [question.context for question in chunk],
-                    [endings(question) for question in chunk],
-                    maximum=task.maximum_length,
-                )
-                for question, choices in zip(chunk, encoded, strict=True):
-                    cut += sum(joined.cut > 0 for joined in choices)
-                    yield row_of(choices, right_of(question))
+                contexts, choices = zip(*(task.parts(question) for question in chunk), strict=True)
+                encoded = task.encode(contexts, choices, maximum=task.maximum_length)
+                for question, each in zip(chunk, encoded, strict=True):
+                    cut += sum(joined.cut > 0 for joined in each)
+                    yield row_of(each, right_of(question))
 
         write_store(folder, TRAIN, columns(task.tokenizer), rows(splits.train()))
         write_store(folder, VALIDATION, columns(task.tokenizer), rows(splits.validation()))
@@ -142,11 +142,6 @@ def check_question(context: Any, choices: Any, where: str) -> None:
             raise InputError(f"{where}: a {what} is {text!r:.80}; give a text")
 
 
-def endings(question: ChoiceQuestion) -> list[str]:
-    """What stands behind the context, of each choice."""
-    return [f"{question.question} {choice}" if question.question else choice for choice in question.choices]
-
-
 def right_of(question: ChoiceQuestion) -> int:
     """The number of the right choice.
 
@@ -161,7 +156,7 @@ def right_of(question: ChoiceQuestion) -> int:
 def _texts(splits: Splits[ChoiceQuestion]) -> Iterator[str]:
     for question in splits.train():
         yield question.context
-        yield from endings(question)
+        yield from (f"{question.question} {choice}" if question.question else choice for choice in question.choices)
 
 
 def _settings(folder: Path) -> dict[str, Any]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.data.choices import ChoiceQuestion
 from regard.data.token_store import TokenStore
 from regard.layers import HeadKind, Tokens
-from regard.tasks.encoders import EncoderTask, Joined, join, padded
+from regard.tasks.encoders import Joined, WholeTextTask, join, padded
 from regard.tasks.encoders.inputs import PLACES, SECOND, TEXT
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.task import LossSum
 from regard.text import Tokenizer
+
+QuestionPlace = Literal["choice", "context"]
+"""What the question of an example is put to."""
 
 SIZES, ANSWER = "sizes", "answer"
 """The columns of a store beside those of every encoder's input, in which the choices of a question stand one after another: how
@@ -47,23 +51,37 @@ class ChoiceBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultipleChoiceTask(EncoderTask):
-    """What turns questions with choices into an encoder's tensors, and its outputs into a loss.
+class MultipleChoiceTask(WholeTextTask):
+    """What turns questions with choices into a model's tensors, and its outputs into a loss.
 
         score(choice) = w . pooled([CLS] context [SEP] choice [SEP]),   p(choice | question) = softmax over its choices
 
     Arguments:
         tokenizer: for all texts.
         maximum_length: the most tokens of a context and one choice, special ones included; what is longer is cut.
+        auxiliary: as `WholeTextTask`; the tokens of all choices are told.
+        question: where the question of an example stands: before each `choice` (Devlin et al. 2019), or behind the `context`, so
+            that a choice alone comes after the delimiter (Radford et al. 2018, section 3.3).
     """
 
     name: ClassVar[str] = "multiple_choice"
     head: ClassVar[HeadKind] = "choice"
 
+    question: QuestionPlace = "choice"
+
     @property
     def use(self) -> tuple[str, ...]:
         """A line for the model card."""
         return ('print(model.choose("It rains.", ["She opens her umbrella.", "She closes the fridge."]).text)',)
+
+    def parts(self, question: ChoiceQuestion) -> tuple[str, list[str]]:
+        """What is read first of an example, and what of each choice behind it."""
+        asked = question.question
+        if not asked:
+            return question.context, list(question.choices)
+        if self.question == "context":
+            return f"{question.context} {asked}", list(question.choices)
+        return question.context, [f"{asked} {choice}" for choice in question.choices]
 
     def encode(self, contexts: Sequence[str], choices: Sequence[Sequence[str]], *, maximum: int) -> list[list[Joined]]:
         """What the model reads of each choice of each question.
@@ -99,14 +117,15 @@ class MultipleChoiceTask(EncoderTask):
 
         Smoothing is spread over the choices of the question.
         """
-        scores = model(batch.tokens, batch.segments).logits.squeeze(-1).float()
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        scores = encoded.logits.squeeze(-1).float()  # type: ignore[union-attr]
         total, correct = scores.new_zeros(()), batch.labels.new_zeros(())
         for count in batch.counts.unique().tolist():
             rows = batch.counts == count
             own = scores[rows.repeat_interleave(batch.counts)].view(-1, count)
             loss, right = smoothed_cross_entropy(own, batch.labels[rows], smoothing=smoothing)
             total, correct = total + loss, correct + right
-        return LossSum(total, len(batch.labels), correct)
+        return LossSum(total, len(batch.labels), correct, beside)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
         """The loss; how many are right is among what the model is judged by."""

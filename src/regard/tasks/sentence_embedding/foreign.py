@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules
+from regard.models import MODELS
 from regard.tasks.encoders.open_folder import foreign_tokenizer
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
 
 
 def gives_vectors(config: Any) -> bool:
     """Whether a model is an encoder of texts, whatever its head."""
-    return hasattr(config, "head")
+    return MODELS[config.model_type].serves("encoder")
 
 
 def foreign_encoder(folder: Path, config: Any) -> SentenceEmbeddingTask:

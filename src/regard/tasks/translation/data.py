@@ -109,6 +109,7 @@ class PairTokenizerSettings(TokenizerSettings):
         size: the largest vocabulary.
         lowercase: drop case.
         path: a folder, tokenizer.json or vocab.txt to take instead of training one.
+        sentinels: how many of T5's sentinels a trained one has, each to stand for a span that was taken out; T5 has 100.
         shared: one vocabulary for source and target.
     """
 

@@ -12,6 +12,8 @@ from regard.text import Tokenizer
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 GENERATION_CONFIG = "generation_config.json"
+LONGEST = 512
+"""Tokens after which another program stops where neither model nor settings say so; told nothing, it would after 20."""
 
 
 def obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int) -> str:
@@ -22,7 +24,7 @@ def obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int) -> str:
     """
     if source != target:
         return "source and target have two tokenizers"
-    if target.size != vocabulary:
+    if target.size > vocabulary:
         return f"the tokenizer has {target.size} tokens and the model {vocabulary}"
     if not target.adds_end:
         return "the tokenizer.json does not add the end token"
@@ -32,13 +34,13 @@ def obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int) -> str:
 
 
 def write(
-    folder: Path, tokenizer: Tokenizer, settings: GenerationSettings, *, maximum: int, never: Sequence[int]
+    folder: Path, tokenizer: Tokenizer, settings: GenerationSettings, *, maximum: int | None, never: Sequence[int]
 ) -> None:
     """Write tokenizer_config.json and generation_config.json.
 
     Arguments:
         folder: holds tokenizer.json already.
-        maximum: the model's positions.
+        maximum: the model's positions; None where no text is too long.
         never: ids that are not to be written, padding aside.
     """
     named = {
@@ -54,10 +56,10 @@ def write(
         "tokenizer_class": "PreTrainedTokenizerFast",
         **named,
         "extra_special_tokens": list(tokenizer.extra_tokens),
-        # The spelling of a special token in a text is text, here as in `Tokenizer`.
-        "split_special_tokens": True,
+        # The spelling of a special token is text, here as in `Tokenizer`; but to a sentinel there is no other way there.
+        "split_special_tokens": not tokenizer.sentinels,
         "clean_up_tokenization_spaces": False,
-        "model_max_length": maximum,
+        **({} if maximum is None else {"model_max_length": maximum}),
         "model_input_names": ["input_ids", "attention_mask"],
         "padding_side": "right",
     }
@@ -66,7 +68,7 @@ def write(
         "eos_token_id": tokenizer.end_id,
         "decoder_start_token_id": tokenizer.start_id,
         "bad_words_ids": [[index] for index in (tokenizer.padding_id, *never)],
-        "max_length": maximum,
+        "max_length": maximum or settings.maximum_length or LONGEST,
         "num_beams": 1 if settings.sample else settings.beam,
         "do_sample": settings.sample,
         "use_cache": True,

@@ -173,6 +173,7 @@ class _Preparation:
                 size=settings.size,
                 lowercase=settings.lowercase,
                 extra_tokens=tags if 0 in sides else (),
+                sentinels=settings.sentinels,
             )
 
         if settings.path is not None:

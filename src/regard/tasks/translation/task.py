@@ -7,48 +7,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.checkpoints import layout_of, write_model
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.generation.penalties import check_coverage
-from regard.layers import Tokens
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import model_card
-from regard.tasks.losses import smoothed_cross_entropy
-from regard.tasks.task import LossSum, Task
+from regard.tasks.pairs import PairTask
 from regard.tasks.translation import open_folder
 from regard.text import Tokenizer
 
-COLUMNS = ("source", "target")
-"""Of the token stores."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TranslationBatch:
-    """What one step of training reads.
-
-    Arguments:
-        source: (B, S), each ended by the end token.
-        target: (B, L), shifted right: the start token first.
-        labels: (B, L) int64, the token each target position has to predict, the end token last.
-    """
-
-    source: Tokens
-    target: Tokens
-    labels: Tensor
-
-    def to(self, device: torch.device) -> TranslationBatch:
-        """The same batch on another device."""
-        return TranslationBatch(self.source.to(device), self.target.to(device), self.labels.to(device))
-
 
 @dataclass(frozen=True, slots=True)
-class TranslationTask(Task):
+class TranslationTask(PairTask):
     """What turns strings into a translation model's tensors, and its outputs into a loss and strings.
 
     Arguments:
@@ -71,22 +45,9 @@ class TranslationTask(Task):
         return self.source_tokenizer == self.target_tokenizer
 
     @property
-    def tokenizers(self) -> dict[str, Tokenizer]:
-        """Of source and target, or the one they share."""
-        if self.shared:
-            return {"shared": self.source_tokenizer}
-        return {"source": self.source_tokenizer, "target": self.target_tokenizer}
-
-    def model_settings(self) -> dict[str, int]:
-        """What the vocabularies decide of a model's config."""
-        target = self.target_tokenizer
-        return {
-            "source_vocabulary": self.source_tokenizer.size,
-            "target_vocabulary": target.size,
-            "padding_id": target.padding_id,
-            "start_id": target.start_id,
-            "end_id": target.end_id,
-        }
+    def sides(self) -> tuple[Tokenizer, Tokenizer]:
+        """The tokenizers of source and target."""
+        return self.source_tokenizer, self.target_tokenizer
 
     def encode_sources(self, texts: Sequence[str], to: str | None = None) -> list[list[int]]:
         """The token ids of sources, without the end token; the tag of the language wanted in front where there are several.
@@ -118,35 +79,6 @@ class TranslationTask(Task):
         known = set(self.target_tokenizer.extra_tokens) if self.languages else set()
         return tuple(self.target_tokenizer.id_of(tag(name)) for name in self.languages if tag(name) in known)
 
-    def read(self, sources: Sequence[Sequence[int]]) -> Tokens:
-        """Source token ids to what the model reads: the end token after each, then padding."""
-        end = self.source_tokenizer.end_id
-        return Tokens.pad([[*ids, end] for ids in sources], padding_id=self.source_tokenizer.padding_id)
-
-    def batch(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TranslationBatch:
-        """Pairs of token ids to a batch for training."""
-        tokenizer = self.target_tokenizer
-        inputs = [[tokenizer.start_id, *ids] for ids in targets]
-        labels = [[*ids, tokenizer.end_id] for ids in targets]
-        return TranslationBatch(
-            source=self.read(sources),
-            target=Tokens.pad(inputs, padding_id=tokenizer.padding_id),
-            labels=Tokens.pad(labels, padding_id=tokenizer.padding_id).ids,
-        )
-
-    def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of source and target, end tokens included, (N, 2)."""
-        return np.stack([data.lengths(column) + 1 for column in COLUMNS], axis=1)
-
-    def labels(self, data: TokenStore) -> np.ndarray:
-        """Target tokens of each pair, end tokens included, (N,)."""
-        return data.lengths("target") + 1
-
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> TranslationBatch:
-        """The pairs of these rows as a batch."""
-        sources, targets = ([data.sequence(column, int(row)).tolist() for row in rows] for column in COLUMNS)
-        return self.batch(sources, targets)
-
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Pairs and vocabularies in a few words."""
         return (
@@ -155,23 +87,22 @@ class TranslationTask(Task):
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse data that the model has too few positions for now, not when its batch comes up.
+        """Refuse data that the model has too few positions for, and a coverage penalty where there is no coverage.
 
         Raises:
-            InputError: naming what is too long, and what to do; or for a coverage penalty where there is no coverage.
+            InputError: naming what is too long, and what to do.
         """
-        limits = {"source": model.maximum_source_length, "target": model.maximum_target_length}
-        for name, store in (("training", train), ("validation", validation)):
-            for column, limit in limits.items():
-                longest = int(store.lengths(column).max(initial=0)) + 1
-                if limit is not None and longest > limit:
-                    shorter = f"leave long pairs out: data.maximum_tokens={limit - 1}"
-                    raise InputError(
-                        f"the longest {name} {column} has {longest} tokens where the model has {limit} positions; "
-                        f"raise {model.length_setting}, or {shorter if name == 'training' else 'shorten data.validation'}"
-                    )
+        PairTask.check(self, model, train, validation)
         if self.generation.coverage_penalty > 0:
             check_coverage(model)
+
+    def shorter(self, split: str, limit: int) -> str:
+        """How pairs become shorter."""
+        return (
+            f"leave long pairs out: data.maximum_tokens={limit - 1}"
+            if split == "training"
+            else "shorten data.validation"
+        )
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -197,20 +128,6 @@ class TranslationTask(Task):
             )
             for row in rows
         ]
-
-    def loss(self, model: nn.Module, batch: TranslationBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the labels, summed over real tokens; padding counts nothing and gets no smoothing mass."""
-        logits = model(batch.source, batch.target)
-        real = batch.target.valid.flatten()
-        tokenizer = self.target_tokenizer
-        total, correct = smoothed_cross_entropy(
-            logits.flatten(0, 1),
-            batch.labels.flatten(),
-            valid=real,
-            smoothing=smoothing,
-            never=tokenizer.padding_id if tokenizer.padding_id != tokenizer.end_id else None,
-        )
-        return LossSum(total, int(real.sum()), correct)
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the tokenizers into `folder`; return what else regard.json has to hold."""

@@ -8,12 +8,11 @@ from typing import ClassVar
 
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.generation import GenerationSettings, Hypothesis, search
-from regard.layers import Tokens
-from regard.tasks.observer import PredictionObserver
-from regard.tasks.predictor import Predictor
+from regard.generation import GenerationSettings, Hypothesis
+from regard.tasks.pair_predictor import PairPredictor, written_tokens
+from regard.tasks.pairs import PairBatch
 from regard.tasks.translation.metrics import compared
-from regard.tasks.translation.task import TranslationBatch, TranslationTask
+from regard.tasks.translation.task import TranslationTask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +37,7 @@ class Translation:
     alternatives: tuple[tuple[str, float], ...] = ()
 
 
-class Translator(Predictor[TranslationTask]):
+class Translator(PairPredictor[TranslationTask]):
     """A translation model ready to use: strings in, `Translation`s out.
 
     Arguments:
@@ -49,6 +48,20 @@ class Translator(Predictor[TranslationTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
+
+    def encode_source(self, text: str, to: str | None = None) -> list[int]:
+        """The token ids of a text, the tag of the language wanted in front where there are several."""
+        return self.task.encode_sources([text], to)[0]
+
+    @property
+    def usual(self) -> GenerationSettings:
+        """The folder's own settings."""
+        return self.task.generation
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """The tags of languages."""
+        return self.task.tag_ids
 
     def translate(self, text: str, settings: GenerationSettings | None = None, *, to: str | None = None) -> Translation:
         """Translate one text.
@@ -83,40 +96,32 @@ class Translator(Predictor[TranslationTask]):
         Raises:
             InputError: as `translate`.
         """
-        settings = self.task.generation if settings is None else settings
+        settings = (settings or self.task.generation).with_ids(self.task.target_tokenizer)
         for number, text in enumerate(texts, start=1):
             if not text.strip():
                 raise InputError(f"text {number} is empty; there is nothing to translate")
-        encoded, tags = self.task.encode_sources(texts, to), self.task.tag_ids
-        order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
-        answers: dict[int, Translation] = {}
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            source = self.task.read([encoded[i] for i in rows]).to(self.device)
-            watchers = self._watchers()
-            observer = _Several(watchers) if watchers else None
-            found = search(self.model, source, settings, observer=observer, forbid=tags)
-            made = [self._translation(texts[i], encoded[i], best) for i, best in zip(rows, found, strict=True)]
-            for watcher in watchers:
-                watcher.predicted(made, found)
-            answers.update(zip(rows, made, strict=True))
-        return [answers[i] for i in range(len(texts))]
+        encoded = self.task.encode_sources(texts, to)
+        return self.searched(
+            encoded,
+            settings,
+            lambda i, found: self._translation(texts[i], encoded[i], found),
+            batch_size=batch_size,
+        )
 
     def _translation(self, text: str, ids: Sequence[int], found: Sequence[Hypothesis]) -> Translation:
         source, target = self.task.source_tokenizer, self.task.target_tokenizer
         best = found[0]
-        written = [*best.tokens, target.end_id] if best.length > len(best.tokens) else list(best.tokens)
         return Translation(
             text=target.decode(best.tokens),
             score=best.score,
             log_probability=best.log_probability,
             source=text,
             source_tokens=tuple(source.tokens([*ids, source.end_id])),
-            target_tokens=tuple(target.tokens(written)),
+            target_tokens=written_tokens(self.task, best),
             alternatives=tuple((target.decode(other.tokens), other.score) for other in found[1:]),
         )
 
-    def teacher_forced(self, pairs: Sequence[tuple[str, str]], *, to: str | None = None) -> TranslationBatch:
+    def teacher_forced(self, pairs: Sequence[tuple[str, str]], *, to: str | None = None) -> PairBatch:
         """Pairs of texts as the model reads them in training, on the model's device.
 
         Raises:
@@ -151,18 +156,3 @@ class Translator(Predictor[TranslationTask]):
     def _judged(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
         metrics, _, _ = compared(texts, references, self.task.target_tokenizer)
         return {name: metrics.get(name, 0.0) for name in self.judged}
-
-
-class _Several:
-    """Passes what a search tells to several observers."""
-
-    def __init__(self, observers: Sequence[PredictionObserver]) -> None:
-        self._observers = observers
-
-    def search_started(self, source: Tokens) -> None:
-        for observer in self._observers:
-            observer.search_started(source)
-
-    def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
-        for observer in self._observers:
-            observer.search_finished(hypotheses)

@@ -1,0 +1,134 @@
+"""What all tasks of models have in common that read one sequence of tokens and write another."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.layers import Tokens
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer
+
+COLUMNS = ("source", "target")
+"""Of the token stores."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairBatch:
+    """What one step of training reads.
+
+    Arguments:
+        source: (B, S), each ended by the end token.
+        target: (B, L), shifted right: the start token first.
+        labels: (B, L) int64, the token each target position has to predict, the end token last.
+    """
+
+    source: Tokens
+    target: Tokens
+    labels: Tensor
+
+    def to(self, device: torch.device) -> PairBatch:
+        """The same batch on another device."""
+        return PairBatch(self.source.to(device), self.target.to(device), self.labels.to(device))
+
+
+class PairTask(Task):
+    """What turns pairs of sequences into an encoder-decoder's tensors, and its outputs into a loss."""
+
+    @property
+    @abstractmethod
+    def sides(self) -> tuple[Tokenizer, Tokenizer]:
+        """The tokenizers of source and target; the same object where one vocabulary is shared."""
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """Of source and target, or the one they share."""
+        source, target = self.sides
+        return {"shared": source} if source == target else {"source": source, "target": target}
+
+    def model_settings(self) -> dict[str, int]:
+        """What the vocabularies decide of a model's config."""
+        source, target = self.sides
+        return {
+            "source_vocabulary": source.size,
+            "target_vocabulary": target.size,
+            "padding_id": target.padding_id,
+            "start_id": target.start_id,
+            "end_id": target.end_id,
+        }
+
+    def read(self, sources: Sequence[Sequence[int]]) -> Tokens:
+        """Source token ids to what the model reads: the end token after each, then padding."""
+        tokenizer = self.sides[0]
+        return Tokens.pad([[*ids, tokenizer.end_id] for ids in sources], padding_id=tokenizer.padding_id)
+
+    def batch(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> PairBatch:
+        """Pairs of token ids to a batch for training."""
+        tokenizer = self.sides[1]
+        inputs = [[tokenizer.start_id, *ids] for ids in targets]
+        labels = [[*ids, tokenizer.end_id] for ids in targets]
+        return PairBatch(
+            source=self.read(sources),
+            target=Tokens.pad(inputs, padding_id=tokenizer.padding_id),
+            labels=Tokens.pad(labels, padding_id=tokenizer.padding_id).ids,
+        )
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens of source and target, end tokens included, (N, 2)."""
+        return np.stack([data.lengths(column) + 1 for column in COLUMNS], axis=1)
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """Target tokens of each pair, end tokens included, (N,)."""
+        return self.lengths(data)[:, 1]
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PairBatch:
+        """The pairs of these rows as a batch."""
+        sources, targets = ([data.sequence(column, int(row)).tolist() for row in rows] for column in COLUMNS)
+        return self.batch(sources, targets)
+
+    def loss(self, model: nn.Module, batch: PairBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the labels, summed over real tokens; padding counts nothing and gets no smoothing mass."""
+        logits = model(batch.source, batch.target)
+        real = batch.target.valid.flatten()
+        tokenizer = self.sides[1]
+        total, correct = smoothed_cross_entropy(
+            logits.flatten(0, 1),
+            batch.labels.flatten(),
+            valid=real,
+            smoothing=smoothing,
+            never=tokenizer.padding_id if tokenizer.padding_id != tokenizer.end_id else None,
+        )
+        return LossSum(total, int(real.sum()), correct)
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse data that the model has too few positions for now, not when its batch comes up.
+
+        Raises:
+            InputError: naming what is too long, and what to do.
+        """
+        limits = {"source": model.maximum_source_length, "target": model.maximum_target_length}
+        for name, store in (("training", train), ("validation", validation)):
+            longest = self.lengths(store).max(axis=0, initial=0)
+            for length, (column, limit) in zip(longest.tolist(), limits.items(), strict=True):
+                if limit is not None and length > limit:
+                    raise InputError(
+                        f"the longest {name} {column} has {length} tokens where the model has {limit} positions; "
+                        f"raise {model.length_setting}, or {self.shorter(name, limit)}"
+                    )
+
+    @abstractmethod
+    def shorter(self, split: str, limit: int) -> str:
+        """How examples become no longer than so many tokens, as the end of a sentence.
+
+        Arguments:
+            split: `training` or `validation`.
+        """

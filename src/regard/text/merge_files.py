@@ -1,0 +1,68 @@
+"""The two files that GPT's and GPT-2's tokenizers are told by: pieces with their ids, and the merges that make them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import tokenizers
+
+from regard.errors import InputError
+from regard.text import byte_level, gpt
+
+FILES = (
+    ("vocab.json", "merges.txt"),
+    ("encoder.json", "vocab.bpe"),
+    ("encoder_bpe_40000.json", "vocab_40000.bpe"),
+)
+"""The pieces and the merges, as other libraries call them, and as the authors of GPT-2 and of GPT did."""
+
+NAMES = frozenset(name for pair in FILES for name in pair)
+
+
+def files_in(folder: Path) -> tuple[Path, Path] | None:
+    """The two files where a folder has them."""
+    for names in FILES:
+        vocabulary, merges = (folder / name for name in names)
+        if vocabulary.is_file() and merges.is_file():
+            return vocabulary, merges
+    return None
+
+
+def read_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of two files: GPT's where pieces mark the ends of words, else GPT-2's.
+
+    Raises:
+        InputError: for one that is missing, damaged, or of another tokenizer, naming the line of a merge.
+    """
+    try:
+        ids = json.loads(vocabulary.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{vocabulary}: cannot be read ({error.strerror or error}); check the path") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{vocabulary}: is no JSON ({error}); the file is damaged, copy it again") from None
+    if not isinstance(ids, dict) or not all(type(index) is int for index in ids.values()):
+        raise InputError(f"{vocabulary}: does not map pieces to ids; give GPT-2's {vocabulary.name}")
+    backend_of = gpt.backend_of if gpt.marks_ends(ids) else byte_level.backend_of
+    try:
+        return backend_of(ids, _merges(merges))
+    except InputError as error:
+        raise InputError(f"{error}" if str(error).startswith(str(merges)) else f"{vocabulary}: {error}") from None
+
+
+def _merges(path: Path) -> list[tuple[str, str]]:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; give GPT-2's {path.name}") from None
+    found: list[tuple[str, str]] = []
+    for number, line in enumerate(lines, start=1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        left, space, right = line.rstrip("\r").partition(" ")
+        if not (left and space and right) or " " in right:
+            raise InputError(f"{path}, line {number}: is no merge of two pieces ({line[:40]!r}); copy the file again")
+        found.append((left, right))
+    return found
