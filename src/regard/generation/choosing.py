@@ -31,7 +31,7 @@ class Greedy:
 
     def begin(self, count: int) -> Choice:
         """Argmax, for any number of sources."""
-        return lambda logits, paths: logits.argmax(dim=-1)
+        return lambda logits, paths: logits.max(dim=-1).indices  # which on a processor is faster than argmax
 
 
 class Sample:

@@ -57,20 +57,24 @@ class Continuation(Generic[S]):
 
     Arguments:
         model: the language model.
+        before: its state after a text that stands before every prompt, of one row; none where None. It is left as it is, so
+            that one reading of it serves any number of prompts.
     """
 
     has_alignment = False
     maximum_target_length: int | None = None
 
-    def __init__(self, model: Reader[S]) -> None:
+    def __init__(self, model: Reader[S], before: S | None = None) -> None:
         self.model = model
+        self.before = before
         config = model.config
         self.config = ContinuationConfig(config.vocabulary, config.padding_id, config.padding_id, config.end_id)
 
     @property
     def maximum_source_length(self) -> int | None:
         """The most tokens of a prompt."""
-        return self.model.maximum_length
+        limit = self.model.maximum_length
+        return limit if limit is None or self.before is None else limit - self.before.length
 
     @property
     def length_setting(self) -> str:
@@ -79,7 +83,10 @@ class Continuation(Generic[S]):
 
     def start(self, source: Tokens) -> ContinuationState:
         """Read prompts (B, P), one token at least in each, padded on the left."""
-        state = self.model.start(len(source))
+        if self.before is None:
+            state = self.model.start(len(source))
+        else:
+            state = self.before.select(torch.zeros(len(source), dtype=torch.long, device=source.ids.device))
         if source.ids.shape[1] > 1:
             before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padded)
             _, state = self.model.read(before, state)

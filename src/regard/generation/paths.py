@@ -71,13 +71,19 @@ class Paths:
             tokens: (M,) int64.
             log_probabilities: (M,) float32.
         """
-        past = self.select(parents)
+        return self.select(parents)._followed(parents, tokens, log_probabilities)
+
+    def lengthened(self, tokens: Tensor, log_probabilities: Tensor) -> Paths:
+        """`advanced` where each row continues itself."""
+        return self._followed(torch.arange(len(self), device=tokens.device), tokens, log_probabilities)
+
+    def _followed(self, rows: Tensor, tokens: Tensor, log_probabilities: Tensor) -> Paths:
         return Paths(
-            sources=past.sources,
-            tokens=torch.cat((past.tokens, tokens[:, None]), dim=1),
-            log_probabilities=torch.cat((past.log_probabilities, log_probabilities[:, None]), dim=1),
-            totals=past.totals + log_probabilities,
-            rows=torch.cat((past.rows, parents[:, None]), dim=1),
+            sources=self.sources,
+            tokens=torch.cat((self.tokens, tokens[:, None]), dim=1),
+            log_probabilities=torch.cat((self.log_probabilities, log_probabilities[:, None]), dim=1),
+            totals=self.totals + log_probabilities,
+            rows=torch.cat((self.rows, rows[:, None]), dim=1),
         )
 
     def hypotheses(self, *, end_id: int, finished: Sequence[bool], scores: Sequence[float]) -> list[Hypothesis]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -95,9 +97,10 @@ def check_choosable(best: Tensor, step: int) -> None:
         InputError: for NaN or plus infinity, which the model must have made, and where every token is
             forbidden.
     """
-    if best.isfinite().all():
+    found = best.tolist()
+    if all(map(math.isfinite, found)):
         return
-    if (best == -torch.inf).any():
+    if -math.inf in found:
         raise InputError(
             f"decoding: every token is forbidden at step {step}; lower minimum_length or forbid fewer tokens"
         )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
 
 from regard.errors import InputError
 from regard.generation.beam import beam_search
+from regard.generation.bias import Biases, LogitBias, biases_by_id, check_biases, only_ids
 from regard.generation.checks import number, truth, whole
 from regard.generation.choosing import Greedy, Sample
+from regard.generation.contradictions import check_together
 from regard.generation.hypothesis import Hypothesis
 from regard.generation.observer import SearchObserver
 from regard.generation.penalties import CoveragePenalty, GnmtLength
+from regard.generation.repetition import FrequencyPenalty, PresencePenalty, RepetitionPenalty
 from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule
 from regard.generation.streaming import generate
 from regard.generation.transforms import Forbid, LogitTransform, MinP, Temperature, TopK, TopP
 from regard.layers import Decoder, DecoderState, Tokens
+from regard.text import Tokenizer
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -44,6 +48,11 @@ class GenerationSettings:
             from all.
         min_p: draw from tokens at least this many times as probable as the best, from 0 to 1; None from all.
         seed: of sampling; each call of `search` starts from it.
+        repetition_penalty: theta, above 0; logits of tokens in the prompt, or written before, are divided by it where above 0
+            and multiplied where below. 1 changes nothing.
+        presence_penalty: taken off the logit of every token that was written before; the prompt does not count.
+        frequency_penalty: likewise, as many times as it was written.
+        logit_bias: pairs of a token, its id or its text, and what is added to its logit, such as [[" the", -2]].
 
     Raises:
         InputError: field, value and what to give instead; also for settings that contradict each other.
@@ -67,6 +76,10 @@ class GenerationSettings:
     top_p: float | None = None
     min_p: float | None = None
     seed: int = 0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Biases = ()
 
     def __post_init__(self) -> None:
         whole("generation.beam", self.beam, least=1)
@@ -89,32 +102,11 @@ class GenerationSettings:
             number("generation.top_p", self.top_p, above=0, most=1)
         if self.min_p is not None:
             number("generation.min_p", self.min_p, least=0, most=1)
-        self._check_together()
-
-    def _check_together(self) -> None:
-        if self.maximum_length is not None and self.minimum_length > self.maximum_length:
-            raise InputError(
-                f"generation.minimum_length: {self.minimum_length} is more than maximum_length "
-                f"{self.maximum_length}; lower the one or raise the other"
-            )
-        if self.sample and self.beam > 1:
-            raise InputError(
-                f"generation.sample: sampling keeps no beam, but beam is {self.beam}; set beam to 1, or sample to false"
-            )
-        if self.sample and self.coverage_penalty > 0:
-            raise InputError(
-                "generation.coverage_penalty: samples are not ranked by coverage; set it to 0, or sample to false"
-            )
-        if not self.sample and self.n_best > self.beam:
-            raise InputError(
-                f"generation.n_best: {self.n_best} is more than the beam of {self.beam}; lower n_best or raise beam"
-            )
-        if not self.sample:
-            for field, unused in (("temperature", 1.0), ("top_k", None), ("top_p", None), ("min_p", None)):
-                if getattr(self, field) != unused:
-                    raise InputError(
-                        f"generation.{field}: it only matters when sampling; set sample to true, or leave it out"
-                    )
+        number("generation.repetition_penalty", self.repetition_penalty, above=0)
+        number("generation.presence_penalty", self.presence_penalty)
+        number("generation.frequency_penalty", self.frequency_penalty)
+        check_biases("generation.logit_bias", self.logit_bias)
+        check_together(self)
 
     @property
     def limit(self) -> LengthLimit:
@@ -137,6 +129,35 @@ class GenerationSettings:
             chain.append(MinP(self.min_p))
         return tuple(chain)
 
+    def changes(self, before: Tokens | None = None) -> tuple[LogitTransform, ...]:
+        """All that is done to the logits, in order: biases, penalties for repetition, then `transforms`.
+
+        Arguments:
+            before: what the rows of a search had read of the language they write: the prompts of a language model. None where
+                the source is another text, as in translation.
+
+        Raises:
+            InputError: for a biased token that is named by its text; `biases_by_id` has the ids of a tokenizer.
+        """
+        chain: list[LogitTransform] = []
+        if self.logit_bias:
+            chain.append(LogitBias(only_ids(self.logit_bias)))
+        if self.repetition_penalty != 1:
+            chain.append(RepetitionPenalty(self.repetition_penalty, before))
+        if self.presence_penalty != 0:
+            chain.append(PresencePenalty(self.presence_penalty))
+        if self.frequency_penalty != 0:
+            chain.append(FrequencyPenalty(self.frequency_penalty))
+        return (*chain, *self.transforms)
+
+    def with_ids(self, tokenizer: Tokenizer) -> GenerationSettings:
+        """The same, with ids in `logit_bias` in place of texts.
+
+        Raises:
+            InputError: for a text that is not one token.
+        """
+        return replace(self, logit_bias=biases_by_id(self.logit_bias, tokenizer)) if self.logit_bias else self
+
 
 def search(
     decoder: Decoder[S],
@@ -147,6 +168,7 @@ def search(
     forbid: tuple[int, ...] = (),
     limit: LengthLimit | None = None,
     stop: Sequence[StopRule] = (),
+    before: Tokens | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode as the settings say.
 
@@ -161,6 +183,7 @@ def search(
         forbid: ids that are never emitted, besides padding and start.
         limit: in place of the settings' own.
         stop: rules that end a row besides its end token; not in beam search, whose hypotheses end with their end tokens.
+        before: what the rows had read of the language they write, see `GenerationSettings.changes`.
 
     Returns:
         For each source row its hypotheses: best first, or samples in the order they were drawn.
@@ -193,12 +216,13 @@ def search(
         )
     draws = settings.n_best
     if draws > 1:
-        source = source.select(torch.arange(len(source), device=source.ids.device).repeat_interleave(draws))
+        rows = torch.arange(len(source), device=source.ids.device).repeat_interleave(draws)
+        source, before = source.select(rows), None if before is None else before.select(rows)
     hypotheses = generate(
         decoder,
         source,
         choose=Sample(torch.Generator().manual_seed(settings.seed)) if settings.sample else Greedy(),
-        transforms=(*ruled_out, *settings.transforms),
+        transforms=(*ruled_out, *settings.changes(before)),
         limit=limit,
         stop=stop,
         minimum_length=settings.minimum_length,

@@ -81,7 +81,8 @@ def stream(
         paths = Paths.begin(len(source), device)
         tokens = torch.full((len(source),), config.start_id, dtype=torch.long, device=device)
         state = decoder.start(source)
-        while len(paths):
+        sources = tuple(range(len(source)))
+        while sources:
             logits, state = decoder.step(tokens, state)
             logits = logits.float()
             allowed = Forbid(forbidden_ids(config, minimum_length, paths.length))(logits, paths)
@@ -90,16 +91,16 @@ def stream(
             check_choosable(allowed.amax(dim=-1), paths.length)
             tokens = choice(allowed, paths)
             log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
-            paths = paths.advanced(torch.arange(len(paths), device=device), tokens, log_probabilities)
+            paths = paths.lengthened(tokens, log_probabilities)
 
             finished = tokens == config.end_id
             for rule in stop:
                 finished = finished | rule(paths)
             leaving = finished | (limits <= paths.length)
-            sources, emitted = tuple(paths.sources.tolist()), tuple(tokens.tolist())
-            left: dict[int, Hypothesis] = {}
-            gone, staying = leaving.nonzero().squeeze(1), (~leaving).nonzero().squeeze(1)
-            if len(gone):
+            emitted = tuple(tokens.tolist())
+            step = Step(sources=sources, tokens=emitted, log_probabilities=tuple(log_probabilities.tolist()), left={})
+            if bool(leaving.any()):
+                gone, staying = leaving.nonzero().squeeze(1), (~leaving).nonzero().squeeze(1)
                 ended = paths.select(gone)
                 divisor = length_penalty(paths.length)
                 hypotheses = ended.hypotheses(
@@ -107,17 +108,13 @@ def stream(
                     finished=finished[gone].tolist(),
                     scores=[total / divisor for total in ended.totals.tolist()],
                 )
-                left = dict(zip(ended.sources.tolist(), hypotheses, strict=True))
-                results.update(left)
+                step.left.update(zip(ended.sources.tolist(), hypotheses, strict=True))
+                results.update(step.left)
                 paths, tokens, limits = paths.select(staying), tokens[staying], limits[staying]
-                if len(staying):
+                sources = tuple(paths.sources.tolist())
+                if sources:
                     state = state.select(staying)
-            yield Step(
-                sources=sources,
-                tokens=emitted,
-                log_probabilities=tuple(log_probabilities.tolist()),
-                left=left,
-            )
+            yield step
     if observer is not None:
         observer.search_finished([[results[row]] for row in range(len(source))])
 

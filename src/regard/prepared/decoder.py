@@ -1,0 +1,152 @@
+"""A language model of GPT's family whose weights have 8 or 4 bits, for use."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import KeysValues, LearnedPositions, Mask
+from regard.errors import InputError
+from regard.layers import CausalTransformer, PositionedEmbedding, Reduction, Tokens
+from regard.prepared.block import PreparedBlock, obstacle_in
+from regard.prepared.linear import quantised_linear
+from regard.prepared.native import Kernels, kernels
+from regard.prepared.precision import BITS, QuantisedPrecision
+from regard.prepared.stack import PreparedStack
+from regard.prepared.watched import is_watched
+
+FOR_USE = "its weights are rounded to {bits} bits, which is for use, not for training or saving; take the model it was made of"
+
+
+class RoundedEmbedding(nn.Module):
+    """Token vectors and position vectors, kept in bfloat16 and added in float32.
+
+    Arguments:
+        embedding: the embedding they come from.
+    """
+
+    def __init__(self, embedding: PositionedEmbedding) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding.from_pretrained(embedding.tokens.weight.detach().bfloat16())
+        positions: Tensor = embedding.positions.weight.detach()  # type: ignore[union-attr, operator, assignment]
+        self.positions = nn.Parameter(positions.bfloat16(), requires_grad=False)
+        self.scale = embedding.scale
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """(B, L) ids and (B, L) positions to (B, L, D) float32."""
+        return self.tokens(ids).float() * self.scale + F.embedding(positions, self.positions).float()
+
+
+class PreparedDecoder(CausalTransformer):
+    """A decoder with weights of 8 or 4 bits: it reads, goes on and steps as the model it was made of, up to their rounding.
+
+    Weights are rounded as `QuantisedWeights` says, activations to bytes in groups of 32 before each product, keys and values to
+    bfloat16. A row's numbers do not depend on the other rows of a batch. Where the machine has a C++ compiler, kernels are built
+    for its processor at the first use (`regard.prepared.native`); where it has none, `slow` says so, and PyTorch computes the
+    same in bfloat16 without being any faster for it.
+
+    Arguments:
+        model: of GPT's family, on a processor; it is not kept.
+        precision: `int8` or `int4`.
+        compiled: the kernels; built where None.
+
+    Raises:
+        InputError: for a model that `obstacle` has a word about.
+
+    >>> from regard.models import GPT2, GPT2Config
+    >>> model = GPT2(GPT2Config(vocabulary=9, width=32, heads=1, feedforward_width=64, layers=1, maximum_positions=6)).eval()
+    >>> prepared = PreparedDecoder(model, "int8")
+    >>> (prepared(Tokens.pad([[0, 4, 5]])) - model(Tokens.pad([[0, 4, 5]]))).abs().max().item() < 0.05
+    True
+    """
+
+    def __init__(
+        self, model: CausalTransformer, precision: QuantisedPrecision, *, compiled: Kernels | None = None
+    ) -> None:
+        why = obstacle(model)
+        if why:
+            raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
+        built = kernels() if compiled is None else compiled
+        bits = BITS[precision]
+        super().__init__(
+            model.config,
+            embedding=RoundedEmbedding(model.embedding),  # type: ignore[arg-type]
+            layers=[PreparedBlock(block, bits, built) for block in model.layers],  # type: ignore[arg-type, misc]
+            norm=copy.deepcopy(model.norm).float(),
+            bands=model.bands,
+        )
+        self.bits = bits
+        self.stack = PreparedStack(list(self.layers), built)  # type: ignore[arg-type]
+        self.output = quantised_linear(model.embedding.tokens.weight, None, bits, built)
+        self.slow = (
+            "" if built.library is not None else f"{built.why}: weights of {bits} bits are no faster than bfloat16"
+        )
+        self.eval()
+
+    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """As `CausalTransformer`, but without `reduce`, which is training's.
+
+        Raises:
+            InputError: where training calls it, and where a text is longer than the model has positions for.
+        """
+        if reduce is not None:
+            self._refuse()
+        with torch.no_grad():
+            return super().forward(tokens)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., D) to (..., V) float32."""
+        return self.output(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
+
+    def _through(
+        self, x: Tensor, masks: Sequence[Mask | None], past: tuple[KeysValues, ...] | None, places: Tensor | None
+    ) -> tuple[Tensor, tuple[KeysValues, ...]]:
+        """As `CausalStack`, the keys and values of all blocks together."""
+        x, present = self.stack(x, masks, None if past is None else past[0])
+        return x, (present,)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: the numbers that the weights were rounded from are gone.
+
+        Raises:
+            InputError: always.
+        """
+        self._refuse()
+
+    def train(self, mode: bool = True) -> PreparedDecoder:
+        """Refused but for `train(False)`.
+
+        Raises:
+            InputError: where `mode` is true.
+        """
+        if mode:
+            self._refuse()
+        super().train(False)
+        return self
+
+    def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
+        raise InputError("a model with quantised weights stays as it is, on the processor it was made for")
+
+    def _refuse(self) -> NoReturn:
+        raise InputError(FOR_USE.format(bits=self.bits))
+
+
+def obstacle(model: nn.Module) -> str:
+    """Why a model cannot be prepared, as half a sentence; empty where it can.
+
+    What is looked at or changed from outside runs through the model itself, where whoever looks sees it.
+    """
+    if not isinstance(model, CausalTransformer) or isinstance(model, PreparedDecoder):
+        return f"a {type(model).__name__} is no decoder of GPT's family"
+    if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) is not LearnedPositions:
+        return "its positions are not learnt"
+    if any(map(is_watched, model.modules())):
+        return "somebody looks at it, or has changed it"
+    if model.embedding.tokens.weight.device.type != "cpu":
+        return "it is not on a processor"
+    return next(filter(None, map(obstacle_in, model.layers)), "")

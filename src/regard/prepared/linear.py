@@ -1,0 +1,102 @@
+"""Linear maps of 8 or 4 bits, by the compiled kernels or by PyTorch."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.prepared.native import Kernels, LinearStruct
+from regard.prepared.quantised import QuantisedWeights
+
+ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu")
+"""In the order of decoding.cpp."""
+
+Activation = Literal["none", "relu", "gelu_tanh", "gelu"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TiledLinear:
+    """f(W x + b) by the compiled kernel: weights in whole numbers, activations in bytes as they come.
+
+    Arguments:
+        struct: what the kernel is given.
+        outputs: real ones, without the filling.
+        inputs: likewise.
+        library: the kernels.
+        held: tensors that the struct points into.
+    """
+
+    struct: LinearStruct
+    outputs: int
+    inputs: int
+    library: ctypes.CDLL
+    held: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, weights: QuantisedWeights, bias: Tensor, activation: Activation, library: ctypes.CDLL) -> TiledLinear:
+        """Lay weights out for the kernel; bias (outputs,)."""
+        values, scales = weights.tiled()
+        outputs, inputs = weights.values.shape
+        offset = F.pad(bias.detach().float(), (0, outputs - len(bias))).contiguous()
+        struct = LinearStruct(
+            outputs,
+            inputs,
+            weights.bits,
+            ACTIVATIONS.index(activation),
+            values.data_ptr(),
+            scales.data_ptr(),
+            offset.data_ptr(),
+        )
+        held = (values, scales, offset)
+        return cls(struct=struct, outputs=weights.shape[0], inputs=weights.shape[1], library=library, held=held)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(T, inputs) float32 to (T, outputs) float32."""
+        x = F.pad(x.float(), (0, self.struct.inputs - self.inputs)).contiguous()
+        y = torch.empty(len(x), self.outputs)
+        scratch = torch.empty(self.library.regard_linear_scratch(self.struct, len(x)), dtype=torch.uint8)
+        self.library.regard_linear(self.struct, x.data_ptr(), len(x), y.data_ptr(), self.outputs, scratch.data_ptr())
+        return y
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RoundedLinear:
+    """f(W x + b) by PyTorch, with the numbers that quantised weights stand for: as exact as those, as fast as bfloat16.
+
+    Arguments:
+        weight: (outputs, inputs) bfloat16.
+        bias: (outputs,) bfloat16.
+        activation: f.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    activation: Activation
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(T, inputs) float32 to (T, outputs) float32."""
+        y = F.linear(x.to(self.weight.dtype), self.weight, self.bias).float()
+        if self.activation == "relu":
+            return y.relu()
+        if self.activation == "none":
+            return y
+        return F.gelu(y, approximate="tanh" if self.activation == "gelu_tanh" else "none")
+
+
+QuantisedLinear = TiledLinear | RoundedLinear
+
+
+def quantised_linear(
+    weight: Tensor, bias: Tensor | None, bits: Literal[8, 4], kernels: Kernels, activation: Activation = "none"
+) -> QuantisedLinear:
+    """A linear map (outputs, inputs) with so many bits a weight, by the kernels where there are any."""
+    weights = QuantisedWeights.of(weight, bits)
+    offset = weight.new_zeros(len(weight)) if bias is None else bias.detach()
+    if kernels.library is not None:
+        return TiledLinear.of(weights, offset, activation, kernels.library)
+    return RoundedLinear(weight=weights.dequantised().bfloat16(), bias=offset.bfloat16(), activation=activation)

@@ -1,0 +1,82 @@
+"""All blocks of a decoder with quantised weights, and one memory for the keys and values of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.attention import KeysValues, Mask
+from regard.prepared.block import PreparedBlock
+from regard.prepared.native import BlockStruct, Kernels, Pointer
+
+CACHE = torch.bfloat16
+"""What keys and values are kept in: they are read again with every token, and are no more exact than what they came from."""
+
+
+class PreparedStack:
+    """Blocks one after another. A token alone goes through all of them in one call of the kernel.
+
+    Arguments:
+        blocks: of one shape.
+        kernels: the compiled ones, or none.
+    """
+
+    def __init__(self, blocks: Sequence[PreparedBlock], kernels: Kernels) -> None:
+        self.blocks = tuple(blocks)
+        self.library = kernels.library
+        structs = [block.struct for block in blocks if block.struct is not None]
+        whole = len(structs) == len(blocks)
+        self.structs = (BlockStruct * len(structs))(*structs) if whole and structs else None
+
+    def __call__(self, x: Tensor, masks: Sequence[Mask | None], past: KeysValues | None) -> tuple[Tensor, KeysValues]:
+        """(B, L, D) float32 through all blocks.
+
+        Arguments:
+            masks: of each block over (B, H, L, past + L), True = may attend.
+            past: (B, blocks * H, S, E), those of the first block first; None before the first token.
+
+        Returns:
+            (B, L, D); keys and values of past and present tokens.
+        """
+        rows, length = x.shape[:2]
+        first = self.blocks[0]
+        if past is None:
+            nothing = torch.empty(rows, len(self.blocks) * first.heads, 0, first.head_width, dtype=CACHE)
+            past = KeysValues(nothing, nothing)
+        present = past.lengthened(length)
+        if length == 1 and self.structs is not None:
+            return self._token(x, masks, present), present
+        for index, (block, mask) in enumerate(zip(self.blocks, masks, strict=True)):
+            own = slice(index * block.heads, (index + 1) * block.heads)
+            before = KeysValues(past.key[:, own], past.value[:, own])
+            x = block(x, mask, before, KeysValues(present.key[:, own], present.value[:, own]))
+        return x, present
+
+    def _token(self, x: Tensor, masks: Sequence[Mask | None], present: KeysValues) -> Tensor:
+        """One token of each row by the kernel: (B, 1, D) to (B, 1, D)."""
+        rows, columns, room = len(x), present.key.shape[2], present.room
+        if room is None or self.library is None:
+            raise RuntimeError("the kernel was called without a room or a library")
+        seen = {id(mask): self._visible(mask, rows, columns, x.device) for mask in masks if mask is not None}
+        places = [seen[id(mask)].data_ptr() if mask is not None else None for mask in masks]
+        y = x.clone(memory_format=torch.contiguous_format)  # which the kernel changes in place
+        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns), dtype=torch.uint8)
+        self.library.regard_blocks(
+            self.structs,
+            len(self.blocks),
+            y.data_ptr(),
+            rows,
+            room.memory.data_ptr(),
+            room.capacity,
+            columns,
+            (Pointer * len(places))(*places),
+            scratch.data_ptr(),
+        )
+        return y
+
+    @staticmethod
+    def _visible(mask: Mask, rows: int, columns: int, device: torch.device) -> Tensor:
+        seen = mask.dense(batch=rows, heads=1, queries=1, keys=columns, device=device)
+        return seen.expand(rows, 1, 1, columns).reshape(rows, columns).contiguous()

@@ -1,0 +1,137 @@
+"""Examples with named fields, from files."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.data.file_format import guess
+from regard.data.lines import Line, read_lines
+from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.objects import objects_of_jsonl
+from regard.data.pair import decoded, malformed_row
+from regard.data.tables import Row, columns_of_table, csv_rows, header_of, tsv_rows
+from regard.data.usable import usable
+from regard.errors import InputError, nearest
+
+FORMATS = ("auto", "tsv", "csv", "jsonl", "lines", "childrens_books")
+
+CONTEXT_SENTENCES = 20
+"""Of a question of the Children's Book Test; the next line asks."""
+
+_NUMBERED = re.compile(r"(\d+) (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Named values, such as a question and its answer.
+
+    Arguments:
+        fields: texts, numbers, and lists of texts.
+        where: the file and line it was read from, for messages.
+    """
+
+    fields: Mapping[str, Any]
+    where: str = "an example"
+
+
+def read_examples(
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    columns: Sequence[str] = (),
+    malformed: MalformedRows | None = None,
+) -> list[Example]:
+    r"""The examples of a file: UTF-8, plain or gzip.
+
+    Arguments:
+        path: the file.
+        format: `jsonl`, an object in each line; `tsv` and `csv`, whose first line names the columns; `lines`, where each line is
+            the field `text` (as LAMBADA's plain text); `childrens_books`, the Children's Book Test's own files, with the fields
+            context, question, answer and candidates; `auto`: one of the first three, by the file's name or first line.
+        columns: names of a table's columns, whose first line is then an example too.
+        malformed: where lines that cannot be used are recorded.
+
+    Raises:
+        InputError: for a file that cannot be read, or without a usable example; for an unknown format.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "pairs.tsv"
+    >>> _ = file.write_text("a cat\teine Katze\n")
+    >>> read_examples(file, columns=("source", "target"))[0].fields
+    {'source': 'a cat', 'target': 'eine Katze'}
+    """
+    if format not in FORMATS:
+        raise InputError(f"there is no format {format!r} of examples; {nearest(format, FORMATS)}")
+    name = os.fspath(path)
+    lines = read_lines(name)
+    if format == "auto":
+        format, lines = guess(name, lines)
+    if columns and format not in ("tsv", "csv"):
+        raise InputError(f"{name}: columns are those of a table, and this is {format}; leave them out")
+    found = {
+        "tsv": lambda: _of_table(name, tsv_rows(name, lines), columns),
+        "csv": lambda: _of_table(name, csv_rows(name, lines), columns),
+        "jsonl": lambda: _of_objects(name, lines),
+        "lines": lambda: _of_lines(name, lines),
+        "childrens_books": lambda: _of_childrens_books(name, lines),
+    }[format]()
+    return list(usable(found, name, f"give examples as {format}", "skip", malformed))
+
+
+def _of_table(name: str, rows: Iterator[Row], columns: Sequence[str]) -> Iterator[Example | MalformedRow]:
+    names = list(columns) or header_of(name, rows)
+    doubled = next((each for each in names if names.count(each) > 1), None)
+    if doubled is not None:
+        raise InputError(f"{name}: two columns are called {doubled!r}; give each its own name")
+    for row in columns_of_table(name, rows, range(len(names)), header=False):
+        if isinstance(row, MalformedRow):
+            yield row
+        else:
+            yield Example(dict(zip(names, row[1], strict=True)), f"{name}, line {row[0]}")
+
+
+def _of_objects(name: str, lines: Iterator[Line]) -> Iterator[Example | MalformedRow]:
+    for row in objects_of_jsonl(name, lines):
+        yield row if isinstance(row, MalformedRow) else Example(row[1], f"{name}, line {row[0]}")
+
+
+def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Example | MalformedRow]:
+    for line in lines:
+        text = decoded(name, line)
+        if isinstance(text, MalformedRow):
+            yield text
+        elif not text.strip():
+            yield malformed_row(name, line.number, "empty line")
+        else:
+            yield Example({"text": text}, f"{name}, line {line.number}")
+
+
+def _of_childrens_books(name: str, lines: Iterator[Line]) -> Iterator[Example | MalformedRow]:
+    """Twenty numbered sentences, then one with a blank, its word and ten candidates, tabs between; then an empty line."""
+    for empty, group in itertools.groupby(lines, key=lambda line: not line.content.strip()):
+        if empty:
+            continue
+        first, sentences, last = 0, [], ""
+        for line in group:
+            text = decoded(name, line)
+            found = None if isinstance(text, MalformedRow) else _NUMBERED.fullmatch(text)
+            first = first or line.number
+            sentences.append(found[2] if found else None)
+        last = sentences.pop()
+        cells = (last or "").split("\t")
+        if len(cells) != 4 or None in sentences or len(sentences) != CONTEXT_SENTENCES:
+            yield malformed_row(name, first, "not twenty sentences, and one with its word and candidates")
+            continue
+        question, answer, _, candidates = cells
+        fields = {
+            "context": " ".join(map(str, sentences)),
+            "question": question,
+            "answer": answer,
+            "candidates": [each for each in candidates.split("|") if each],
+        }
+        yield Example(fields, f"{name}, line {first}")

@@ -1,0 +1,192 @@
+"""Decoders with weights of 8 and 4 bits: the model they were made of, but for the rounding, and no more than a model for use."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from regard.generation import Continuation, FixedLength, generate
+from regard.layers import Tokens
+from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig, LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.prepared import PreparedDecoder, QuantisedWeights, obstacle
+from regard.prepared.native import Kernels, kernels
+
+NONE = Kernels(None, "left out by a test")
+SIZES = {"vocabulary": 45, "width": 64, "heads": 2, "feedforward_width": 96, "layers": 3, "maximum_positions": 24}
+
+MODELS = {
+    "gpt": lambda **given: GPT(GPTConfig(**SIZES | given)),
+    "gpt2": lambda **given: GPT2(GPT2Config(**SIZES | given)),
+    "gpt2 relu": lambda **given: GPT2(GPT2Config(**SIZES | {"activation": "relu"} | given)),
+    "gpt2 gelu": lambda **given: GPT2(GPT2Config(**SIZES | {"activation": "gelu"} | given)),
+    "gpt3": lambda **given: GPT3(GPT3Config(**SIZES | {"band": 5} | given)),
+    "odd widths": lambda **given: GPT2(
+        GPT2Config(**SIZES | {"width": 36, "heads": 3, "feedforward_width": 50} | given)
+    ),
+}
+WAYS = {"kernels": None, "pytorch": NONE}
+
+built = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
+every_model = pytest.mark.parametrize("name", MODELS)
+every_way = pytest.mark.parametrize("way", WAYS)
+every_precision = pytest.mark.parametrize("precision", ["int8", "int4"])
+
+
+def made(name, generator, **given):
+    model = MODELS[name](**given).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3 if parameter.dim() > 1 else 0.1, generator=generator)
+        for part in model.modules():
+            if isinstance(part, torch.nn.LayerNorm):
+                part.weight.add_(1)
+    return model
+
+
+def rounded(model, bits):
+    """The model itself with the weights that the numbers stand for."""
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        # The tied table is rounded as numbers where it ends the model, and to bfloat16 where it begins it.
+        other.head = QuantisedWeights.of(model.embedding.tokens.weight, bits).dequantised()
+        for block in other.layers:
+            attention = block.attention
+            together = torch.cat([attention.query.weight, attention.key.weight, attention.value.weight])
+            parts = QuantisedWeights.of(together, bits).dequantised().chunk(3)
+            for layer, weight in zip((attention.query, attention.key, attention.value), parts, strict=True):
+                layer.weight.copy_(weight)
+            for layer in (attention.output, block.feedforward.inner, block.feedforward.outer):
+                layer.weight.copy_(QuantisedWeights.of(layer.weight, bits).dequantised())
+        other.embedding.tokens.weight.copy_(model.embedding.tokens.weight.bfloat16())
+        other.embedding.positions.weight.copy_(model.embedding.positions.weight.bfloat16())
+    other.logits = lambda hidden: hidden @ other.head.t()
+    return other
+
+
+def texts(generator, rows=3, length=14, vocabulary=45):
+    ids = torch.randint(1, vocabulary, (rows, length), generator=generator)
+    valid = torch.ones_like(ids, dtype=torch.bool)
+    valid[1, :4] = valid[2, :9] = False  # prompts of different lengths stand on the right
+    return Tokens(ids, valid)
+
+
+@every_model
+@every_way
+@every_precision
+def test_it_is_the_model_with_rounded_weights(name, way, precision, generator):
+    """Up to activations in bytes (or bfloat16) and a cache in bfloat16."""
+    model = made(name, generator)
+    tokens = texts(generator)
+    prepared = PreparedDecoder(model, precision, compiled=WAYS[way])
+    with torch.no_grad():
+        wanted = rounded(model, int(precision.removeprefix("int")))(tokens)[tokens.valid]
+    found = prepared(tokens)[tokens.valid]
+    assert found.dtype == torch.float32
+    assert (found - wanted).norm() < 0.04 * wanted.norm()
+
+
+@every_model
+@every_way
+def test_step_by_step_is_the_whole_text_at_once(name, way, generator):
+    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    tokens = texts(generator)
+    whole = prepared(tokens)
+    state = prepared.start(3)
+    logits, state = prepared.read(Tokens(tokens.ids[:, :10], tokens.valid[:, :10]), state)
+    found = [logits]
+    for place in range(10, 14):
+        logits, state = prepared.step(tokens.ids[:, place], state)
+        found.append(logits[:, None])
+    apart = torch.cat(found, dim=1)[tokens.valid] - whole[tokens.valid]
+    assert apart.norm() < 0.02 * whole[tokens.valid].norm()  # a byte may be rounded the other way
+
+
+@built
+@every_model
+def test_a_token_is_the_same_to_the_bit_whoever_stands_beside_it(name, generator):
+    prepared = PreparedDecoder(made(name, generator), "int8")
+    tokens = texts(generator, rows=9)
+    state = prepared.read(tokens, prepared.start(9))[1]
+    chosen = torch.tensor([4, 0, 2])
+    alone = state.select(chosen)
+    for place in range(4):
+        ids = tokens.ids[:, place]
+        together, state = prepared.step(ids, state)
+        found, alone = prepared.step(ids[chosen], alone)
+        assert torch.equal(found, together[chosen])
+
+
+@every_way
+def test_two_continuations_of_one_prompt_do_not_meet(way, generator):
+    prepared = PreparedDecoder(made("gpt2", generator), "int8", compiled=WAYS[way])
+    ids = torch.tensor([[3, 4, 5]])
+    state = prepared.read(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), prepared.start(1))[1]
+    wanted = [prepared.step(torch.tensor([first]), state)[0] for first in (7, 8)]
+    one, two = (prepared.step(torch.tensor([first]), state) for first in (7, 8))
+    assert torch.equal(one[0], wanted[0])
+    assert torch.equal(two[0], wanted[1])
+    after_one = prepared.step(torch.tensor([9]), one[1])[0]
+    again = prepared.step(torch.tensor([9]), prepared.step(torch.tensor([7]), state)[1])[0]
+    assert torch.equal(after_one, again)
+
+
+def test_it_continues_prompts_like_any_model(generator):
+    model = made("gpt2", generator)
+    prepared = PreparedDecoder(model, "int8")
+    source = Tokens.pad([[0, 5, 6, 7], [0, 9]], side="left")
+    found = generate(Continuation(prepared), source, limit=FixedLength(8))
+    for row, prompt in enumerate([[0, 5, 6, 7], [0, 9]]):
+        alone = generate(Continuation(prepared), Tokens.pad([prompt], side="left"), limit=FixedLength(8))
+        assert alone[0].tokens == found[row].tokens
+
+
+@every_precision
+def test_it_takes_the_memory_that_its_bits_say(generator, precision):
+    model = made("gpt2", generator)
+    prepared = PreparedDecoder(model, precision)
+    held = sum(
+        tensor.nbytes
+        for block in prepared.layers
+        for part in (block.projections, block.output, block.inner, block.outer)
+        for tensor in getattr(part, "held", ())
+    )
+    weights = sum(layer.weight.numel() for layer in model.layers.modules() if isinstance(layer, torch.nn.Linear))
+    if kernels().library is not None:
+        assert held < weights * (1.2 if precision == "int8" else 0.75)
+
+
+def test_it_is_for_use_not_for_training_or_saving(generator, tmp_path):
+    model = made("gpt2", generator)
+    prepared = PreparedDecoder(model, "int4")
+    for forbidden in (
+        lambda: prepared.train(),
+        lambda: prepared.state_dict(),
+        lambda: prepared(texts(generator), reduce=lambda *parts: parts),
+    ):
+        with pytest.raises(InputError, match="rounded to 4 bits, which is for use, not for training or saving"):
+            forbidden()
+    with pytest.raises(InputError, match="stays as it is"):
+        prepared.to("meta")
+    assert all(not parameter.requires_grad for parameter in prepared.embedding.parameters())
+    assert model(texts(generator)).requires_grad  # the model itself is left as it was
+
+
+def test_what_cannot_be_prepared_is_refused_with_the_reason(generator):
+    lstm = LSTMLanguageModel(LSTMLanguageModelConfig(vocabulary=9, embedding_width=4, hidden_width=5))
+    with pytest.raises(InputError, match="int8: the model cannot be prepared: a LSTMLanguageModel is no decoder"):
+        PreparedDecoder(lstm, "int8")
+    model = made("gpt2", generator)
+    with regard.look(model):
+        assert "looks at it" in obstacle(model)
+    assert obstacle(model) == ""
+    model.layers[1].attention.output = torch.nn.Sequential(model.layers[1].attention.output)
+    assert "linear maps" in obstacle(model)
+
+
+def test_without_a_compiler_it_says_that_it_is_no_faster(generator):
+    prepared = PreparedDecoder(made("gpt2", generator), "int8", compiled=NONE)
+    assert prepared.slow == "left out by a test: weights of 8 bits are no faster than bfloat16"

@@ -1,0 +1,120 @@
+"""Weights in whole numbers: how near they are, and the order in which kernels read them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.prepared.linear import RoundedLinear, TiledLinear, quantised_linear
+from regard.prepared.native import Kernels, kernels
+from regard.prepared.quantised import GROUP, QuantisedWeights
+
+NONE = Kernels(None, "left out by a test")
+
+built = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
+
+
+def drawn(generator, *shape, scale=1.0):
+    return torch.randn(*shape, generator=generator) * scale
+
+
+def in_bytes(x):
+    """Activations as the kernels round them: each group of 32 by its own largest magnitude."""
+    filled = torch.nn.functional.pad(x, (0, -x.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
+    inverse = torch.where(filled.abs().amax(2, keepdim=True) == 0, 0.0, 127 / filled.abs().amax(2, keepdim=True))
+    scale = filled.abs().amax(2, keepdim=True) / 127
+    return ((filled * inverse).round() * scale).flatten(1)[:, : x.shape[1]]
+
+
+@given(
+    st.integers(1, 70),
+    st.integers(1, 100),
+    st.sampled_from([8, 4]),
+    st.floats(1e-6, 1e4),
+    st.integers(0, 2**31),
+)
+@settings(deadline=None, max_examples=40)
+def test_no_weight_is_further_from_its_number_than_half_a_step_of_the_widest_scale(outputs, inputs, bits, scale, seed):
+    weight = drawn(torch.Generator().manual_seed(seed), outputs, inputs, scale=scale)
+    found = QuantisedWeights.of(weight, bits)
+    assert found.shape == (outputs, inputs)
+    error = (found.dequantised() - weight).abs()
+    if bits == 8:
+        step = weight.abs().amax(dim=1, keepdim=True) / 127
+        assert (error <= step * 0.501).all()
+    else:  # in the squared mean of a group no worse than the plain scale, whose steps are an eighth of the largest
+        padded = torch.nn.functional.pad(weight, (0, -inputs % GROUP)).unflatten(1, (-1, GROUP))
+        largest = padded.gather(2, padded.abs().argmax(2, keepdim=True))
+        plain_scale = (largest / -8).bfloat16().float()
+        plain = torch.where(plain_scale == 0, 0.0, (padded / plain_scale).round().clamp(-8, 7) * plain_scale)
+        ours = torch.nn.functional.pad(error, (0, -inputs % GROUP)).unflatten(1, (-1, GROUP)).square().sum(2)
+        assert (ours <= (plain - padded).square().sum(2) * 1.0001 + 1e-30).all()
+
+
+def test_whole_numbers_come_back_exactly():
+    numbers = torch.arange(-127, 128).float()[None]
+    assert torch.equal(QuantisedWeights.of(numbers, 8).dequantised(), numbers)
+    nibbles = torch.arange(-8, 8).float().repeat(2)[None]
+    assert torch.equal(QuantisedWeights.of(nibbles, 4).dequantised(), nibbles)
+    assert torch.equal(QuantisedWeights.of(torch.zeros(3, 5), 4).dequantised(), torch.zeros(3, 5))
+
+
+@built
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 7, 8, 13, 19])
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (64, 96), (70, 100), (33, 32)])
+def test_the_kernel_multiplies_the_numbers_that_it_was_given(generator, rows, outputs, inputs, bits):
+    """Against the plain product, in float64, of the rounded weights and the rounded activations."""
+    weight, bias = drawn(generator, outputs, inputs), drawn(generator, outputs)
+    x = drawn(generator, rows, inputs, scale=3.0)
+    found = quantised_linear(weight, bias, bits, kernels())(x)
+    wanted = in_bytes(x).double() @ QuantisedWeights.of(weight, bits).dequantised().double().t() + bias
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-4)
+
+
+@built
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_row_is_the_same_to_the_bit_whoever_stands_beside_it(generator, bits):
+    layer = quantised_linear(drawn(generator, 70, 100), drawn(generator, 70), bits, kernels())
+    x = drawn(generator, 19, 100)
+    together = layer(x)
+    for row in range(19):
+        assert torch.equal(layer(x[row : row + 1])[0], together[row])
+    shuffled = torch.randperm(19, generator=generator)[:11]
+    assert torch.equal(layer(x[shuffled]), together[shuffled])
+
+
+@built
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh"])
+def test_the_kernels_activations_are_pytorchs(generator, activation):
+    weight, x = torch.eye(64), torch.linspace(-12, 12, 64 * 9).view(9, 64)
+    plain = quantised_linear(weight, None, 8, kernels())(x)
+    found = quantised_linear(weight, None, 8, kernels(), activation)(x)
+    kind = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}.get(activation)
+    wanted = kind(plain) if kind else torch.nn.functional.gelu(plain, approximate="tanh")
+    torch.testing.assert_close(found, wanted, rtol=2e-6, atol=2e-6)
+
+
+@built
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_stays_so_and_stays_in_its_row(generator, poison):
+    layer = quantised_linear(drawn(generator, 40, 64), None, 8, kernels())
+    x = drawn(generator, 3, 64)
+    clean = layer(x)
+    x[1, 5] = poison
+    found = layer(x)
+    assert not found[1].isfinite().any()
+    assert torch.equal(found[[0, 2]], clean[[0, 2]])
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_without_a_compiler_pytorch_multiplies_the_same_weights(generator, bits):
+    weight, bias, x = drawn(generator, 40, 64), drawn(generator, 40), drawn(generator, 3, 64)
+    layer = quantised_linear(weight, bias, bits, NONE)
+    assert isinstance(layer, RoundedLinear)
+    wanted = x @ QuantisedWeights.of(weight, bits).dequantised().t() + bias
+    torch.testing.assert_close(layer(x), wanted, rtol=3e-2, atol=0.15)
+    if kernels().library is not None:
+        assert isinstance(quantised_linear(weight, bias, bits, kernels()), TiledLinear)
