@@ -228,7 +228,7 @@ def number_text(measure: Measure, value: float) -> str:
         return f"{value:,.0f}"
     if measure.kind in ("seconds", "seconds_per_epoch"):
         return f"{value:.1f}"
-    if measure.metric in ("exact_match", "token_accuracy", "position_accuracy"):
+    if measure.metric in ("exact_match", "token_accuracy", "position_accuracy") or measure.kind == "in_context":
         return f"{100 * value:.1f} %"
     return f"{value:.1f}" if measure.metric in ("bleu", "chrf") else f"{value:.4g}"
 

@@ -15,6 +15,7 @@ from regard.claims.arms import Arm, arms_of, check_together, copied
 from regard.claims.association_calibration import AssociationCalibration
 from regard.claims.compared import Compared, Run
 from regard.claims.count_weighting import CountWeighting
+from regard.claims.fine_tuning import FineTuning
 from regard.claims.frequency_probe import FrequencyInVectors
 from regard.claims.frozen_features import FrozenFeatures
 from regard.claims.measure import Measure
@@ -52,6 +53,7 @@ EXPERIMENTS: Mapping[str, type[Any]] = MappingProxyType(
     {
         "shared_vocabulary": SharedVocabulary,
         "frozen_features": FrozenFeatures,
+        "fine_tuning": FineTuning,
         "planted_direction": PlantedDirection,
         "association_calibration": AssociationCalibration,
         "frequency_probe": FrequencyInVectors,

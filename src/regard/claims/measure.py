@@ -25,6 +25,7 @@ Kind = Literal[
     "parameters",
     "seconds_per_epoch",
     "tokens_per_second",
+    "in_context",
     "computed",
 ]
 
@@ -65,6 +66,7 @@ class Measure:
     | `steps`, `seconds` | updates made and seconds of training |
     | `parameters` | how many the model has |
     | `seconds_per_epoch`, `tokens_per_second` | of training, evaluations left out; target tokens |
+    | `in_context` | for `data.maps`: the share of right images on `size` texts of `split`, each after `shots` pairs |
     | `computed` | what an experiment without training gives under this name; not for recipes |
 
     Arguments:
@@ -75,12 +77,13 @@ class Measure:
         last: of `training_loss`: how many lines of the log.
         data: the `data` section of a recipe to draw the pairs from; the run's own where null.
         split: which part of that data.
-        size: the most pairs.
+        size: the most pairs, or texts.
         seed: of builtin data; the run's own where null.
         generation: settings for decoding on top of the run's own.
         to: the language, of a model that translates into several.
         bins: lengths of the source in words at which one range ends and the next begins: [10, 20] makes 1 to 10, 11 to 20, and
             from 21.
+        shots: of `in_context`: how many pairs stand before.
 
     Raises:
         InputError: for settings that contradict each other.
@@ -98,6 +101,7 @@ class Measure:
     generation: dict[str, Any] = field(default_factory=dict)
     to: str | None = None
     bins: tuple[int, ...] = ()
+    shots: int = 0
 
     def __post_init__(self) -> None:
         where = f"measure {self.name!r}"
@@ -112,6 +116,8 @@ class Measure:
             raise InputError(f"{where}: a threshold belongs to kind steps_to, and to that alone")
         if self.kind not in JUDGING and (self.data is not None or self.generation or self.to or self.bins):
             raise InputError(f"{where}: {self.kind} reads no pairs; leave data, generation, to and bins out")
+        if self.shots < 0 or (self.shots and self.kind != "in_context"):
+            raise InputError(f"{where}: shots is {self.shots}; give 0 or more, to kind in_context alone")
         if self.kind == "teacher_forced" and self.generation:
             raise InputError(f"{where}: teacher_forced decodes nothing; leave generation out")
         if self.size < 1 or self.last < 1:

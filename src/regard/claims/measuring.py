@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoints import read_card
+from regard.claims.in_context import accuracy_by_shots
 from regard.claims.judging import judged
 from regard.claims.measure import FALLING, Measure, wanted
 from regard.data.pairs import read_pairs
@@ -95,6 +96,8 @@ class RunMeasures:
             return self._judged(measure)
         if kind == "validation":
             return Value(number=self.finished["metrics"].get(metric))
+        if kind == "in_context":
+            return Value(number=self._in_context(measure))
         if kind == "steps_to":
             return Value(number=self._steps_to(measure))
         if kind == "training_loss":
@@ -133,6 +136,11 @@ class RunMeasures:
     def _tokens_per_epoch(self) -> int:
         task = kind_of(self.recipe.task).task.load(self.trained, read_card(self.trained).task)
         return int(task.labels(TokenStore.open(self.trained / "data" / "train")).sum())
+
+    def _in_context(self, measure: Measure) -> float:
+        entry = self._entry(measure)
+        self.seconds += entry["seconds"]
+        return entry["by_shots"][measure.shots]
 
     def _judged(self, measure: Measure) -> Value:
         entry = self._entry(measure)
@@ -181,6 +189,11 @@ class RunMeasures:
             return []
 
     def _judge(self, measure: Measure) -> dict[str, Any]:
+        if measure.kind == "in_context":
+            seed = self.recipe.seed if measure.seed is None else measure.seed
+            texts = self.recipe.data.maps.texts(measure.split, measure.size, seed)
+            model = load(self.trained, task="language_modelling", device=self.device)
+            return {"by_shots": accuracy_by_shots(model, texts)}
         pairs = self.pairs(measure)
         return judged(self._model(), pairs, measure, self._generation(measure))
 

@@ -1,0 +1,299 @@
+"""`regard.plan`: what a run will cost, before it is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+
+from regard.errors import InputError
+from regard.layers.blocks import Block
+from regard.models import MODELS
+from regard.planning.devices import GIBIBYTE, Device, NumberFormat, device_called
+from regard.planning.memory import Memory, Setup, count_memory
+from regard.planning.operations import Operations, count_operations
+from regard.planning.parameters import Parameters, count_parameters
+from regard.planning.reading import Asked
+from regard.planning.shapes import Work
+from regard.planning.subject import Subject, number_format, subject_of
+from regard.training.recipe import Recipe
+
+HOURS_OF_A_YEAR = 24 * 365
+RESERVE = GIBIBYTE
+"""Left to a graphics card for CUDA's context and what its allocator cannot use."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """How long, and for how much.
+
+    Arguments:
+        seconds: of the run.
+        device_hours: of all devices together.
+        money: at the price given, in its currency; None without one.
+        kilowatt_hours: at the watts given, of the devices alone; None without.
+    """
+
+    seconds: float
+    device_hours: float
+    money: float | None
+    kilowatt_hours: float | None
+
+    @property
+    def device_years(self) -> float:
+        """Years that one device alone would take."""
+        return self.device_hours / HOURS_OF_A_YEAR
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a run will cost, and how that was found.
+
+    Arguments:
+        name: of the recipe or published model.
+        config: of the model.
+        work: what is read.
+        parameters: by part.
+        operations: of the forward pass over all of it.
+        recomputed: whether activation checkpointing is on, by which time is counted.
+        device, count: on what, and on how many.
+        format: of matrix products.
+        utilisation: the share of the devices' peak that is reached; None where tokens per second were given.
+        cost: by the exact count of operations, or by the tokens per second.
+        rule_cost: by the rule of six operations for each parameter and token.
+        memory: of one device: DDP and, on several, FSDP, each without and with activation checkpointing.
+        notes: what to know of these numbers.
+    """
+
+    name: str
+    config: Any
+    work: Work
+    parameters: Parameters
+    operations: Operations
+    recomputed: bool
+    device: Device
+    count: int
+    format: NumberFormat
+    utilisation: float | None
+    cost: Cost
+    rule_cost: Cost
+    memory: tuple[Memory, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def rule(self) -> float:
+        """6 N D: N parameters, D tokens (Kaplan et al. 2020, section 2.1; Brown et al. 2020, appendix D)."""
+        return 6.0 * self.parameters.total * self.work.tokens
+
+    @property
+    def exact(self) -> float:
+        """The operations that are carried out, counted product by product."""
+        return self.operations.recomputed if self.recomputed else self.operations.training
+
+    @property
+    def available(self) -> float:
+        """Bytes of one device."""
+        return self.device.memory
+
+    @property
+    def fitting(self) -> tuple[Memory, ...]:
+        """The ways of training that fit into the device."""
+        return tuple(each for each in self.memory if each.known and each.total <= self.available)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {
+            "name": self.name,
+            "family": self.config.model_type,
+            "parameters": {
+                "total": self.parameters.total,
+                "trained": self.parameters.trained,
+                "parts": dict(self.parameters.parts),
+            },
+            "tokens": self.work.tokens,
+            "updates": self.work.updates,
+            "work_from": self.work.source,
+            "operations": {
+                "rule_6nd": self.rule,
+                "forward": self.operations.forward,
+                "parts": dict(self.operations.parts),
+                "training": self.operations.training,
+                "with_activation_checkpointing": self.operations.recomputed,
+                "exact": self.operations.exact,
+            },
+            "device": {
+                "name": self.device.name,
+                "title": self.device.title,
+                "count": self.count,
+                "precision": self.format,
+                "peak": self.device.peak[self.format],
+                "memory": self.device.memory,
+                "bandwidth": self.device.bandwidth,
+                "source": self.device.source,
+            },
+            "utilisation": self.utilisation,
+            "activation_checkpointing": self.recomputed,
+            "cost": _cost_mapping(self.cost),
+            "cost_by_rule": _cost_mapping(self.rule_cost),
+            "memory": [self._memory_mapping(each) for each in self.memory],
+            "notes": list(self.notes),
+        }
+
+    def _memory_mapping(self, memory: Memory) -> dict[str, Any]:
+        return {
+            "parallel": memory.setup.parallel,
+            "activation_checkpointing": memory.setup.recomputed,
+            "batch_tokens": memory.tokens,
+            "parts": dict(memory.parts),
+            "total": memory.total,
+            "activations_known": memory.known,
+            "fits": memory.total <= self.available if memory.known else None,
+            "largest_batch_tokens": memory.largest_batch(self.available),
+        }
+
+
+def plan(
+    what: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
+    overrides: Sequence[str] = (),
+    *,
+    device: str | Device = "a100-80",
+    count: int = 1,
+    utilisation: float = 0.3,
+    tokens_per_second: float | None = None,
+    price: float | None = None,
+    watts: float | None = None,
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    tokens: float | None = None,
+    batch_tokens: int | None = None,
+    length: int | None = None,
+    activation_checkpointing: bool | None = None,
+    read: bool = True,
+) -> Plan:
+    """What training a model will cost: parameters, operations, memory, time, money.
+
+        time = operations / (count * utilisation * peak),   device hours = count * time,   money = price * device hours
+
+    Arguments:
+        what: a recipe, as a file, a mapping or a `Recipe`; or the name of a published model (`PUBLISHED`).
+        overrides: `key=value` on top of a recipe.
+        device: one of `DEVICES` by its name, `here` for this machine, measured, or a `Device`.
+        count: how many.
+        utilisation: the share of the peak that is reached; 0.3 to 0.5 is usual for large models on one machine.
+        tokens_per_second: measured, of all devices together; time is then tokens over it.
+        price: of one device for an hour.
+        watts: that one device draws.
+        precision: of matrix products. `auto` is the recipe's own, where `auto` in turn is bfloat16 if the device multiplies it
+            and else float32; for a published model the fastest 16-bit format.
+        tokens: of the run, padding included, instead of what the recipe or the paper says.
+        batch_tokens: that one device reads at a time; for a published model one text unless given.
+        length: of a text, in tokens.
+        activation_checkpointing: compute blocks again in the backward pass; None is as the recipe says.
+        read: read a recipe's data where it is here; else vocabularies are as large as they may become.
+
+    Raises:
+        InputError: for a name that is not known, with the nearest; a number out of range; and a run whose length cannot be told.
+
+    >>> found = plan("gpt3-175b", device="v100-32", utilisation=28 / 125, price=1.5)
+    >>> round(found.rule / 1e23, 2), round(found.rule_cost.device_years), round(found.rule_cost.money / 1e6, 1)
+    (3.14, 356, 4.7)
+    """
+    _check_numbers(count, utilisation, tokens_per_second, price, watts)
+    chosen = device_called(device) if isinstance(device, str) else device
+    asked = Asked(tokens=tokens, batch_tokens=batch_tokens, length=length)
+    subject = subject_of(what, overrides, asked, count=count, read=read)
+    model = subject.model
+    format_ = number_format(precision, subject.precision, chosen)
+    recomputed = subject.recomputed if activation_checkpointing is None else activation_checkpointing
+    operations = count_operations(model, subject.work.shapes)
+    parameters = count_parameters(model)
+    executed = operations.recomputed if recomputed else operations.training
+    speed = count * utilisation * chosen.peak[format_]
+    work = subject.work
+    measured = None if tokens_per_second is None else work.tokens / tokens_per_second
+    rule = 6.0 * parameters.total * work.tokens
+    return Plan(
+        name=subject.name,
+        config=subject.config,
+        work=work,
+        parameters=parameters,
+        operations=operations,
+        recomputed=recomputed,
+        device=chosen,
+        count=count,
+        format=format_,
+        utilisation=utilisation if measured is None else None,
+        cost=_cost(executed / speed if measured is None else measured, count, price, watts),
+        rule_cost=_cost(rule / speed if measured is None else measured, count, price, watts),
+        memory=_memory(model, work, format_, count, chosen),
+        notes=_notes(model, operations, subject),
+    )
+
+
+def _cost(seconds: float, count: int, price: float | None, watts: float | None) -> Cost:
+    hours = seconds / 3600 * count
+    return Cost(
+        seconds=seconds,
+        device_hours=hours,
+        money=None if price is None else hours * price,
+        kilowatt_hours=None if watts is None else hours * watts / 1000,
+    )
+
+
+def _cost_mapping(cost: Cost) -> dict[str, Any]:
+    return {**dataclasses.asdict(cost), "device_years": cost.device_years}
+
+
+def _memory(model: nn.Module, work: Work, format_: NumberFormat, count: int, device: Device) -> tuple[Memory, ...]:
+    kinds: list[Literal["ddp", "fsdp"]] = ["ddp", "fsdp"] if count > 1 else ["ddp"]
+    choices = (False, True) if any(isinstance(module, Block) for module in model.modules()) else (False,)
+    return tuple(
+        count_memory(
+            model,
+            work.largest,
+            Setup(
+                format=format_,
+                parallel=parallel,
+                count=count,
+                recomputed=recomputed,
+                on_processor=device.processor,
+                reserve=0 if device.processor else RESERVE,
+            ),
+        )
+        for parallel in kinds
+        for recomputed in choices
+    )
+
+
+def _notes(model: nn.Module, operations: Operations, subject: Subject) -> tuple[str, ...]:
+    notes = []
+    if not operations.exact:
+        notes.append(
+            f"a {type(model).__name__} has no blocks: its operations are two for each matrix entry and token, attention's "
+            "products left out, and its activations are not known"
+        )
+    if MODELS[subject.config.model_type].interface == "encoder_decoder" and operations.exact:
+        notes.append("6ND counts every token through both halves of the model; the exact count each through its own")
+    if getattr(subject.config, "head", None) == "choice":
+        notes.append("the choices of a question are counted as one long text, so attention's weights come out too high")
+    return tuple(notes)
+
+
+def _check_numbers(
+    count: int, utilisation: float, speed: float | None, price: float | None, watts: float | None
+) -> None:
+    if count < 1:
+        raise InputError(f"--count is {count}; give 1 or more devices")
+    if not 0 < utilisation <= 1:
+        raise InputError(
+            f"--utilisation is {utilisation:g}; give a share of the peak above 0 and at most 1, 0.3 is usual"
+        )
+    if speed is not None and not (math.isfinite(speed) and speed > 0):
+        raise InputError(f"--tokens-per-second is {speed:g}; give a number above 0")
+    for name, value in (("--price", price), ("--watts", watts)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise InputError(f"{name} is {value:g}; give 0 or more")

@@ -1,0 +1,197 @@
+"""What a recipe's run reads: its data prepared as training would, where it is here, else what its settings say."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data.batching import Batches
+from regard.errors import InputError
+from regard.models import MODELS
+from regard.planning.shapes import Shape, Work
+from regard.tasks.kinds import kind_of
+from regard.tasks.prepared import Prepared
+from regard.training.recipe import Recipe
+from regard.training.settings import TrainingSettings
+
+BUILTIN = ("builtin", "dates", "sequences", "maps")
+"""Settings of a data section that name data which is always there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a plan may say instead of a recipe or a paper.
+
+    Arguments:
+        tokens: read in the whole run, padding included.
+        batch_tokens: that one device reads at a time.
+        length: of a text, in tokens; of source and of target alike.
+    """
+
+    tokens: float | None = None
+    batch_tokens: int | None = None
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, option in (("tokens", "--tokens"), ("batch_tokens", "--batch-tokens"), ("length", "--length")):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{option} is {value!r}; give a number above 0")
+
+
+def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tuple[Any, Work]:
+    """A recipe's model, with the sizes of its vocabularies, and what its run reads.
+
+    Arguments:
+        count: devices; each takes batches of its own.
+        read: prepare the data, as training would, where it is here.
+
+    Raises:
+        InputError: where the length of the run, or of a text, can be told neither from the recipe nor from its data.
+    """
+    if asked.batch_tokens is not None:
+        training = dataclasses.replace(recipe.training, batch_tokens=asked.batch_tokens)
+        recipe = dataclasses.replace(recipe, training=training)
+    if read and asked.length is None and is_here(recipe.sections["data"]):
+        with tempfile.TemporaryDirectory() as folder:
+            kind = kind_of(recipe.task)
+            prepared = kind.prepare(
+                folder=Path(folder) / "data", seed=recipe.seed, given=None, given_validation=None, **recipe.sections
+            )
+            config = recipe.model_config(prepared.task.model_settings())
+            return config, _from_data(recipe, config, prepared, asked, count)
+    config = recipe.model_config(_sizes(recipe))
+    return config, _from_settings(recipe, asked, count)
+
+
+def is_here(data: Any) -> bool:
+    """Whether all that a data section names is on this machine: builtin data, or files."""
+    targets = getattr(data, "targets", None)
+    if isinstance(targets, Mapping):
+        return all(is_here(part) for part in targets.values())
+    if any(getattr(data, name, None) is not None for name in BUILTIN):
+        return True
+    files = [*_files(getattr(data, "train", None)), *_files(getattr(data, "validation", None))]
+    return getattr(data, "train", None) is not None and all(Path(file).is_file() for file in files)
+
+
+def _files(place: Any) -> Iterator[str]:
+    if isinstance(place, str):
+        yield place
+    elif place is not None:
+        yield from place
+
+
+def _sizes(recipe: Recipe) -> dict[str, Any]:
+    """What the task decides of the config, the vocabularies as large as the tokenizer may become."""
+    filled_in = dict(kind_of(recipe.task).filled_in)
+    if recipe.model.get("pretrained") is None and recipe.tokenizer is not None:
+        filled_in |= {name: recipe.tokenizer.size for name in filled_in if name.endswith("vocabulary")}
+    return filled_in
+
+
+def _from_data(recipe: Recipe, config: Any, prepared: Prepared[Any], asked: Asked, count: int) -> Work:
+    """The very batches of the first epoch, as often as the run reads each."""
+    training, task, store = recipe.training, prepared.task, prepared.train
+    lengths, told = np.asarray(task.lengths(store)), _told(task, store, config)
+    chosen = task.epoch_rows(store)
+    batches = Batches(lengths, maximum_tokens=training.batch_tokens, seed=recipe.seed, rows=chosen).epoch(0)
+    sides = MODELS[config.model_type].interface == "encoder_decoder"
+    counted: Counter[Shape] = Counter()
+    for batch in batches:
+        widest = lengths[batch].max(axis=0).tolist()
+        answers = None if told is None else float(told[batch].sum())
+        if sides:
+            counted[Shape(rows=len(batch), length=widest[0], target=widest[1], told=answers)] += 1
+        else:  # several texts of an example are read one after another
+            for each in widest:
+                counted[Shape(rows=len(batch), length=each, told=answers)] += 1
+    per_epoch = sum(shape.tokens * times for shape, times in counted.items())
+    labels = task.labels(store)
+    updates = _updates(training, len(batches), sum(int(labels[batch].sum()) for batch in batches), count)
+    epochs = (asked.tokens / per_epoch) if asked.tokens is not None else None
+    if epochs is None:
+        if updates is None:
+            raise InputError(_no_end(training))
+        epochs = updates * training.accumulate * count / len(batches)
+    shapes = tuple(dataclasses.replace(shape, times=times * epochs) for shape, times in counted.items())
+    return Work(
+        shapes=shapes,
+        updates=epochs * len(batches) / (training.accumulate * count),
+        largest=dataclasses.replace(max(shapes, key=lambda shape: shape.tokens), times=1),
+        source=f"its data: {len(store):,} examples, {len(batches):,} batches an epoch, {epochs:,.4g} epochs",
+    )
+
+
+def _told(task: Any, store: Any, config: Any) -> np.ndarray | None:
+    """Of each example, how many tokens' logits over the vocabulary a model with a head computes; None where all have some."""
+    head = getattr(config, "head", None)
+    if head is None:
+        return None
+    if head in ("masked", "pretraining"):
+        return np.asarray(task.labels(store))
+    beside = [np.asarray(each) for each in task.beside(store).values()]
+    return np.asarray(sum(beside)) if beside else np.zeros(len(store))
+
+
+def _updates(training: TrainingSettings, batches: int, labels: int, count: int) -> float | None:
+    """How many updates the limits allow; a limit in seconds says nothing before the run."""
+    each = training.accumulate * count
+    limits: list[float] = [] if training.steps is None else [training.steps]
+    if training.epochs is not None:
+        limits.append(training.epochs * math.ceil(batches / each))
+    if training.tokens is not None:
+        limits.append(training.tokens / (labels / math.ceil(batches / each)))
+    return min(limits) if limits else None
+
+
+def _from_settings(recipe: Recipe, asked: Asked, count: int) -> Work:
+    """Batches that are all full, of texts that are all as long as they may be."""
+    training, data = recipe.training, recipe.sections["data"]
+    length = asked.length or getattr(data, "length", None) or getattr(data, "maximum_length", None)
+    if length is None:
+        raise InputError(
+            "how long texts are is known from the data alone, and what the recipe names is not here; say it with --length"
+        )
+    sides = 2 if MODELS[str(recipe.model["name"])].interface == "encoder_decoder" else 1
+    rows = max(1, training.batch_tokens // (sides * length))
+    share = getattr(data, "chosen_share", None)
+    shape = Shape(
+        rows=rows,
+        length=length,
+        target=length if sides == 2 else 0,
+        told=None if share is None else rows * round(share * length),
+    )
+    each = training.accumulate * count
+    if asked.tokens is not None:
+        times = asked.tokens / shape.tokens
+    elif training.steps is not None:
+        times = training.steps * each
+    elif training.tokens is not None:
+        times = training.tokens / (shape.rows * (shape.target or shape.length))
+    else:
+        raise InputError(_no_end(training))
+    whole = dataclasses.replace(shape, times=times)
+    return Work(
+        shapes=(whole,),
+        updates=times / each,
+        largest=shape,
+        source="the recipe's settings, every batch full and every text as long as it may be; its data was not read",
+    )
+
+
+def _no_end(training: TrainingSettings) -> str:
+    if training.epochs is not None:
+        return (
+            f"the run ends after {training.epochs:g} epochs, of data that is not here; name its files by data.train=..., or say "
+            "how many tokens with --tokens"
+        )
+    return f"the run ends after {training.seconds:g} seconds; say training.steps=... or --tokens"
