@@ -13,11 +13,11 @@ import pytest
 LINES = [
     {"cli"},
     {"serving"},
-    {"bench", "claims", "inspection", "estimators"},
-    {"training", "vectors"},
+    {"bench", "claims", "inspection", "estimators", "planning"},
+    {"training", "vectors", "prompting"},
     {"tasks", "embeddings"},
     {"generation", "checkpoints"},
-    {"data", "metrics", "text", "models"},
+    {"data", "metrics", "text", "models", "prepared"},
     {"layers"},
     {"attention"},
 ]

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from regard.claims.comparing import compare
     from regard.errors import InputError
     from regard.inspection import look
+    from regard.planning.plan import plan
     from regard.tasks.evaluation import evaluate
     from regard.tasks.loading import load
     from regard.training.run import train
 
 __version__ = "0.1.0"
 
-__all__ = ["InputError", "__version__", "compare", "evaluate", "load", "look", "train"]
+__all__ = ["InputError", "__version__", "compare", "evaluate", "load", "look", "plan", "train"]
 
 _HOMES = {
     "InputError": "regard.errors",
@@ -27,6 +28,7 @@ _HOMES = {
     "evaluate": "regard.tasks.evaluation",
     "load": "regard.tasks.loading",
     "look": "regard.inspection",
+    "plan": "regard.planning.plan",
     "train": "regard.training.run",
 }
 

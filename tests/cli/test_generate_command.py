@@ -50,6 +50,21 @@ def test_json_has_tokens_and_scores(command, model):
     assert len(values[0]["tokens"]) == len(values[0]["log_probabilities"]) == 4
 
 
+def test_json_has_the_most_probable_tokens_and_penalties_change_what_is_written(command, model):
+    words = ("generate", model, "line nu", "--maximum-length", 12, "--json")
+    plain = json.loads(command(*words, "--top-log-probabilities", 3).out)["texts"][0]
+    assert [len(place) for place in plain["top"]] == [3] * len(plain["tokens"])
+    assert [place[0]["token"] for place in plain["top"]] == plain["tokens"]
+    assert [place[0]["log_probability"] for place in plain["top"]] == pytest.approx(
+        plain["log_probabilities"], abs=1e-4
+    )
+    biased = json.loads(command(*words, "--logit-bias", "x=100", "--frequency-penalty", 0.1).out)["texts"][0]
+    assert biased["text"] == "x" * 12
+    assert "top" not in biased
+    penalised = json.loads(command(*words, "--repetition-penalty", 3).out)["texts"][0]
+    assert penalised["text"] != plain["text"]
+
+
 def test_samples_do_not_depend_on_the_batch_size(command, model, tmp_path):
     (tmp_path / "prompts.txt").write_text("line\n" * 5)
     words = ("generate", model, "--input", tmp_path / "prompts.txt", "--sample", "--temperature", 2, "--n-best", 2)
@@ -65,7 +80,35 @@ def test_samples_do_not_depend_on_the_batch_size(command, model, tmp_path):
         (["a", "--beam", 2, "--stop", "x"], "set beam to 1"),
         (["a", "--top-p", 2], "top_p"),
         (["a", "--stop", ""], "a stop is empty"),
+        (["a", "--repetition-penalty", 0], "repetition_penalty: 0.0"),
+        (["a", "--beam", 2, "--presence-penalty", 1], "presence_penalty: a beam"),
+        (["a", "--logit-bias", "number=1"], "'number' is"),
+        (["a", "--logit-bias", "=1"], "give a token and a number"),
+        (["a", "--logit-bias", "id:x=1"], "give a token and a number"),
+        (["a", "--top-log-probabilities", 3], "only told with --json"),
     ],
 )
 def test_what_cannot_be_done_is_said(command, model, options, wanted):
     assert wanted in command("generate", model, *options).refusal()
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_fewer_bits_write_much_the_same(command, model, precision):
+    words = ("generate", model, "line nu", "--maximum-length", 6, "--json")
+    plain = json.loads(command(*words).out)["texts"][0]
+    found = json.loads(command(*words, "--precision", precision).out)["texts"][0]
+    assert found["text"] == plain["text"]
+    assert found["log_probabilities"] == pytest.approx(plain["log_probabilities"], abs=0.3)
+    assert found["log_probabilities"] != plain["log_probabilities"]
+
+
+def test_a_draft_changes_no_greedy_answer(command, model):
+    words = ("generate", model, "line nu", "--maximum-length", 12, "--json")
+    plain = json.loads(command(*words).out)["texts"][0]
+    found = json.loads(command(*words, "--draft", model, "--ahead", 3).out)["texts"][0]
+    assert found["tokens"] == plain["tokens"]
+    assert "beam is 3; set beam to 1" in command(*words, "--draft", model, "--beam", 3).err
+
+
+def test_unknown_precisions_get_the_nearest(command, model):
+    assert "did you mean 'int8'" in command("generate", model, "a", "--precision", "int9").err

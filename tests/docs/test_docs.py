@@ -26,11 +26,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 import regard
 from regard.claims.arms import read_grid
 from regard.claims.comparison import read_comparison
 from regard.cli.main import main
+from regard.tasks import TASKS
 from regard.training import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -183,8 +185,10 @@ def test_commands_that_are_only_shown_exist(page: Path) -> None:
                 else:
                     # A family stands in for the reader's own trained model.
                     settings = [each for each in settings if not each.startswith("model.pretrained_layers=")]
+                    task = yaml.safe_load((ROOT / recipe).read_text("utf-8")).get("task", "translation")
+                    family = {"encoder_decoder": "t5", "language_model": "gpt2"}.get(TASKS[task].interface, "bert")
                     read_recipe(
-                        ROOT / recipe, [re.sub(r"^model\.pretrained=.*", "model.name=bert", s) for s in settings]
+                        ROOT / recipe, [re.sub(r"^model\.pretrained=.*", f"model.name={family}", s) for s in settings]
                     )
 
 

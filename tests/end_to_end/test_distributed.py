@@ -160,6 +160,18 @@ def test_two_workers_resume_bit_for_bit(model, parallel, small_recipe, torchrun,
         assert left[name] == value, f"{name} differs"
 
 
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_blocks_computed_again_change_nothing(parallel, small_recipe, torchrun, tmp_path):
+    """With dropout, whose masks are drawn a second time in the backward pass."""
+    values = settings_of(small_recipe, "transformer", parallel)
+    values["model"]["dropout"] = 0.1
+    torchrun(values, tmp_path / "plain")
+    values["training"]["activation_checkpointing"] = True
+    torchrun(values, tmp_path / "again")
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "again"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 def test_a_run_of_two_goes_on_alone(small_recipe, torchrun, pairs, tmp_path):
     """Checkpoints say nothing of how many workers wrote them."""
     values = settings_of(small_recipe, "transformer", "fsdp")

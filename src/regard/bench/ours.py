@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.bench import ours_encoding, ours_looking
+from regard.bench import ours_decoding, ours_encoding, ours_looking
 
 HERE = Path(__file__).resolve()
 
@@ -160,4 +160,10 @@ class Translation:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": [list(row) for row in answers]}
 
 
-KINDS = {"training": Training, "translation": Translation, **ours_looking.KINDS, **ours_encoding.KINDS}
+KINDS = {
+    "training": Training,
+    "translation": Translation,
+    **ours_looking.KINDS,
+    **ours_encoding.KINDS,
+    **ours_decoding.KINDS,
+}

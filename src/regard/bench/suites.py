@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from regard.bench import encoder, look, ours, translation
+from regard.bench import decoder, encoder, look, ours, translation
 from regard.bench.cases import OURS, Contest, Contestant
 from regard.bench.driver import Driver
 from regard.bench.machine import machine
@@ -49,6 +49,11 @@ SUITES: Mapping[str, Suite] = {
         about="vectors of sentences, and training BERT on masked text",
         cases=("embedding", "training"),
         contests=encoder.contests,
+    ),
+    "decoder": Suite(
+        about="writing on after prompts with a GPT-2, alone and in a batch, and training one",
+        cases=("alone", "batch", "training"),
+        contests=decoder.contests,
     ),
 }
 """A new suite joins by an entry here."""

@@ -43,6 +43,19 @@ def print_table(rows: Iterable[tuple[str, str]]) -> None:
         print("\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in rows))
 
 
+WORDS = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "f1": "F1",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
+"""How people write the names of metrics, where it is otherwise than with spaces."""
+
+OF_A_HUNDRED = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
+
+
 def metric_text(name: str, value: float) -> tuple[str, str]:
     """A metric's name and value as people write them.
 
@@ -52,11 +65,11 @@ def metric_text(name: str, value: float) -> tuple[str, str]:
     ('BLEU de', '36.0')
     """
     metric, _, language = name.partition(".")
-    words = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1"}.get(metric, metric.replace("_", " "))
-    if metric.endswith("accuracy") or metric in ("exact_match", "f1"):
+    words = WORDS.get(metric, metric.replace("_", " "))
+    if metric.endswith(("accuracy", "_match")) or metric in ("f1", "chance"):
         number = f"{100 * value:.2f} %"
     else:
-        number = f"{value:.1f}" if metric in ("bleu", "chrf") else f"{value:.4g}"
+        number = f"{value:.1f}" if metric in OF_A_HUNDRED else f"{value:.4g}"
     return f"{words} {language.replace('_', ' ')}".rstrip(), number
 
 

@@ -16,6 +16,7 @@ from regard.cli import generation_options as options
 from regard.cli.answers import line_of
 from regard.cli.console import metric_text, print_json, print_table, say
 from regard.cli.evaluate_examples import evaluate_examples
+from regard.cli.evaluate_text_to_text import evaluate_text_to_text
 from regard.cli.evaluate_texts import evaluate_texts
 from regard.cli.evaluation_data import builtin_test, is_builtin, read_files
 from regard.cli.new_file import NewFile
@@ -79,12 +80,22 @@ def evaluate(
       regard evaluate runs/one-to-many test.en test.fr --to fr
       regard evaluate runs/language-model test.txt
       regard evaluate runs/gpt test.txt stride=32
+      regard evaluate runs/gpt test.txt precision=int8
       regard evaluate runs/sentiment dev.tsv format=sst2
+      regard evaluate runs/t5 dev.jsonl part=summaries beam=4
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.tasks.loading import task_of
 
     task = task_of(model)
+    if task == "text_to_text":
+        places, settings = options.split_any_settings(data)
+        for name, value in (("beam", beam), ("length_penalty", length_penalty), ("source", source), ("target", target)):
+            if value is not None:
+                settings[name] = value
+        given = [name for name, value in {"--to": to, "--bins": bins}.items() if value is not None]
+        evaluate_text_to_text(model, places, settings, given, limit, output, batch_size, as_json, device)
+        return
     if task not in ("translation", "language_modelling"):
         places, section = options.split_any_settings(data)
         unfit = {
@@ -100,7 +111,7 @@ def evaluate(
         return
     if task == "language_modelling":
         places, section = options.split_any_settings(data)
-        stride = section.pop("stride", None)
+        stride, precision = section.pop("stride", None), section.pop("precision", "float32")
         unfit = {
             "--source": source,
             "--target": target,
@@ -111,7 +122,7 @@ def evaluate(
             **section,
         }
         given = [name for name, value in unfit.items() if value is not None]
-        evaluate_texts(model, places, given, limit, output, batch_size, as_json, device, stride)
+        evaluate_texts(model, places, given, limit, output, batch_size, as_json, device, stride, precision)
         return
     places, settings = options.split_settings(data)
     for name, value in (("beam", beam), ("length_penalty", length_penalty)):

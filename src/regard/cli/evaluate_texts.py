@@ -30,6 +30,7 @@ def evaluate_texts(
     as_json: bool,
     device: str,
     stride: object = None,
+    precision: object = "float32",
 ) -> None:
     """Measure a language model on texts it has not seen.
 
@@ -39,6 +40,7 @@ def evaluate_texts(
         limit: the most texts.
         output: where to write the perplexity and each text, a tab between.
         stride: of the windows that texts are read in which are longer than the model has positions for; None: half of these.
+        precision: `float32`, `bfloat16`, `float16`, `int8` or `int4`.
 
     Raises:
         InputError: for an option that is for pairs, or texts that cannot be read.
@@ -53,7 +55,7 @@ def evaluate_texts(
 
         step = coerced(stride, int | None, "stride")
         malformed = MalformedRows()
-        language_model = opened(model, device, "language_modelling")
+        language_model = opened(model, device, "language_modelling", precision=str(precision))
         unit = (language_model.recipe.get("data") or {}).get("unit", "line")
         texts = list(itertools.islice(_texts(places, unit, malformed), limit))
         if malformed.total:

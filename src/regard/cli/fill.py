@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.console import on_terminal
+from regard.cli.fill_spans import fill_spans, spans_line, spans_object
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, opened
@@ -20,16 +22,26 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.tasks.masked_language_modelling.answers import Filled
 
+USUAL_TOP = 5
+
+WITH_SENTINELS = ("span_corruption", "text_to_text")
+"""The tasks of models that may have been pre-trained to fill gaps; a T5 that another program wrote is for either."""
+
 
 def fill(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TEXT", help="Texts with [MASK] in them; else --input or standard input.", show_default=False
+            metavar="TEXT",
+            help="Texts with [MASK] in them, or <extra_id_0>; else --input or standard input.",
+            show_default=False,
         ),
     ] = None,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates for each mask.")] = 5,
+    top: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Candidates for each mask; 5 unless given.", show_default=False),
+    ] = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
     ] = None,
@@ -46,33 +58,50 @@ def fill(
     First the text with the most probable word at every mask; then, for each mask after a tab, the candidates and their
     probabilities. Several masks are filled each for itself. A candidate that begins with ## goes on with the word before it.
 
+    A model that was pre-trained by span corruption (T5) writes any number of words for each <extra_id_0>, <extra_id_1> and so on
+    of a text: first the whole text, then after a tab what it wrote for each.
+
     \b
     Example:
       regard fill runs/bert "Paris is the [MASK] of France."
       regard fill runs/bert "The [MASK] sat on the [MASK]." --top 3
       regard fill runs/bert --input gaps.txt --output filled.txt
       regard fill runs/bert "Paris is the [MASK] of France." --json
+      regard fill runs/t5-pretrained "Thank you <extra_id_0> me to your party <extra_id_1> week."
     """  # noqa: D301  # \b keeps the lines of the example apart
     waiting = read_texts(texts or (), input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
+        from regard.tasks.loading import task_of
         from regard.tasks.masked_language_modelling.inputs import mask_of
 
-        predictor = opened(model, device, "masked_language_modelling")
-        mask = mask_of(predictor.task.tokenizer)
+        spans = task_of(model) in WITH_SENTINELS
+        predictor = opened(model, device, "span_corruption" if spans else "masked_language_modelling")
+        if spans and top is not None:
+            raise InputError("--top is for models that tell one word for each [MASK]; leave it out")
+        mask = "" if spans else mask_of(predictor.task.tokenizer)
 
-        def answer(chunk: list[Text]) -> list[Filled]:
+        def answer(chunk: list[Text]) -> Sequence[Any]:
+            if spans:
+                return fill_spans(predictor, chunk)
             for text in chunk:
                 if mask not in text.content:
                     raise InputError(f"{text.where}: there is no {mask} in it; write {mask} where a word is to be told")
-            return predictor.fill_batch([text.content for text in chunk], top)
+            return predictor.fill_batch([text.content for text in chunk], USUAL_TOP if top is None else top)
 
         typed = by_hand(texts, input_file)
         shown = not typed and (file is not None or not on_terminal(sys.stdout))
         stack.enter_context(text_bar(predictor, len(texts) if texts else None, shown=shown))
         together = {"together": 1} if typed else {}
         answer_all(
-            waiting, answer, name="filled", line_of=_line, object_of=_object, file=file, as_json=as_json, **together
+            waiting,
+            answer,
+            name="filled",
+            line_of=spans_line if spans else _line,
+            object_of=spans_object if spans else _object,
+            file=file,
+            as_json=as_json,
+            **together,
         )
 
 

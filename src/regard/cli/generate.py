@@ -13,9 +13,10 @@ from regard.cli import generation_options as options
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, opened
+from regard.cli.opening import Device, Precision, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts
+from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.tasks.language_modelling.writer import Written
@@ -51,29 +52,62 @@ def generate(
     top_p: options.TopP = None,
     min_p: options.MinP = None,
     seed: options.Seed = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    presence_penalty: options.PresencePenalty = None,
+    frequency_penalty: options.FrequencyPenalty = None,
+    logit_bias: options.LogitBias = None,
+    top_log_probabilities: Annotated[
+        int, typer.Option(min=0, help="With --json: the most probable tokens of each place, so many.")
+    ] = 0,
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL", help="A smaller model of the same vocabulary that guesses ahead.", show_default=False
+        ),
+    ] = None,
+    ahead: Annotated[int, typer.Option(min=1, help="Tokens that --draft guesses at a time.")] = 4,
     device: Device = "auto",
+    precision: Precision = "float32",
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts written on together.")] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with tokens and scores.")] = False,
 ) -> None:
     """Write on after prompts, with a language model: one line out for each prompt, line breaks in it as spaces.
 
+    A text-to-text model (T5) reads each text and writes another; where it was trained on several tasks, what stands in front of
+    the text says which one is wanted.
+
     A single prompt on a terminal is written on piece by piece, as it comes and with its line breaks. Several answers (--n-best)
     stand in one line with tabs between them. --json has all as they are, with each token's log-probability.
+    Log-probabilities are the model's own, whatever temperature, penalties and biases were asked for.
 
     \b
     Example:
       regard generate runs/gpt "The history of"
       regard generate runs/gpt "The history of" --sample --temperature 0.8 --top-p 0.95 --seed 3
+      regard generate runs/gpt "The history of" --repetition-penalty 1.2 --json --top-log-probabilities 5
+      regard generate runs/t5 "translate English to German: The house is small."
+      regard generate runs/gpt "The history of" --precision int8 --draft runs/gpt-tiny
       regard generate runs/gpt --input prompts.txt --output texts.txt --stop "." --maximum-length 40
     """  # noqa: D301  # \b keeps the lines of the example apart
+    if top_log_probabilities and not as_json:
+        raise InputError("--top-log-probabilities are only told with --json; give both")
     waiting = read_texts(prompts or (), input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        writer = opened(model, device, "language_modelling")
         from regard.tasks.language_modelling.language_model import WRITING
+        from regard.tasks.loading import task_of
 
+        after = task_of(model) != "text_to_text"
+        writer = opened(model, device, "language_modelling" if after else None, precision=precision)
+        if top_log_probabilities and not after:
+            raise InputError(f"--top-log-probabilities are told by language models, and {model} is none; leave it out")
+        guessing = None
+        if draft is not None:
+            if not after:
+                raise InputError(f"--draft guesses for a language model, and {model} is none; leave it out")
+            guessing = opened(draft, device, "language_modelling", precision=precision)
         settings = options.with_options(
-            WRITING,
+            WRITING if after else writer.task.generation,
             {
                 "maximum_length": maximum_length,
                 "beam": beam,
@@ -85,10 +119,14 @@ def generate(
                 "top_p": top_p,
                 "min_p": min_p,
                 "seed": seed,
+                "repetition_penalty": repetition_penalty,
+                "presence_penalty": presence_penalty,
+                "frequency_penalty": frequency_penalty,
+                "logit_bias": options.biases(logit_bias),
             },
         )
-        alone = prompts is not None and len(prompts) == 1 and settings.beam == settings.n_best == 1
-        if alone and file is None and not as_json and on_terminal(sys.stdout):
+        alone = after and prompts is not None and len(prompts) == 1 and settings.beam == settings.n_best == 1
+        if alone and guessing is None and file is None and not as_json and on_terminal(sys.stdout):
             for piece in writer.stream(prompts[0], settings, stop=stop or ()):  # type: ignore[index]
                 print(piece, end="", flush=True)
             print()
@@ -102,7 +140,8 @@ def generate(
         def answer(chunk: list[Text]) -> list[Written]:
             nonlocal done
             texts = [text.content for text in chunk]
-            written = writer.generate(texts, settings, stop=stop or (), batch_size=batch_size, first=done)
+            own = {"first": done, "top": top_log_probabilities, "draft": guessing, "ahead": ahead} if after else {}
+            written = writer.generate(texts, settings, stop=stop or (), batch_size=batch_size, **own)
             done += len(chunk)
             return written
 
@@ -134,7 +173,7 @@ def _object(prompt: str, written: Written | None) -> dict[str, Any]:
             "finished": None,
             "alternatives": [],
         }
-    return {
+    values: dict[str, Any] = {
         "prompt": prompt,
         "text": written.text,
         "tokens": list(written.tokens),
@@ -142,3 +181,8 @@ def _object(prompt: str, written: Written | None) -> dict[str, Any]:
         "finished": written.finished,
         "alternatives": list(written.alternatives),
     }
+    if written.top:
+        values["top"] = [
+            [{"token": token, "log_probability": number} for token, number in place] for place in written.top
+        ]
+    return values

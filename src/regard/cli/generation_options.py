@@ -25,6 +25,20 @@ TopK = Annotated[int | None, typer.Option(help="Draw from the k most probable to
 TopP = Annotated[float | None, typer.Option(help="Draw from the most probable tokens that hold this probability.")]
 MinP = Annotated[float | None, typer.Option(help="Draw from tokens at least this many times as probable as the best.")]
 Seed = Annotated[int | None, typer.Option(help="Of sampling.")]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(help="Makes tokens of the prompt and of the text so far less probable; above 1, 1.2 is usual."),
+]
+PresencePenalty = Annotated[float | None, typer.Option(help="Taken off the logits of tokens written before.")]
+FrequencyPenalty = Annotated[float | None, typer.Option(help="The same, as many times as a token was written.")]
+LogitBias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TOKEN=NUMBER",
+        help="Added to the logit of a token, given as text or as id:NUMBER; may be repeated.",
+        show_default=False,
+    ),
+]
 
 To = Annotated[
     str | None,
@@ -33,6 +47,7 @@ To = Annotated[
 
 _OF_SEARCH = ("beam", "coverage_penalty", "enough")
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+_OF_SINGLE_TEXTS = ("repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias")
 
 
 def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> GenerationSettings:
@@ -60,7 +75,33 @@ def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> Generat
         values |= {name: usual[name] for name in (_OF_SEARCH if given["sample"] else _OF_SAMPLING)}
     if "beam" in given and "n_best" not in given and isinstance(given["beam"], int):
         values["n_best"] = max(1, min(own.n_best, given["beam"]))
+        if given["beam"] > 1:
+            values |= {name: usual[name] for name in _OF_SINGLE_TEXTS}
     return from_mapping(GenerationSettings, values | given, "generation")
+
+
+def biases(words: Sequence[str] | None) -> list[list[Any]] | None:
+    """What --logit-bias was given, as the setting has it; None where it was not.
+
+    Raises:
+        InputError: for a word without a token or a number.
+
+    >>> biases([" the=-2", "id:7=5", "==1"])
+    [[' the', -2.0], [7, 5.0], ['=', 1.0]]
+    """
+    if not words:
+        return None
+    found: list[list[Any]] = []
+    for word in words:
+        token, _, number = word.rpartition("=")
+        try:
+            amount = float(number)
+            found.append([int(token.removeprefix("id:")) if token.startswith("id:") else token, amount])
+        except ValueError:
+            token = ""
+        if not token:
+            raise InputError(f"--logit-bias {word!r}: give a token and a number, such as ' the=-2' or id:262=-2")
+    return found
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

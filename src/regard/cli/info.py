@@ -90,7 +90,7 @@ def folder(path: Path) -> dict[str, Any]:
 
     place = model_folder(path)
     config = read_config(place)
-    if MODELS[config.model_type].interface == "encoder":
+    if MODELS[config.model_type].serves("whole_text"):
         return _encoder(path, place)
     predictor, card = load(place), read_card(place)
     sizes = config_to_json(predictor.model.config)
@@ -114,7 +114,7 @@ def folder(path: Path) -> dict[str, Any]:
 
 
 def _encoder(path: Path, place: Path) -> dict[str, Any]:
-    """The same of an encoder of texts, ours or another program's: with its head, and the names of what that tells apart."""
+    """The same of a model of whole texts, ours or another program's: with its head, and the names of what that tells apart."""
     from regard.checkpoints import is_foreign, read_card
     from regard.inspection import attention_addresses
     from regard.inspection.text_reader import TextReader
@@ -252,7 +252,7 @@ def _head_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _data_text(data: Mapping[str, Any]) -> str:
-    targets = data.get("targets")
+    targets = data.get("targets") or data.get("parts")
     if targets:
         return "; ".join(f"{language}: {_data_text(part)}" for language, part in targets.items())
     sequences = data.get("sequences")

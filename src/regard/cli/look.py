@@ -39,7 +39,7 @@ def look(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the weights as one JSON object.")] = False,
 ) -> None:
-    """Show the attention of a model while it translates a text, or of an encoder such as BERT while it reads one or two.
+    """Show the attention of a model while it translates or answers a text, or of an encoder such as BERT while it reads.
 
     Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at; of an encoder the last
     layer, rows the tokens that look. `regard info MODEL` lists the layers' addresses. An encoder may be a folder of any
@@ -79,7 +79,7 @@ def _seen(
 
     keep_freed_memory()
     place = model_folder(model)
-    if MODELS[read_config(place).model_type].interface != "encoder":
+    if not MODELS[read_config(place).model_type].serves("whole_text"):
         if pair is not None:
             raise InputError("--pair is for models that read two texts; this one writes, and --target is what it is to")
         return _translating(model, text, target, to, layers)
@@ -94,8 +94,12 @@ def _translating(model: Path, text: str, target: str | None, to: str | None, lay
     import torch
 
     from regard.inspection import look as recording
-    from regard.tasks.loading import load
+    from regard.tasks.loading import load, task_of
 
+    if task_of(model) == "text_to_text":
+        if to is not None:
+            raise InputError("--to is for models that translate; this one is told in the text what to do")
+        return _writing(model, text, target, layers)
     translator = load(model, task="translation")
     translator.task.check_language(to)
     with recording(translator, layers or None) as record:
@@ -108,6 +112,26 @@ def _translating(model: Path, text: str, target: str | None, to: str | None, lay
             batch = translator.teacher_forced([(text, target)], to=to)
             with torch.no_grad():
                 translator.model(batch.source, batch.target)
+    return record.view(0)
+
+
+def _writing(model: Path, text: str, target: str | None, layers: list[str] | None) -> AttentionView:
+    """The maps of a text-to-text model, whatever it is asked."""
+    import torch
+
+    from regard.inspection import look as recording
+    from regard.tasks.loading import load
+
+    writer = load(model, task="text_to_text")
+    with recording(writer, layers or None) as record:
+        if target is None:
+            writer.generate(text)
+        else:
+            if not target.strip():
+                raise InputError("--target is empty; there is nothing to look at")
+            batch = writer.task.batch(writer.encode([text]), [writer.task.tokenizer.encode(target)]).to(writer.device)
+            with torch.no_grad():
+                writer.model(batch.source, batch.target)
     return record.view(0)
 
 

@@ -27,7 +27,10 @@ from regard.cli.generate import generate
 from regard.cli.info import info
 from regard.cli.interruption import Interruption, ReaderGone
 from regard.cli.look import look
+from regard.cli.plan import plan
+from regard.cli.prompt import prompt
 from regard.cli.search import search
+from regard.cli.summarize import summarize
 from regard.cli.tag import tag
 from regard.cli.train import train
 from regard.cli.translate import translate
@@ -76,6 +79,8 @@ for _command in (
     evaluate,
     translate,
     generate,
+    prompt,
+    summarize,
     classify,
     fill,
     tag,
@@ -86,6 +91,7 @@ for _command in (
     walk,
     compare,
     info,
+    plan,
     bench,
 ):
     app.command()(_command)

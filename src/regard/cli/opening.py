@@ -12,16 +12,31 @@ Device = Annotated[
 ]
 
 
-def opened(model: Path, device: str, task: str | None = None) -> Any:
+Precision = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="float32, bfloat16 or float16; for a language model of GPT's family int8 or int4 too: weights of so many bits, "
+        "faster on a processor.",
+    ),
+]
+
+
+def opened(model: Path, device: str, task: str | None = None, *, precision: str = "float32") -> Any:
     """A model's folder, loaded for a task; its own where None.
 
     Raises:
         InputError: for a device that is not there, and as `regard.load` does.
     """
+    from regard.cli.console import say
     from regard.machine import device_named
     from regard.tasks.loading import load
     from regard.training.memory import keep_freed_memory
 
     place = device_named(device, "--device")
     keep_freed_memory()
-    return load(model, task=task, device=place)
+    predictor = load(model, task=task, device=place, dtype=precision)
+    slow = getattr(predictor.model, "slow", "")
+    if slow:
+        say(slow)
+    return predictor

@@ -21,6 +21,7 @@ from regard.embeddings.precision import Precision, dtype_of
 from regard.embeddings.reading import Group
 from regard.errors import InputError
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
+from regard.prepared.watched import is_watched
 
 SHORT = 128
 """Tokens of the longest text for which weights are laid out."""
@@ -171,7 +172,7 @@ def obstacle(model: nn.Module) -> str:
     """
     if not isinstance(model, TextEncoder):
         return f"a {type(model).__name__} is no encoder of texts"
-    if any(map(_is_watched, model.modules())):
+    if any(map(is_watched, model.modules())):
         return "somebody looks at it, or has changed it"
     if type(model).forward is not TextEncoder.forward or type(model.embedding) is not TextEmbedding:
         return "its forward pass is its own"
@@ -181,11 +182,6 @@ def obstacle(model: nn.Module) -> str:
         if not _is_plain(block):
             return f"layers.{number} is not BERT's"
     return ""
-
-
-def _is_watched(module: nn.Module) -> bool:
-    hooks = (module._forward_hooks, module._forward_pre_hooks)
-    return "forward" in module.__dict__ or module._compiled_call_impl is not None or any(hooks)
 
 
 def _is_plain(block: nn.Module) -> bool:

@@ -79,10 +79,11 @@ class Labels:
             produced = list(enumerate(texts))
             consumed = list(enumerate([_called(writes, "start"), *texts[:-1]]))
         title = f"example {row}" if tokens is None else " ".join(text for _, text in source)
-        if run.predictions and run.hypotheses is not None and writes is not None:
+        if run.predictions and run.hypotheses is not None and reads is not None and writes is not None:
             draws = len(run.hypotheses) // len(run.predictions)  # above 1 where each source was sampled several times
             answer = writes.decode(run.hypotheses[row][hypothesis].tokens)
-            title = f"{run.predictions[row // draws].source} → {answer}"
+            given = getattr(run.predictions[row // draws], "source", None)
+            title = f"{reads.decode(ids) if given is None else given} → {answer}"
         elif reads is not None:
             fitting = run.predictions is not None and len(run.predictions) == len(run.source)
             title = _text_read(reads, ids, run.predictions[row] if run.predictions and fitting else None)

@@ -1,4 +1,4 @@
-"""An encoder's folder opened to look inside it, whatever it is for and whoever wrote it."""
+"""The folder of a model of whole texts opened to look inside it, whatever it is for and whoever wrote it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.checkpoints import read_config, read_model
 from regard.errors import InputError
 from regard.inspection.look import look
 from regard.inspection.view import AttentionView
-from regard.layers import TextEncoder
+from regard.layers import CausalClassifier, TextEncoder
 from regard.models import MODELS
 from regard.tasks.encoders.inputs import join, padded
 from regard.tasks.encoders.open_folder import foreign_tokenizer
@@ -27,14 +27,14 @@ MARKED = ("masked", "pretraining")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextReader:
-    """An encoder and its tokenizer, without a task: enough to see what it looks at.
+    """An encoder, or a decoder with a head, and its tokenizer, without a task: enough to see what it looks at.
 
     Arguments:
         model: in evaluation mode.
         tokenizer: for both texts.
     """
 
-    model: TextEncoder
+    model: TextEncoder | CausalClassifier
     tokenizer: Tokenizer
 
     @classmethod
@@ -46,14 +46,14 @@ class TextReader:
         """
         place: Path = model_folder(folder)
         config = read_config(place)
-        if MODELS[config.model_type].interface != "encoder":
+        if not MODELS[config.model_type].serves("whole_text"):
             raise InputError(
                 f"{folder}: a {config.model_type} does not read texts as a whole; give a bert or a distilbert"
             )
         tokenizer = foreign_tokenizer(place, config)
         model = read_model(place)
-        if not isinstance(model, TextEncoder):
-            raise RuntimeError(f"{type(model).__name__} is registered as an encoder and is none")
+        if not isinstance(model, TextEncoder | CausalClassifier):
+            raise RuntimeError(f"{type(model).__name__} is registered as a model of whole texts and is none")
         return cls(model, tokenizer)
 
     def view(self, text: str, second: str | None = None, *, addresses: Sequence[str] | None = None) -> AttentionView:
@@ -79,6 +79,6 @@ class TextReader:
 
     def _ids(self, text: str) -> list[int]:
         mask = self.tokenizer.mask_id
-        if mask is None or self.model.config.head not in MARKED:
+        if mask is None or not isinstance(self.model, TextEncoder) or self.model.config.head not in MARKED:
             return self.tokenizer.encode(text)
         return self.tokenizer.encode_marked(text, self.tokenizer.tokens([mask]))

@@ -57,4 +57,67 @@ class Translation:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
-KINDS = {"translation": Translation}
+class Decoding:
+    """The most probable token each time by CTranslate2's generator."""
+
+    def available(self) -> bool:
+        """Whether CTranslate2 and what its converter needs are installed."""
+        return all(util.find_spec(name) is not None for name in ("ctranslate2", "transformers", "torch"))
+
+    def versions(self) -> dict[str, str]:
+        """Of CTranslate2 and of what converts for it."""
+        return {name: metadata.version(name) for name in ("ctranslate2", "transformers")}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Convert the folder and load it in the precision asked for, where this build computes in it on this processor."""
+        import ctranslate2  # pyright: ignore[reportMissingImports]
+
+        offered = sorted(ctranslate2.get_supported_compute_types("cpu"))
+        if job["precision"] not in offered:
+            return {"left_out": f"this build offers {', '.join(offered)} here, not {job['precision']}"}
+        pieces = [f"t{index}" for index in range(job["vocabulary"] - 1)] + ["<|endoftext|>"]
+        with tempfile.TemporaryDirectory() as place:
+            converted = str(Path(place) / "converted")
+            _converter(job["folder"], pieces).convert(converted)
+            self._generator = ctranslate2.Generator(
+                converted, device="cpu", compute_type=job["precision"], inter_threads=1, intra_threads=job["threads"]
+            )
+        self._job = job
+        self._prompts = [[pieces[index] for index in row] for row in job["prompts"]]
+        return {"note": f"computes in {self._generator.compute_type}"}
+
+    def run(self) -> dict[str, Any]:
+        """Read the prompts and write on; the amount is tokens written."""
+        count = self._job["tokens"]
+        began = time.perf_counter()
+        found = self._generator.generate_batch(
+            self._prompts,
+            beam_size=1,
+            sampling_topk=1,
+            min_length=count,
+            max_length=count,
+            include_prompt_in_result=False,
+        )
+        seconds = time.perf_counter() - began
+        answers = [list(answer.sequences_ids[0]) for answer in found]
+        return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
+
+
+def _converter(folder: str, pieces: list[str]) -> Any:
+    """CTranslate2's own converter; the folder has no tokenizer, so the pieces are given."""
+    from ctranslate2.converters import TransformersConverter  # pyright: ignore[reportMissingImports]
+
+    class Pieces:
+        bos_token = eos_token = unk_token = pieces[-1]
+
+        def get_vocab(self) -> dict[str, int]:
+            return {piece: index for index, piece in enumerate(pieces)}
+
+    class Converter(TransformersConverter):
+        def load_tokenizer(self, *given: Any, **named: Any) -> Any:
+            return Pieces()
+
+    return Converter(folder)
+
+
+KINDS = {"translation": Translation, "decoding": Decoding}

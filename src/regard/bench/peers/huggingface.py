@@ -63,6 +63,90 @@ class Translation(_Installed):
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
+class Decoding(_Installed):
+    """The most probable token each time by `generate`; everything but the number of tokens is the library's default."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Load the folder in the precision asked for."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        model: Any = AutoModelForCausalLM.from_pretrained(job["folder"], local_files_only=True)
+        self._model = model.to(getattr(torch, job["precision"])).eval()
+        self._ids, self._job = torch.tensor(job["prompts"]), job
+        _keep_freed_memory()
+        return {"note": f"{type(model).__name__}, attention {model.config._attn_implementation}"}
+
+    def run(self) -> dict[str, Any]:
+        """Read the prompts and write on; the amount is tokens written."""
+        import torch
+
+        count = self._job["tokens"]
+        began = time.perf_counter()
+        with torch.inference_mode():
+            written = self._model.generate(
+                self._ids,
+                attention_mask=torch.ones_like(self._ids),
+                do_sample=False,
+                min_new_tokens=count,
+                max_new_tokens=count,
+                pad_token_id=self._job["end_id"],
+            )
+        seconds = time.perf_counter() - began
+        answers = written[:, self._ids.shape[1] :].tolist()
+        return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
+
+
+class CausalTraining(_Installed):
+    """Updates of `GPT2LMHeadModel`, which computes the loss itself."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser that its trainer takes by default."""
+        import torch
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        names = {
+            "vocabulary": "vocab_size",
+            "width": "n_embd",
+            "heads": "n_head",
+            "feedforward_width": "n_inner",
+            "layers": "n_layer",
+            "maximum_positions": "n_positions",
+        }
+        sizes = {names[name]: value for name, value in job["model"].items() if name in names}
+        rate, last = job["dropout"], job["model"]["vocabulary"] - 1
+        config = GPT2Config(
+            **sizes, embd_pdrop=rate, resid_pdrop=rate, attn_pdrop=rate, bos_token_id=last, eos_token_id=last
+        )
+        self._model = GPT2LMHeadModel(config).train()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
+        self._batches = [torch.tensor(ids) for ids in job["batches"]]
+        self._job, self._next = job, 0
+        _keep_freed_memory()
+        count = sum(parameter.numel() for parameter in self._model.parameters())
+        return {"note": f"{count:,} parameters, attention {config._attn_implementation}"}
+
+    def run(self) -> dict[str, Any]:
+        """A few updates; the amount is tokens."""
+        import torch
+
+        tokens, low = 0, self._job["precision"] == "bfloat16"
+        began = time.perf_counter()
+        for _ in range(self._job["updates"]):
+            ids = self._batches[self._next % len(self._batches)]
+            self._next += 1
+            # One token fewer than ours is told, because the labels are shifted inside.
+            read = ids[:, :-1].contiguous()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+                loss = self._model(input_ids=read, labels=read).loss
+            loss.backward()
+            _ = loss.item()
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            tokens += read.numel()
+        return {"amount": tokens, "seconds": time.perf_counter() - began}
+
+
 class Recording(_Installed):
     """BERT's forward pass: nothing looked at, or all weights from its eager attention."""
 
@@ -161,4 +245,10 @@ def _keep_freed_memory() -> None:
         pass
 
 
-KINDS = {"translation": Translation, "recording": Recording, "masked_training": MaskedTraining}
+KINDS = {
+    "translation": Translation,
+    "decoding": Decoding,
+    "causal_training": CausalTraining,
+    "recording": Recording,
+    "masked_training": MaskedTraining,
+}

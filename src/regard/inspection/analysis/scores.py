@@ -9,31 +9,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.generation import search
 from regard.inspection.analysis.encoder_scores import ENCODER_SCORES
 from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore, place_of
 from regard.layers import Tokens
-from regard.tasks import LanguageModel, LanguageModellingTask, TranslationTask, Translator
+from regard.tasks import (
+    LanguageModel,
+    LanguageModellingTask,
+    SpanCorruptionTask,
+    TextToTextTask,
+    TranslationTask,
+)
+from regard.tasks.pair_predictor import PairPredictor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TargetProbability:
-    """Of a translator: log p(target | source), or log p(one token | source, the target before it), natural log.
+    """Of a model that writes a text for a text: log p(target | source), or log p(one token | source, the target before it).
 
-    The target is read by teacher forcing. Attributed to are the tokens of the source, end token included, and of the target
-    as the decoder reads it: the start token first.
+    Logarithms are natural. The target is read by teacher forcing. Attributed to are the tokens of the source, end token included,
+    and of the target as the decoder reads it: the start token first.
 
     Arguments:
         source: a text.
-        target: a text; the model's own translation where None.
+        target: a text; what the model itself writes where None.
         token: which token of the target: a number, from 0 or from -1 backwards, or the token itself where it occurs once; the
             end token is the last. The whole target where None.
-        to: the language wanted, of a model of several.
+        to: the language wanted, or the part, of a model of several.
     """
 
     source: str
@@ -41,18 +48,18 @@ class TargetProbability:
     token: int | str | None = None
     to: str | None = None
 
-    def of(self, model: Translator) -> Scored:
-        """The score of this translator.
+    def of(self, model: PairPredictor[Any]) -> Scored:
+        """The score of this model.
 
         Raises:
-            InputError: for an empty source, a token that is not there, and as `Translator.translate`.
+            InputError: for an empty source, a token that is not there, and as the model's `encode_source`.
         """
         task = model.task
         if not self.source.strip():
             raise InputError("the source is empty; there is nothing to attribute to")
-        source = [*task.encode_sources([self.source], self.to)[0], task.source_tokenizer.end_id]
-        tokenizer = task.target_tokenizer
-        given = None if self.target is None else [*tokenizer.encode(self.target), tokenizer.end_id]
+        reader, tokenizer = task.sides
+        source = [*model.encode_source(self.source, self.to), reader.end_id]
+        given = None if self.target is None else [*model.encode_target(self.target), tokenizer.end_id]
         written = _written(model, source) if given is None else given
         texts = tokenizer.tokens(written)
         place = None if self.token is None else place_of(self.token, texts, "target")
@@ -72,7 +79,7 @@ class TargetProbability:
             quantity="log p",
             target=said,
             read=(
-                ReadTokens(name="source", ids=tuple(source), texts=tuple(task.source_tokenizer.tokens(source))),
+                ReadTokens(name="source", ids=tuple(source), texts=tuple(reader.tokens(source))),
                 ReadTokens(name="target", ids=tuple(fed), texts=tuple(tokenizer.tokens(fed))),
             ),
             score=score,
@@ -125,16 +132,22 @@ class TextProbability:
 
 
 SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
-    {TranslationTask.name: TargetProbability, LanguageModellingTask.name: TextProbability, **ENCODER_SCORES}
+    {
+        TranslationTask.name: TargetProbability,
+        TextToTextTask.name: TargetProbability,
+        SpanCorruptionTask.name: TargetProbability,
+        LanguageModellingTask.name: TextProbability,
+        **ENCODER_SCORES,
+    }
 )
 """By the name of a task, the score that its models are asked for."""
 
 
-def _written(model: Translator, source: Sequence[int]) -> list[int]:
-    """The ids of the model's own translation, its end token included where it came to one."""
-    task, end = model.task, model.task.target_tokenizer.end_id
-    best = search(model.model, task.read([source[:-1]]).to(model.device), task.generation, forbid=task.tag_ids)[0][0]
-    return [*best.tokens, end] if best.length > len(best.tokens) else list(best.tokens)
+def _written(model: PairPredictor[Any], source: Sequence[int]) -> list[int]:
+    """The ids of what the model itself writes, its end token included where it came to one."""
+    tokenizer = model.task.sides[1]
+    (best,) = model.searched([source[:-1]], model.usual.with_ids(tokenizer), lambda _, found: found[0])
+    return [*best.tokens, tokenizer.end_id] if best.length > len(best.tokens) else list(best.tokens)
 
 
 def _log_probability(logits: Tensor, labels: Sequence[int]) -> Tensor:

@@ -122,7 +122,7 @@ def _path(scene: Scene) -> tuple[str, tuple[SourceLine, ...]]:
     own = type(mechanism).forward
     if not isinstance(mechanism, ScoredAttention) or defining_class(mechanism, "forward") is not ScoredAttention:
         return "from the mechanism's own forward", body(own)
-    fused = mechanism.alignment.plain_softmax and mechanism.score.product_scale(scene.query.shape[-1]) is not None
+    fused = mechanism.alignment.plain_softmax and mechanism.score.product_and_term(scene.inputs) is not None
     if fused:
         return (
             "from PyTorch's fused kernel, which never lays the weights out",

@@ -67,7 +67,7 @@ def _translation(model: Translator, text: str, layer: AttentionLayer, *, target:
         notes = ("The encoder reads the source alone, whatever the target is.",) if target is not None else ()
         return Reading(title=text, seen=seen, queries=source_tokens, keys=source_tokens, notes=notes)
     if target is None:
-        best = search(module, source, task.generation, forbid=task.tag_ids)[0][0]
+        best = search(module, source, task.generation.with_ids(task.target_tokenizer), forbid=task.tag_ids)[0][0]
         written = list(best.tokens)
         notes = ["The target is the model's own answer, read back in one pass as in training."]
     else:

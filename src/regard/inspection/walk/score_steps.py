@@ -11,7 +11,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
-from regard.attention import Additive, Cosine, Dot, General, Location, ScaledDot, Score
+from regard.attention import Additive, Cosine, Dot, General, Location, RelativeDot, ScaledDot, Score
 from regard.inspection.walk.scene import Scene, quoted, shape_of
 from regard.inspection.walk.source import body, statement
 from regard.inspection.walk.steps import Shown, Step
@@ -65,6 +65,26 @@ def _scaled_dot(score: ScaledDot, scene: Scene) -> Scored:
         ),
     )
     return [_products(scene, raw, lines), scale], scores
+
+
+@score_steps.register
+def _relative(score: RelativeDot, scene: Scene) -> Scored:
+    raw = scene.query @ scene.key.transpose(-2, -1)
+    bias = score.term(scene.inputs, *raw.shape[2:]).to(scene.exact).expand_as(raw)
+    scores = raw + bias
+    added = Step(
+        title="Bias by distance",
+        sentence="To each score a learnt number is added that depends on the head and on how far the key stands from the query: "
+        "near distances have one each, far ones share one. Nothing else tells the order, and nothing is divided.",
+        equation="score_j = q · k_j + b_h(j - i)",
+        lines=statement(RelativeDot.forward, "self.term"),
+        shown=(
+            scene.per_key("q · k", scene.mine(raw)),
+            scene.per_key("b", scene.mine(bias)),
+            _scores(scene, scores),
+        ),
+    )
+    return [_products(scene, raw, statement(RelativeDot.forward, "query @ key")), added], scores
 
 
 @score_steps.register

@@ -1,0 +1,184 @@
+"""The suite `decoder`: writing on after prompts with a GPT-2, and training one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.bench.cases import OURS, Contest, Contestant
+from regard.bench.options import Options
+from regard.errors import InputError
+
+PRECISIONS = ("int8", "int4", "bfloat16", "float32")
+"""Of ours."""
+
+PEER_PRECISIONS = {
+    "huggingface": ("float32", "bfloat16"),
+    "ctranslate2": ("float32", "int8", "bfloat16"),
+    "llamacpp": ("f32", "q8_0", "q4_0"),
+}
+"""Of each peer that decodes, as it calls them."""
+
+SEED = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How much work a measurement is.
+
+    Arguments:
+        model: a GPT-2's config.
+        prompt: tokens of each prompt.
+        tokens: written after it.
+        together: prompts of the case `batch`.
+        batch: (texts, tokens) of an update.
+        updates: of one turn.
+    """
+
+    model: dict[str, int]
+    prompt: int
+    tokens: int
+    together: int
+    batch: tuple[int, int]
+    updates: int
+
+
+FULL = Sizes(model={"vocabulary": 50_257}, prompt=32, tokens=96, together=8, batch=(4, 512), updates=1)
+QUICK = Sizes(
+    model={
+        "vocabulary": 50,
+        "width": 32,
+        "heads": 1,
+        "feedforward_width": 64,
+        "layers": 2,
+        "maximum_positions": 32,
+        "end_id": 49,
+        "padding_id": 49,
+    },
+    prompt=3,
+    tokens=4,
+    together=2,
+    batch=(2, 8),
+    updates=1,
+)
+
+
+def contests(options: Options, folder: Path) -> list[Contest]:
+    """The contests asked for; what they need is put into `folder`.
+
+    Raises:
+        InputError: for a model that is no GPT-2.
+    """
+    sizes = QUICK if options.quick else FULL
+    found = []
+    if {"alone", "batch"} & set(options.cases):
+        place, what = _model(options, sizes, folder)
+        for case, together in (("alone", 1), ("batch", sizes.together)):
+            if case in options.cases:
+                found.append(_decoding(case, together, options, sizes, place, what))
+    if "training" in options.cases:
+        found.append(_training(options, sizes))
+    return found
+
+
+def _model(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, str]:
+    """A GPT-2's folder that every contestant reads, and what it is, in words: the user's, or one with random weights."""
+    from regard.checkpoints import parameters_of, read_model, write_model
+    from regard.models import GPT2, GPT2Config
+    from regard.tasks.loading import model_folder
+
+    place = folder / "gpt2"
+    place.mkdir()
+    if options.model is not None:
+        model, name = read_model(model_folder(options.model)), options.model.name
+        if not isinstance(model, GPT2):
+            raise InputError(f"{options.model}: a {type(model).__name__}, and the decoders are compared on a GPT-2")
+    else:
+        model, name = GPT2(_config(GPT2Config, sizes)), "random weights"
+        generator = torch.Generator().manual_seed(SEED)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if (
+                    parameter.dim() > 1
+                ):  # wider than at the start of a training, so that more than the last token counts
+                    parameter.normal_(std=0.05, generator=generator)
+    write_model(place, model.config, parameters_of(model), task={"name": "language_modelling"}, recipe={}, metrics={})
+    config = model.config
+    return place, (
+        f"{name}, {config.layers} layers of width {config.width}, {config.heads} heads, {config.vocabulary:,} pieces"
+    )
+
+
+def _config(kind: Any, sizes: Sizes) -> Any:
+    return kind(**sizes.model) if len(sizes.model) > 1 else kind.small(**sizes.model)
+
+
+def _decoding(case: str, together: int, options: Options, sizes: Sizes, place: Path, what: str) -> Contest:
+    from regard.checkpoints import read_config
+
+    config: Any = read_config(place)
+    generator = torch.Generator().manual_seed(SEED)
+    prompts = torch.randint(config.vocabulary - 1, (together, sizes.prompt), generator=generator).tolist()
+    job = {
+        "kind": "decoding",
+        "folder": str(place),
+        "prompts": prompts,
+        "tokens": sizes.tokens,
+        "end_id": config.end_id,
+        "vocabulary": config.vocabulary,
+        "threads": options.threads,
+    }
+
+    def contestant(name: str, library: str, precision: str) -> Contestant:
+        return Contestant(name=name, library=library, job=job | {"precision": precision})
+
+    chosen = [(peer, precision) for peer in options.peers for precision in PEER_PRECISIONS.get(peer, ())]
+    return Contest(
+        name=case,
+        about=f"{what}; {together} prompt{'s' if together > 1 else ''} of {sizes.prompt} tokens, {sizes.tokens} written "
+        "after each, the most probable one each time",
+        unit="tokens/s",
+        ours=tuple(contestant(precision, OURS, precision) for precision in PRECISIONS),
+        peers=tuple(contestant(f"{peer} {precision}", peer, precision) for peer, precision in chosen),
+        best=True,
+        measures=("peak memory, MB",),
+    )
+
+
+def _training(options: Options, sizes: Sizes) -> Contest:
+    from regard.models import GPT2Config
+
+    config = _config(GPT2Config, sizes)
+    texts, length = sizes.batch
+    generator = torch.Generator().manual_seed(SEED)
+    ids = torch.randint(config.vocabulary, (sizes.updates, texts, length + 1), generator=generator)
+    job = {
+        "kind": "causal_training",
+        "model": sizes.model,
+        "batches": ids.tolist(),
+        "updates": sizes.updates,
+        "learning_rate": 1e-4,
+        "dropout": 0.1,
+    }
+
+    def contestant(name: str, library: str, precision: str) -> Contestant:
+        return Contestant(name=name, library=library, job=job | {"precision": precision})
+
+    peers = ("huggingface",) if "huggingface" in options.peers else ()
+    return Contest(
+        name="training",
+        about=f"GPT-2, {config.layers} layers of width {config.width}, {config.vocabulary:,} pieces, dropout 0.1; batches of "
+        f"{texts} texts of {length} tokens, AdamW",
+        unit="tokens/s",
+        ours=tuple(contestant(precision, OURS, precision) for precision in ("bfloat16", "float32")),
+        peers=tuple(
+            contestant(f"{peer} {precision}", peer, precision)
+            for peer in peers
+            for precision in ("float32", "bfloat16")
+        ),
+        best=True,
+        measures=("peak memory, MB",),
+    )
