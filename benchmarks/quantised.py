@@ -3,8 +3,8 @@
 python benchmarks/quantised.py MODEL TEXT
 
 MODEL is the folder of a language model of GPT's family, TEXT a file of documents, one in each line, perhaps gzip. Beside each
-perplexity stand the bytes that the weights take, and on how many of 200 prompts (the first 16 tokens of as many long lines) the next
-32 greedy tokens are those of float32.
+perplexity stand the bytes that the weights take, and after how many of 200 prompts (the first 16 words of as many long lines) the
+next 32 greedy tokens are those of float32.
 """
 
 from __future__ import annotations

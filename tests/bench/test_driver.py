@@ -111,6 +111,11 @@ def test_peers_say_whether_they_are_there_without_regard(name, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
     bare.chmod(0o755)
-    kind = {"joeynmt": "training", "bertviz": "picture", "sentence_transformers": "embedding"}.get(name, "translation")
+    kind = {
+        "joeynmt": "training",
+        "bertviz": "picture",
+        "sentence_transformers": "embedding",
+        "llamacpp": "decoding",
+    }.get(name, "translation")
     with Driver(PEERS[name], threads=1, python=str(bare)) as driver:
         assert driver.ask({"do": "hello", "kind": kind}) == {"available": False, "versions": {}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,12 +24,17 @@ def test_commands_choose_for_themselves_unless_told(module):
 def test_the_model_is_loaded_onto_the_device(monkeypatch, tmp_path):
     keep_freed_memory()  # whatever takes `load` for its own has been imported now
     asked = []
-    monkeypatch.setattr(loading, "load", lambda folder, **options: asked.append((folder, options)))
+
+    def load(folder, **options):
+        asked.append((folder, options))
+        return SimpleNamespace(model=None)
+
+    monkeypatch.setattr(loading, "load", load)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for name in ("cpu", "cuda", "auto"):
         opening.opened(tmp_path, name, "tagging")
     places = [torch.device("cpu"), torch.device("cuda"), torch.device("cuda")]
-    assert asked == [(tmp_path, {"task": "tagging", "device": place}) for place in places]
+    assert asked == [(tmp_path, {"task": "tagging", "device": place, "dtype": "float32"}) for place in places]
 
 
 @pytest.mark.parametrize("words", [("translate", "a"), ("evaluate", "dates")])

@@ -12,8 +12,8 @@ from regard.bench.cases import OURS, Contest, Contestant
 from regard.bench.options import Options
 from regard.errors import InputError
 
-PRECISIONS = ("int8", "int4", "bfloat16", "float32")
-"""Of ours."""
+PRECISIONS = ("float32", "bfloat16", "int8", "int4")
+"""Of ours; the answers of all are compared with the first's."""
 
 PEER_PRECISIONS = {
     "huggingface": ("float32", "bfloat16"),
@@ -144,7 +144,6 @@ def _decoding(case: str, together: int, options: Options, sizes: Sizes, place: P
         ours=tuple(contestant(precision, OURS, precision) for precision in PRECISIONS),
         peers=tuple(contestant(f"{peer} {precision}", peer, precision) for peer, precision in chosen),
         best=True,
-        measures=("peak memory, MB",),
     )
 
 
