@@ -53,6 +53,8 @@ SMALL = [
     "data.dates.validation_size=20",
     "training.steps=2",
 ]
+LONG = {"quickstart.md", "pretraining.md", "multilingual.md", "chatbot.md"}
+"""Pages that take longest, each half a minute on a busy machine; CI executes them."""
 
 
 def called(page: Path) -> str:
@@ -142,8 +144,13 @@ def run_apart(command: str, where: str) -> str:
     return done.stdout
 
 
+def whole_runs(page: Path) -> Any:
+    """A page, among the slow tests where it trains more than a toy."""
+    return pytest.param(page, marks=pytest.mark.slow if page.name in LONG else ())
+
+
 @pytest.mark.timeout(900)  # half a minute on an idle machine
-@pytest.mark.parametrize("page", GUIDES, ids=called)
+@pytest.mark.parametrize("page", map(whole_runs, GUIDES), ids=[called(page) for page in GUIDES])
 def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
     run_page(page, run_here)
 

@@ -19,6 +19,7 @@ Side = Literal["source", "target"]
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, L, H*E) to (B, H, L, E): cut the width into heads, then bring the heads before time.
 
+    >>> import torch
     >>> split_heads(torch.arange(8).view(1, 2, 4), 2).tolist()
     [[[[0, 1], [4, 5]], [[2, 3], [6, 7]]]]
     """
