@@ -22,6 +22,18 @@ DOCS = Path(__file__).parent
 PLACE = re.compile(r"(<!-- settings: (?P<name>[\w.]+) (?P<section>[\w.]+) -->\n).*?(<!-- /settings -->)", re.DOTALL)
 # What tokenizers decide and a recipe may not say.
 FILLED_IN = {"vocabulary", "source_vocabulary", "target_vocabulary", "padding_id", "start_id", "end_id"}
+# What tasks without a tokenizer decide of a model.
+DECIDED = {
+    "model.picture_height",
+    "model.picture_width",
+    "model.picture_channels",
+    "model.frames",
+    "model.inputs",
+    "model.outputs",
+    "model.ways",
+    "model.shots",
+    "model.side",
+}
 
 
 def main() -> None:
@@ -48,7 +60,7 @@ def table(name: str, section: str) -> str:
     described: set[str] = set()
     for names, meaning in entries(kind):
         described.update(names)
-        shown = [each for each in names if each not in FILLED_IN]
+        shown = [each for each in names if each not in FILLED_IN and f"{section}.{each}" not in DECIDED]
         if shown:
             keys = ", ".join(f"`{section}.{each}`" for each in shown)
             rows.append(f"| {keys} | {', '.join(default(parts[each]) for each in shown)} | {meaning} |")

@@ -231,8 +231,8 @@ DAMAGES = {
         ("model.safetensors", f"{LAYER} is (10, 12) where (11, 12) is wanted"),
     ),
     "another task": (
-        lambda f: change_json(f / "regard.json", lambda v: v["task"].update(name="captioning")),
-        ("'captioning'", "translation"),
+        lambda f: change_json(f / "regard.json", lambda v: v["task"].update(name="translating")),
+        ("'translating'", "translation"),
     ),
     "unknown decoding": (
         lambda f: change_json(f / "regard.json", lambda v: v["task"]["generation"].update(beems=3)),

@@ -50,8 +50,9 @@ def test_options_for_pairs_are_refused(command, model, tmp_path, option):
 
 
 def test_other_commands_say_what_they_want(command, model):
-    for words in (("translate", model, "a"), ("look", model, "a")):
-        assert "a model for language modelling, and translation is wanted" in command(*words).refusal()
+    wanted = "a model for language modelling, and translation is wanted"
+    assert wanted in command("translate", model, "a").refusal()
+    assert "there is no attention in this model to look at" in command("look", model, "a").refusal()
 
 
 def test_info(command, model):

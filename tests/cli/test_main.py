@@ -32,6 +32,7 @@ COMMANDS = (
     "info",
     "plan",
     "bench",
+    "caption",
     "claims",
     "vectors",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from regard.attention import (
     Additive,
+    Addressed,
     Attention,
     AttentionInputs,
     Causal,
@@ -19,6 +21,7 @@ from regard.attention import (
     Document,
     Dot,
     General,
+    Hard,
     Local,
     Location,
     Mask,
@@ -51,13 +54,26 @@ MECHANISMS: dict[str, Callable[[int, float], Attention]] = {
     ),
     "local, centred on the query": lambda width, dropout: ScoredAttention(ScaledDot(), Local(2), dropout=dropout),
     "local, predicted centre": lambda width, dropout: ScoredAttention(Dot(), Local(3, gaussian=True), dropout=dropout),
+    "hard": lambda width, dropout: ScoredAttention(Additive(width), Hard(), dropout=dropout),
+    "hard, mean half of the time": lambda width, dropout: ScoredAttention(ScaledDot(), Hard(0.5), dropout=dropout),
+    "addressed": lambda width, dropout: ScoredAttention(Cosine(), Addressed(), dropout=dropout),
 }
 # What a mechanism reads in the record: (B, H, L) from a standard normal and the number of keys.
 RECORDS: dict[str, Callable[[Tensor, int], dict[str, Tensor]]] = {
     "cosine of own strength": lambda drawn, keys: {"strength": drawn.exp()},
     "local, predicted centre": lambda drawn, keys: {"centre": keys * torch.sigmoid(drawn)},
+    "addressed": lambda drawn, keys: {
+        "strength": drawn.exp(),
+        "previous": (drawn.unsqueeze(-1) * torch.linspace(-1, 1, keys)).softmax(dim=-1),
+        "gate": torch.sigmoid(drawn),
+        "shift": (drawn.unsqueeze(-1) * torch.tensor([1.0, -0.5, -1.0])).softmax(dim=-1),
+        "sharpness": 1 + drawn.square(),
+    },
 }
+PER_KEY = {"previous"}  # parts of a record that have one number for each key, on their last axis
 BLIND_TO_KEYS = {"location"}  # weights by the query and the place alone
+ONE_KEY = {"hard", "hard, mean half of the time"}  # some queries look at one key of those they see
+WITHOUT_GRADIENT = {"hard"}  # nothing comes back through a draw
 
 DISTRIBUTIONS = [name for name, make in MECHANISMS.items() if make(4, 0.0).declaration.distribution]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -171,10 +187,22 @@ def reached(case: Case) -> Tensor:
     return seen & (places >= centre - alignment.window) & (places <= centre + alignment.window)
 
 
+def with_keys(inputs: AttentionInputs, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """The record where what it holds of each key goes along with the keys."""
+    return {name: change(part) if name in PER_KEY else part for name, part in inputs.record.items()}
+
+
 def leaves(name: str, case: Case) -> list[Tensor]:
-    """Everything whose change is to change the output."""
+    """Everything whose change is to change the output, and be felt in a gradient."""
+    if name in WITHOUT_GRADIENT:
+        return [case.value]
     keys = [] if name in BLIND_TO_KEYS else [case.inputs.key]
-    return [case.inputs.query, *keys, case.value, *case.inputs.record.values(), *case.mechanism.parameters()]
+    return [case.inputs.query, *keys, case.value, *recorded(case), *case.mechanism.parameters()]
+
+
+def recorded(case: Case) -> list[Tensor]:
+    """What of the record is a leaf; what the mechanism drew is none."""
+    return [tensor for tensor in case.inputs.record.values() if tensor.requires_grad]
 
 
 def defined(case: Case) -> Tensor:
@@ -265,12 +293,12 @@ def test_a_query_that_sees_nothing_gets_exact_zeros(name, device, dtype, trainin
     for leaf in leaves(name, case):
         assert leaf.grad is not None
         assert leaf.grad.isfinite().all()
-    for leaf in (case.inputs.query, *case.inputs.record.values()):
+    for leaf in () if name in WITHOUT_GRADIENT else (case.inputs.query, *recorded(case)):
         assert (leaf.grad[blind] == 0).all()
     assert output[~blind].abs().sum() > 0 or training
 
 
-@every_mechanism
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in WITHOUT_GRADIENT])
 @every_device
 def test_the_weights_of_a_blind_query_pass_back_zero(name, device, generator):
     case = built(name, generator, device=device, mask=masks(device)["blind query"])
@@ -289,8 +317,13 @@ def test_true_in_a_mask_means_may_attend(name, device, generator):
     case = built(name, generator, device=device, mask=Padding(valid))
     weights = case.mechanism.weights(case.inputs)
     assert (weights[0, :, :, 4:] == 0).all()
-    assert ((weights != 0) == reached(case)).all()
-    assert (weights[0, :, :, :4] != 0).any()
+    looked_at, within = weights != 0, reached(case)
+    if name in ONE_KEY:
+        assert not looked_at[~within].any()
+        assert (looked_at.any(dim=-1) == within.any(dim=-1)).all()
+    else:
+        assert (looked_at == within).all()
+    assert looked_at[0, :, :, :4].any()
 
 
 @every_mechanism
@@ -308,7 +341,7 @@ def test_masked_keys_never_influence(name, device, training, generator, seeded):
 
     first = output(case.inputs.key, case.value)
     first.sum().backward()
-    for leaf in (case.value,) if name in BLIND_TO_KEYS else (case.inputs.key, case.value):
+    for leaf in (case.value,) if name in BLIND_TO_KEYS | WITHOUT_GRADIENT else (case.inputs.key, case.value):
         assert (leaf.grad[0, :, :3] == 0).all()
         assert (leaf.grad[1, :, :3] != 0).any()
     hidden = ~valid[:, None, :, None]
@@ -336,7 +369,8 @@ def test_padding_and_batch_do_not_matter(name, device, generator):
         valid[:, slice(0, extra) if side == "left" else slice(S, None)] = False
         positions = case.inputs.key_positions
         places = torch.nn.functional.pad(positions, pad[2:])
-        padded = replace(case.inputs, key=key, key_positions=places, mask=Padding(valid))
+        record = with_keys(case.inputs, partial(torch.nn.functional.pad, pad=pad[2:], value=0.5))
+        padded = replace(case.inputs, key=key, key_positions=places, mask=Padding(valid), record=record)
         torch.testing.assert_close(case.mechanism(padded, value), plain)
     alone = AttentionInputs(
         query=case.inputs.query[1:],
@@ -409,12 +443,17 @@ def test_permuting_keys_permutes_weights(name, device, generator):
     valid = torch.ones(B, S, dtype=torch.bool, device=device)
     valid[0, 5:] = False
     case = built(name, generator, device=device, mask=Padding(valid))
+    if (
+        name in ONE_KEY
+    ):  # a lot falls on the keys in their order: what is permuted is the probability, and the most probable key
+        case = replace(case, inputs=replace(case.inputs, record={}))
     order = torch.randperm(S, generator=generator).to(device)
     permuted = replace(
         case.inputs,
         key=case.inputs.key[:, :, order],
         key_positions=case.inputs.key_positions[:, order],
         mask=Padding(valid[:, order]),
+        record=with_keys(case.inputs, lambda part: part[..., order]),
     )
     weights = case.mechanism.weights(case.inputs)
     torch.testing.assert_close(case.mechanism.weights(permuted), weights[..., order])

@@ -17,12 +17,14 @@ from regard.models import (
     GPT,
     GPT2,
     GPT3,
+    LSTMN,
     MODELS,
     GPT2Config,
     GPT3Config,
     GPTConfig,
     LSTMLanguageModel,
     LSTMLanguageModelConfig,
+    LSTMNConfig,
 )
 from regard.models.config import config_from_json, config_to_json
 
@@ -30,6 +32,11 @@ from regard.models.config import config_from_json, config_to_json
 def lstm(**changes: Any) -> LSTMLanguageModelConfig:
     sizes: dict[str, Any] = {"vocabulary": 11, "embedding_width": 4, "hidden_width": 6, "layers": 3, "dropout": 0.3}
     return LSTMLanguageModelConfig(**(sizes | changes))
+
+
+def lstmn(**changes: Any) -> LSTMNConfig:
+    sizes: dict[str, Any] = {"vocabulary": 11, "embedding_width": 4, "hidden_width": 6, "attention_width": 5}
+    return LSTMNConfig(**(sizes | {"dropout": 0.3} | changes))
 
 
 def gpt(kind: type[Any], **changes: Any) -> Any:
@@ -47,14 +54,17 @@ VARIANTS = {
     "lstm of one layer": lstm(layers=1),
     "lstm residual": lstm(residual=True),
     "lstm tied": lstm(embedding_width=6, tied=True, residual=True),
+    "lstmn": lstmn(),
+    "lstmn of two layers": lstmn(layers=2, attention_width=None),
 }
 EMBEDDING = {
     LSTMLanguageModel: lambda m: m.embedding,
+    LSTMN: lambda m: m.embedding,
     GPT: lambda m: m.embedding.tokens,
     GPT2: lambda m: m.embedding.tokens,
     GPT3: lambda m: m.embedding.tokens,
 }
-CROPPABLE = {"lstm_language_model": False, "gpt": True, "gpt2": True, "gpt3": True}
+CROPPABLE = {"lstm_language_model": False, "lstmn": False, "gpt": True, "gpt2": True, "gpt3": True}
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
@@ -159,6 +169,18 @@ def test_reading_goes_on_where_it_stopped(variant, build, batch):
         parts = torch.cat([first, second], dim=1)
         torch.testing.assert_close(parts[tokens.valid], whole[tokens.valid], **EXACT)
         assert (state.length, after.length) == (cut, 6)
+
+
+@every_variant
+def test_prefilling_is_reading_without_the_logits(variant, build, batch):
+    model, tokens = build(variant), batch(variant)
+    first = Tokens(tokens.ids[:, :4], tokens.valid[:, :4])
+    _, read = model.read(first, model.start(3))
+    silent = model.prefill(first, model.start(3))
+    assert silent.length == read.length
+    torch.testing.assert_close(
+        model.step(tokens.ids[:, 4], silent)[0], model.step(tokens.ids[:, 4], read)[0], rtol=0, atol=0
+    )
 
 
 @every_variant

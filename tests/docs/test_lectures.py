@@ -21,7 +21,7 @@ from regard.attention import (
 )
 from regard.attention.layer import merge_heads, split_heads
 from regard.layers import FeedForward, PositionedEmbedding, Residual, Tokens
-from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
+from regard.models import NTM, Bahdanau, BahdanauConfig, NTMConfig, Transformer, TransformerConfig
 
 
 def normal(*shape: int, seed: int = 7) -> Tensor:
@@ -136,6 +136,18 @@ def test_b22_the_width_of_a_model_is_not_that_of_its_feed_forward_net():
 
 def entropy(weights: Tensor) -> float:
     return -(weights * weights.log()).sum(-1).mean().item()
+
+
+def test_b14_a_memory_is_one_matrix_whose_rows_are_compared_and_read():
+    """What is read of a neural Turing machine's memory is the rows that the key was compared with, and it has no other."""
+    model = NTM(NTMConfig(inputs=3, outputs=2, slots=4, slot_width=5, controller_width=6))
+    caught: list[tuple[AttentionInputs, Tensor]] = []
+    model.memory.register_forward_pre_hook(lambda module, given: caught.append(given))
+    model(normal(2, 3, 3))
+    assert len(caught) == 3
+    for inputs, value in caught:
+        assert torch.equal(value[..., :5], inputs.key)
+        assert inputs.key.shape == (2, 1, 4, 5)
 
 
 @pytest.mark.parametrize(("width", "raw", "too_small"), [(64, 8.0, 0.125), (512, 22.6, 0.044)])

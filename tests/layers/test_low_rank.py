@@ -9,11 +9,17 @@ import torch
 from torch import nn
 
 from regard.errors import InputError
-from regard.layers import Tokens
+from regard.layers import Pictures, Tokens
 from regard.layers.low_rank import LowRankLinear, adapt, adaptable
 from regard.models import GPT2, MODELS, GPT2Config
 from regard.training import TrainingSettings
 from regard.training.optimizers import build_optimizer
+
+WITHOUT_MAPS = (
+    *("cho", "sutskever", "lstm_language_model", "lstm_transducer", "ntm"),
+    *("show_and_tell", "elmo", "han", "infersent", "use_averaging"),
+)
+"""Families whose linear maps are all read by something else than their own call."""
 
 TEXTS = Tokens.pad([[0, 4, 5, 6], [0, 7]])
 
@@ -130,24 +136,33 @@ def test_a_name_that_fits_no_map_is_told_with_those_there_are(on, message, gpt):
 def test_every_map_that_can_have_an_adapter_is_applied_as_one(name, seeded):
     """A map whose matrix a model multiplies by itself would pass its adapter over without a word."""
     shapes = {"width": 8, "heads": 2, "feedforward_width": 6, "layers": 1}
+    shapes |= {"inputs": 3, "outputs": 2} if MODELS[name].interface == "transducer" else {}
+    shapes |= {"ways": 2, "shots": 1, "side": 16}
     config = MODELS[name].config
     known = set(config.__dataclass_fields__)
     sizes = {key: value for key, value in shapes.items() if key in known}
     sizes |= {key: 9 for key in ("vocabulary", "source_vocabulary", "target_vocabulary") if key in known}
     sizes |= {key: 6 for key in known if key.endswith("_width") and key not in sizes}
     sizes |= {key: 1 for key in ("encoder_layers", "decoder_layers") if key in known}
-    if name == "gnmt":
-        sizes["layers"] = 2
+    sizes |= {"gnmt": {"layers": 2}, "elmo": {"vocabulary": 259}}.get(name, {})
+    if MODELS[name].interface == "captioner":
+        sizes |= {"picture_height": 8, "picture_width": 8, "convolutions": (4,)}
     if name.startswith("lstm"):
         sizes.pop("heads", None)
     model = MODELS[name].model(config(**sizes))
     if not adaptable(model):
-        assert name in ("cho", "sutskever", "lstm_language_model")
+        assert name in WITHOUT_MAPS
         return
     maps = adapt(model, sorted(adaptable(model)), rank=1, alpha=1)
     tokens = Tokens.pad([[3, 4, 5], [6, 7]])
-    made = model(tokens, tokens) if MODELS[name].interface == "encoder_decoder" else model(tokens)
-    found = made if isinstance(made, torch.Tensor) else made.hidden
+    given = (tokens, tokens) if MODELS[name].interface == "encoder_decoder" else (tokens,)
+    if MODELS[name].interface == "few_shot":
+        given = (torch.randint(256, (2, 3, 16, 16), dtype=torch.uint8), torch.tensor([[0, 1], [1, 0]]))
+    if MODELS[name].interface == "captioner":
+        pixels = torch.randint(256, (2, 1, 3, 8, 8), dtype=torch.uint8)
+        given = (Pictures(pixels, torch.ones(2, 1, dtype=torch.bool)), tokens)
+    made = model(*given)
+    found = made if isinstance(made, torch.Tensor) else made.logits if hasattr(made, "drawn") else made.hidden
     found.square().sum().backward()
     parameters = dict(model.named_parameters())
     assert [each for each in maps if parameters[f"{each}.up"].grad is None] == []

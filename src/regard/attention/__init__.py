@@ -4,8 +4,10 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 (`AttentionLayer`, `MultiHeadAttention`) is linear projections around a mechanism.
 """
 
+from regard.attention.addressing import Addressed
 from regard.attention.alignments import Alignment, Soft
 from regard.attention.cosine import Cosine
+from regard.attention.hard import Hard
 from regard.attention.inputs import AttentionInputs
 from regard.attention.keys_values import KeysValues, Room
 from regard.attention.layer import AttentionLayer
@@ -20,6 +22,7 @@ from regard.attention.scores import Additive, Dot, General, ScaledDot, Score
 
 __all__ = [
     "Additive",
+    "Addressed",
     "Alignment",
     "Attention",
     "AttentionInputs",
@@ -31,6 +34,7 @@ __all__ = [
     "Document",
     "Dot",
     "General",
+    "Hard",
     "KeysValues",
     "LearnedPositions",
     "Local",

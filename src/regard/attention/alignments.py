@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,17 @@ class Alignment(nn.Module, ABC):
     """Scores to weights.
 
     `distribution` declares whether the weights of a query that sees a key are non-negative and sum to one;
-    `plain_softmax` whether they are exactly the softmax that PyTorch's fused kernel computes.
+    `plain_softmax` whether they are exactly the softmax that PyTorch's fused kernel computes; `drawn` whether `draw` fills the
+    record with random numbers.
     """
 
     distribution: bool = True
     plain_softmax: bool = False
+    drawn: bool = False
+
+    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
+        """What is random in the weights of these inputs, by name, to stand in their record; nothing is by default."""
+        return {}
 
     @abstractmethod
     def forward(self, scores: Tensor, visible: Tensor | None, inputs: AttentionInputs) -> Tensor:

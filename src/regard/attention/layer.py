@@ -12,8 +12,8 @@ from regard.attention.keys_values import KeysValues
 from regard.attention.masks import Mask
 from regard.attention.mechanism import Attention
 
-Side = Literal["source", "target"]
-"""A sequence that a model reads (source) or writes (target)."""
+Side = Literal["source", "target", "sentences", "document"]
+"""A sequence that a model reads (source) or writes (target); of a document that is read, its sentences, or it as a whole."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

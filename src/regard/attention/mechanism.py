@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -108,15 +108,24 @@ class ScoredAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """A distribution where the alignment gives one."""
-        return Declaration(distribution=self.alignment.distribution)
+        """A distribution where the alignment gives one, drawn where it draws."""
+        return Declaration(distribution=self.alignment.distribution, drawn=self.alignment.drawn)
+
+    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
+        """The same inputs with what the alignment draws in their record."""
+        drawn = self.alignment.draw(inputs, generator)
+        return replace(inputs, record={**inputs.record, **drawn}) if drawn else inputs
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
         """(B, H, L, S): the alignment of the scores, in float32 whatever the inputs are, before dropout."""
+        return self.aligned(inputs, self.alignment)
+
+    def aligned(self, inputs: AttentionInputs, alignment: Alignment) -> Tensor:
+        """What another alignment would make of the same scores, (B, H, L, S): such as the probabilities of hard draws."""
         exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
         with torch.autocast(inputs.query.device.type, enabled=False):
             scores = self.score(inputs.query.to(exact), inputs.key_per_query_head.to(exact), inputs)
-            return self.alignment(scores, inputs.visible(), inputs)
+            return alignment(scores, inputs.visible(), inputs)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import layouts
+from regard.checkpoints import elmo, layouts
 from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.layouts import LAYOUTS, OF_FAMILY
 from regard.checkpoints.names import IDENTITY, NameTable
@@ -31,6 +31,7 @@ NAME_TABLES: Mapping[str, NameTable] = {
     "bert": IDENTITY,
     "cho": IDENTITY,
     "distilbert": IDENTITY,
+    "elmo": IDENTITY,
     "gnmt": IDENTITY,
     "gpt": IDENTITY,
     "gpt_classifier": IDENTITY,
@@ -38,11 +39,21 @@ NAME_TABLES: Mapping[str, NameTable] = {
     "gpt2_classifier": IDENTITY,
     "gpt3": IDENTITY,
     "gpt3_classifier": IDENTITY,
+    "han": IDENTITY,
+    "infersent": IDENTITY,
     "lstm_language_model": IDENTITY,
+    "lstm_transducer": IDENTITY,
+    "lstmn": IDENTITY,
     "luong": IDENTITY,
+    "ntm": IDENTITY,
+    "show_and_tell": IDENTITY,
+    "show_attend_and_tell": IDENTITY,
+    "snail": IDENTITY,
     "sutskever": IDENTITY,
     "t5": IDENTITY,
     "transformer": IDENTITY,
+    "use_averaging": IDENTITY,
+    "use_transformer": IDENTITY,
 }
 """How each family's parameters are named on disk in Regard's own layout."""
 
@@ -140,8 +151,13 @@ def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:
 
 
 def is_foreign(folder: str | os.PathLike[str]) -> bool:
-    """Whether another program wrote the folder: its config is one of Hugging Face's that we read, and there is no card."""
+    """Whether another program wrote the folder.
+
+    Its config is one of Hugging Face's that we read, and there is no card; or it holds the two files of a published ELMo.
+    """
     folder = Path(folder)
+    if elmo.published_files(folder) is not None:
+        return True
     if (folder / CARD).is_file() or not (folder / CONFIG).is_file():
         return False
     return _is_theirs(_read_json(folder / CONFIG))
@@ -211,6 +227,9 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
         InputError: as `read_model`, except that a folder in our own layout is not yet compared with its config.
     """
     folder = Path(folder)
+    published = elmo.published_files(folder)
+    if published is not None:
+        return elmo.read_published(*published)
     file = folder / WEIGHTS
     values, name = _family(folder / CONFIG)
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
@@ -228,6 +247,9 @@ def read_config(folder: str | os.PathLike[str]) -> Any:
         InputError: as `read_parameters`, as far as the config goes.
     """
     folder = Path(folder)
+    published = elmo.published_files(folder)
+    if published is not None:
+        return elmo.config_of_options(published[0])
     values, name = _family(folder / CONFIG)
     return _config(folder, values, name, read_outline(folder / WEIGHTS))
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from regard.claims.arms import Arm, arms_of, check_together, copied, grid_arms
+from regard.claims.evaluated import check_evaluated
 from regard.claims.in_context import check_in_context
 from regard.claims.measure import JUDGING, Measure, read_measures, wanted
 from regard.errors import InputError, nearest
@@ -58,7 +59,7 @@ class Comparison:
             decodes = all(recipe.training.evaluate_generated > 0 for _, recipe in recipes)
             names = ("loss", "perplexity", "token_accuracy", *(("exact_match", "bleu") if decodes else ()))
             kinds = [kind_of(recipe.task) for _, recipe in recipes]
-            if all(kind.interface in ("encoder", "whole_text") for kind in kinds):
+            if all(kind.interface in ("encoder", "whole_text", "text_vectors") for kind in kinds):
                 judged = [kind.predictor.judged or ("masked_loss", "masked_accuracy") for kind in kinds]
                 names = ("loss", *dict.fromkeys(name for each in judged for name in each))
             usual = tuple(Measure(name=name, kind="validation", metric=name) for name in names)
@@ -69,7 +70,7 @@ class Comparison:
     def _check(self, measure: Measure, recipes: Sequence[tuple[Arm, Recipe]]) -> None:
         """Refuse now what would fail after hours of training."""
         given = None
-        if measure.data is not None:
+        if measure.data is not None and measure.kind in JUDGING:
             given = from_mapping(TranslationData, measure.data, f"measure {measure.name!r}: data")
         for arm, recipe in recipes:
             where = f"measure {measure.name!r}, arm {arm.name!r}"
@@ -77,6 +78,8 @@ class Comparison:
                 raise InputError(f"{where}: a trained model computes nothing of that name; choose another kind")
             if measure.kind == "in_context":
                 check_in_context(measure, recipe, where)
+            if measure.kind == "evaluated":
+                check_evaluated(measure, recipe, where)
             if measure.kind in JUDGING and recipe.task != TranslationTask.name:
                 raise InputError(
                     f"{where}: {measure.kind} reads pairs, and the task is {recipe.task}; measure what training logs, such as "

@@ -18,13 +18,17 @@ from regard.claims.count_weighting import CountWeighting
 from regard.claims.fine_tuning import FineTuning
 from regard.claims.frequency_probe import FrequencyInVectors
 from regard.claims.frozen_features import FrozenFeatures
+from regard.claims.layer_probes import LayerProbes
 from regard.claims.measure import Measure
 from regard.claims.measuring import Value
+from regard.claims.planted_cue import PlantedCue
 from regard.claims.planted_direction import PlantedDirection
 from regard.claims.planted_statistics import PlantedStatistics
+from regard.claims.pooled_entailment import PooledEntailment
 from regard.claims.shared_vocabulary import SharedVocabulary
 from regard.claims.subsampled_text import SubsampledText
 from regard.claims.unseen_forms import UnseenForms
+from regard.claims.word_order import WordOrder
 from regard.errors import InputError, nearest
 from regard.files import replace_file
 from regard.structure import coerced, from_mapping
@@ -61,6 +65,10 @@ EXPERIMENTS: Mapping[str, type[Any]] = MappingProxyType(
         "subsampled_text": SubsampledText,
         "count_weighting": CountWeighting,
         "unseen_forms": UnseenForms,
+        "planted_cue": PlantedCue,
+        "pooled_entailment": PooledEntailment,
+        "word_order": WordOrder,
+        "layer_probes": LayerProbes,
     }
 )
 """The experiments there are, by the name a claim calls them."""

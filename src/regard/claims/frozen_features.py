@@ -20,6 +20,8 @@ from regard.errors import InputError
 from regard.metrics.chunks import chunk_scores
 from regard.models.config import check
 from regard.tasks.loading import load
+from regard.vectors.reading import read_vectors
+from regard.vectors.store import WordVectors
 
 PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "testa")}
 """How the files of each split are called, as one of the parts between dots."""
@@ -39,6 +41,8 @@ class FrozenFeatures:
             perhaps gzip, and the models.
         model: the encoder's folder, in that folder or by itself; `{seed}` stands for the seed.
         layers: whose vectors, as `regard embed --layer` takes them.
+        vectors: vectors of words that hang on no context, to be taken instead of the model's: a file or folder as
+            `regard vectors` opens it, named like the model. A word that has none has zeros.
         tagger: what is trained.
         width: of the BiLSTM, in each direction.
         epochs: passes over the training sentences.
@@ -53,6 +57,7 @@ class FrozenFeatures:
     path: str | None = None
     model: str = "bert-{seed}"
     layers: str = "last"
+    vectors: str | None = None
     tagger: Literal["bilstm", "linear"] = "bilstm"
     width: int = 128
     epochs: int = 5
@@ -79,8 +84,8 @@ class FrozenFeatures:
             raise InputError(
                 "experiment.path is missing; name a folder with train and validation files of tagged words"
             )
-        train = list(read_tagged(self._file("train")))[: self.sentences]
-        held_out = list(read_tagged(self._file("validation")))
+        train = list(read_tagged(tagged_file(Path(self.path), "train")))[: self.sentences]
+        held_out = list(read_tagged(tagged_file(Path(self.path), "validation")))
         scheme = scheme_of(sentence.tags for sentence in train)
         tags = sorted({tag for sentence in train for tag in convert(sentence.tags, scheme, "BIO")})
         numbers = {tag: number for number, tag in enumerate(tags)}
@@ -95,9 +100,9 @@ class FrozenFeatures:
 
     def _features(self, seed: int, sentences: Sequence[TaggedSentence]) -> list[np.ndarray]:
         """The vectors of each sentence's words, float16."""
-        name = self.model.replace("{seed}", str(seed))
-        place = Path(self.path or "") / name
-        encoder = load(place if place.exists() else Path(name), task="sentence_embedding")
+        if self.vectors is not None:
+            return _static(read_vectors(self._place(self.vectors, seed)), sentences)
+        encoder = load(self._place(self.model, seed), task="sentence_embedding")
         layer_choice(self.layers, len(encoder.model.layers))
         found: list[np.ndarray] = []
         for start in range(0, len(sentences), TOGETHER):
@@ -106,16 +111,35 @@ class FrozenFeatures:
                 found.append(each.merged("first").array.astype(np.float16))
         return found
 
-    def _file(self, split: str) -> Path:
-        folder = Path(self.path or "")
-        names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-        found = next((name for part in PARTS[split] for name in names if part in name.split(".")), None)
-        if found is None:
-            raise InputError(
-                f"{folder}: holds no file of tagged words for {split}, called such as {PARTS[split][0]}.conll; give a folder "
-                "with one for training and one for validation"
-            )
-        return folder / found
+    def _place(self, name: str, seed: int) -> Path:
+        """What is called so in the folder, or by itself."""
+        name = name.replace("{seed}", str(seed))
+        place = Path(self.path or "") / name
+        return place if place.exists() else Path(name)
+
+
+def tagged_file(folder: Path, split: str) -> Path:
+    """The file of tagged words for `train` or `validation` in a folder.
+
+    Raises:
+        InputError: where there is none.
+    """
+    names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    found = next((name for part in PARTS[split] for name in names if part in name.split(".")), None)
+    if found is None:
+        raise InputError(
+            f"{folder}: holds no file of tagged words for {split}, called such as {PARTS[split][0]}.conll; give a folder "
+            "with one for training and one for validation"
+        )
+    return folder / found
+
+
+def _static(vectors: WordVectors, sentences: Sequence[TaggedSentence]) -> list[np.ndarray]:
+    """The vector of each word, or of it in lower case where it has none itself, float16; zeros for one that has neither."""
+    rows = {word: row for row, word in enumerate(vectors.words)}
+    places = [[rows.get(word, rows.get(word.lower(), -1)) for word in sentence.words] for sentence in sentences]
+    table = np.concatenate([vectors.matrix, np.zeros((1, vectors.width), np.float32)]).astype(np.float16)
+    return [table[each] for each in places]
 
 
 class _Tagger(nn.Module):

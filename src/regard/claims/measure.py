@@ -26,6 +26,7 @@ Kind = Literal[
     "seconds_per_epoch",
     "tokens_per_second",
     "in_context",
+    "evaluated",
     "computed",
 ]
 
@@ -33,17 +34,18 @@ MASKED = ("masked_loss", "masked_accuracy", "next_sentence_loss", "next_sentence
 """What pre-training finds on its validation data beside loss and perplexity."""
 
 _LOGGED = ("loss", "perplexity", "token_accuracy", "exact_match", "bleu", *MASKED)
-_JUDGED = (name for kind in TASKS.values() for name in kind.predictor.judged)
+_JUDGED = tuple(name for kind in TASKS.values() for name in kind.predictor.judged)
 
 METRICS: Mapping[str, tuple[str, ...]] = {
     "validation": tuple(dict.fromkeys((*_LOGGED, *_JUDGED))),
     "teacher_forced": ("loss", "perplexity", "token_accuracy"),
     "decoded": ("exact_match", "position_accuracy", "bleu", "chrf", "length_ratio"),
     "steps_to": _LOGGED,
+    "evaluated": tuple(dict.fromkeys(_JUDGED)),
 }
 """The metrics that a measure of each kind may ask for; the other kinds are numbers in themselves."""
 
-FALLING = ("loss", "perplexity", "masked_loss", "next_sentence_loss")
+FALLING = ("loss", "perplexity", "masked_loss", "next_sentence_loss", "bit_error")
 """Metrics that are better the lower they are."""
 
 JUDGING = ("teacher_forced", "decoded")
@@ -67,15 +69,16 @@ class Measure:
     | `parameters` | how many the model has |
     | `seconds_per_epoch`, `tokens_per_second` | of training, evaluations left out; target tokens |
     | `in_context` | for `data.maps`: the share of right images on `size` texts of `split`, each after `shots` pairs |
+    | `evaluated` | `metric` on `size` examples, as `regard evaluate` finds it, of the run's data changed as `data` says |
     | `computed` | what an experiment without training gives under this name; not for recipes |
 
     Arguments:
         name: of the table's column, and in judging expressions.
         kind: see the table.
-        metric: of the first four kinds.
+        metric: of the first four kinds, and of `evaluated`.
         threshold: of `steps_to`.
         last: of `training_loss`: how many lines of the log.
-        data: the `data` section of a recipe to draw the pairs from; the run's own where null.
+        data: the `data` section of a recipe to draw the pairs from; the run's own where null. Of `evaluated` what differs in it.
         split: which part of that data.
         size: the most pairs, or texts.
         seed: of builtin data; the run's own where null.
@@ -114,8 +117,10 @@ class Measure:
             raise InputError(f"{where}: {self.kind} is a number in itself; leave metric out")
         if (self.threshold is None) == (self.kind == "steps_to"):
             raise InputError(f"{where}: a threshold belongs to kind steps_to, and to that alone")
-        if self.kind not in JUDGING and (self.data is not None or self.generation or self.to or self.bins):
-            raise InputError(f"{where}: {self.kind} reads no pairs; leave data, generation, to and bins out")
+        if self.kind not in (*JUDGING, "evaluated") and self.data is not None:
+            raise InputError(f"{where}: {self.kind} reads no data of its own; leave data out")
+        if self.kind not in JUDGING and (self.generation or self.to or self.bins):
+            raise InputError(f"{where}: {self.kind} reads no pairs; leave generation, to and bins out")
         if self.shots < 0 or (self.shots and self.kind != "in_context"):
             raise InputError(f"{where}: shots is {self.shots}; give 0 or more, to kind in_context alone")
         if self.kind == "teacher_forced" and self.generation:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoints import read_card
+from regard.claims.evaluated import evaluated
 from regard.claims.in_context import accuracy_by_shots
 from regard.claims.judging import judged
 from regard.claims.measure import FALLING, Measure, wanted
@@ -98,6 +99,8 @@ class RunMeasures:
             return Value(number=self.finished["metrics"].get(metric))
         if kind == "in_context":
             return Value(number=self._in_context(measure))
+        if kind == "evaluated":
+            return Value(number=self._evaluated(measure))
         if kind == "steps_to":
             return Value(number=self._steps_to(measure))
         if kind == "training_loss":
@@ -141,6 +144,11 @@ class RunMeasures:
         entry = self._entry(measure)
         self.seconds += entry["seconds"]
         return entry["by_shots"][measure.shots]
+
+    def _evaluated(self, measure: Measure) -> float:
+        entry = self._entry(measure)
+        self.seconds += entry["seconds"]
+        return entry["metrics"][measure.metric or ""]
 
     def _judged(self, measure: Measure) -> Value:
         entry = self._entry(measure)
@@ -194,6 +202,8 @@ class RunMeasures:
             texts = self.recipe.data.maps.texts(measure.split, measure.size, seed)
             model = load(self.trained, task="language_modelling", device=self.device)
             return {"by_shots": accuracy_by_shots(model, texts)}
+        if measure.kind == "evaluated":
+            return {"metrics": evaluated(measure, self.recipe, load(self.trained, device=self.device))}
         pairs = self.pairs(measure)
         return judged(self._model(), pairs, measure, self._generation(measure))
 

@@ -37,6 +37,7 @@ class OwnData:
         says: what the user's pairs replace, for people.
         needed: whether the claim has no data of its own.
         texts: whether plain text is meant, and not pairs.
+        pictures: whether a folder or archive of pictures is meant, and not pairs.
         files: what to give, where that is neither pairs nor one text.
         languages: how the two parallel files of a split end in a folder, the source's first, such as [en, de].
         settings: dotted keys of the recipe on top, where the user's pairs ask for other ones.
@@ -47,6 +48,7 @@ class OwnData:
     says: str
     needed: bool = False
     texts: bool = False
+    pictures: bool = False
     files: str = ""
     languages: tuple[str, str] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -84,7 +86,7 @@ def on_own_data(
     cut = {
         key: value
         for key, value in recipe["data"].items()
-        if own.texts and key not in ("train", "validation", "builtin")
+        if (own.texts or own.pictures) and key not in ("train", "validation", "builtin")
     }
     recipe["data"] = {**cut, "train": files.train, "validation": files.validation, **reading}
     for key, value in own.settings.items():
@@ -119,6 +121,10 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
     """
     if own.texts:
         return _texts(path)
+    if own.pictures:
+        if not isinstance(path, str):
+            raise InputError(f"data.path is {path!r}; give a folder or a zip archive of pictures")
+        return Files(train=path, validation=None, test=None)
     if isinstance(path, str) and Path(path).is_dir():
         place = Path(path)
         found = {split: _in_folder(place, starts, own.languages) for split, starts in SPLITS.items()}

@@ -15,6 +15,7 @@ import typer
 from regard.cli import generation_options as options
 from regard.cli.answers import line_of
 from regard.cli.console import metric_text, print_json, print_table, say
+from regard.cli.evaluate_captions import evaluate_captions
 from regard.cli.evaluate_examples import evaluate_examples
 from regard.cli.evaluate_text_to_text import evaluate_text_to_text
 from regard.cli.evaluate_texts import evaluate_texts
@@ -38,7 +39,8 @@ def evaluate(
         typer.Argument(
             metavar="DATA",
             help="A TSV, CSV or JSONL file, or two files (source, target), perhaps gzip; or dates, dates:typos, or "
-            "sequences; for a language model files of text, or python_docs; for a classifier and the like files of examples. "
+            "sequences; for a language model files of text, or python_docs; for a classifier and the like files of examples; "
+            "for a captioner captions and their pictures, or scenes. "
             "Settings may follow: beam=5 for decoding, format=sst2 for the layout of examples.",
             show_default=False,
         ),
@@ -83,6 +85,7 @@ def evaluate(
       regard evaluate runs/gpt test.txt precision=int8
       regard evaluate runs/sentiment dev.tsv format=sst2
       regard evaluate runs/t5 dev.jsonl part=summaries beam=4
+      regard evaluate runs/flickr8k captions.dev.tsv images.dev.zip beam=5
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.tasks.loading import task_of
@@ -95,6 +98,15 @@ def evaluate(
                 settings[name] = value
         given = [name for name, value in {"--to": to, "--bins": bins}.items() if value is not None]
         evaluate_text_to_text(model, places, settings, given, limit, output, batch_size, as_json, device)
+        return
+    if task == "captioning":
+        places, settings = options.split_any_settings(data)
+        for name, value in (("beam", beam), ("length_penalty", length_penalty)):
+            if value is not None:
+                settings[name] = value
+        unfit = {"--source": source, "--target": target, "--to": to, "--bins": bins}
+        given = [name for name, value in unfit.items() if value is not None]
+        evaluate_captions(model, places, settings, given, limit, output, batch_size, as_json, device)
         return
     if task not in ("translation", "language_modelling"):
         places, section = options.split_any_settings(data)

@@ -17,7 +17,7 @@ from regard.cli.opening import opened
 from regard.cli.text_bar import text_bar
 from regard.errors import InputError
 
-OWN = ("train", "validation", "validation_share")
+OWN = ("train", "validation", "validation_share", "alphabets", "validation_alphabets")
 """What a recipe says of its own data, and does not hold for others."""
 
 
@@ -57,7 +57,13 @@ def evaluate_examples(
                 f"{unfit[0] if unfit else model}: is no option for task {predictor.task.name}; leave it out"
             )
         trained = {key: value for key, value in (predictor.recipe.get("data") or {}).items() if key not in OWN}
-        section = from_mapping(kind.sections["data"], {**trained, **settings, "train": list(places)}, "data")
+        fields = {part.name for part in dataclasses.fields(kind.sections["data"])}
+        if places and "train" not in fields:
+            raise InputError(
+                f"{places[0]}: task {predictor.task.name} draws its own data; give settings alone, key=value"
+            )
+        files = {"train": list(places)} if places else {}
+        section = from_mapping(kind.sections["data"], {**trained, **settings, **files}, "data")
         malformed = MalformedRows()
         examples = list(itertools.islice(kind.read(section, malformed), limit))
         if malformed.total:

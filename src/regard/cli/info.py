@@ -157,8 +157,11 @@ def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 def _layout(place: Path, card: Card) -> dict[str, Any]:
     """Which layout the folder has, and where it is our own: why."""
     from regard.checkpoints import is_foreign
+    from regard.checkpoints.elmo import published_files
     from regard.checkpoints.folder import OWN
 
+    if published_files(place) is not None:
+        return {"name": "bilm-tf"}
     if is_foreign(place):
         return {"name": str(json.loads((place / "config.json").read_text(encoding="utf-8"))["model_type"])}
     return dict(card.layout) or {"name": OWN, "why": "it was written before there was another"}
@@ -167,6 +170,8 @@ def _layout(place: Path, card: Card) -> dict[str, Any]:
 def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any]) -> str:
     if "why" in layout:
         return f"Regard's own, which no other program opens: {layout['why']}"
+    if layout["name"] == "bilm-tf":
+        return "that of ELMo's authors, which AllenNLP opens"
     name = {"bert": "BERT", "distilbert": "DistilBERT"}.get(layout["name"], layout["name"].capitalize())
     if sizes.get("pruned_heads"):
         return f"Hugging Face's {name}, which transformers opens up to version 4: later ones know no pruned heads"
@@ -266,6 +271,8 @@ def _data_text(data: Mapping[str, Any]) -> str:
         return f"builtin dates, {dates['size']:,} {spoken}, {dates['typo_rate']:.0%} with a typo"
     if data.get("builtin"):
         return f"builtin {data['builtin'].replace('_', ' ')}"
+    if "train" not in data:  # drawn, and never read from a file
+        return "builtin, " + ", ".join(f"{name} {value}" for name, value in data.items())
     train = data.get("train")
     if train is None:
         return "examples given in Python"

@@ -20,7 +20,12 @@ SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 
 def look(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is to read.", show_default=False)],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT", help="What the model is to read; a picture's file for a captioner.", show_default=False
+        ),
+    ],
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Look at the model reading this answer, not at its own.")
     ] = None,
@@ -39,11 +44,12 @@ def look(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the weights as one JSON object.")] = False,
 ) -> None:
-    """Show the attention of a model while it translates or answers a text, or of an encoder such as BERT while it reads.
+    """Show the attention of a model while it translates or answers a text, or of an encoder or a language model while it reads.
 
-    Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at; of an encoder the last
-    layer, rows the tokens that look. `regard info MODEL` lists the layers' addresses. An encoder may be a folder of any
-    program's, with a head or without; a [MASK] in the text is one where the model was trained on them.
+    Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at; of a model that only reads
+    the last layer, rows the tokens that look; of a han the text, with the weights of its sentences and their words.
+    `regard info MODEL` lists the layers' addresses. An encoder may be a folder of any program's, with a head or without; a [MASK]
+    in the text is one where the model was trained on them.
 
     \b
     Example:
@@ -51,6 +57,9 @@ def look(
       regard look runs/dates "mardi 9 mai 2017" --target 2017-05-09 -o attention.html
       regard look runs/en-de "A dog runs." --layer "decoder.layers.*.cross_attention" -o heads.png
       regard look bert-base-uncased "The animal didn't cross the street because it was too tired" -o heads.html
+      regard look runs/lstmn "The FBI is chasing a criminal on the run ." -o fbi.html
+      regard look runs/imdb "The first half drags. The end is wonderful." -o review.html
+      regard look runs/scenes scenes:4 -o overlay.html
       regard look runs/paraphrases "It rains." --pair "Rain is falling." --layer "layers.2.*"
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in SUFFIXES:
@@ -79,7 +88,18 @@ def _seen(
 
     keep_freed_memory()
     place = model_folder(model)
-    if not MODELS[read_config(place).model_type].serves("whole_text"):
+    family = MODELS[read_config(place).model_type]
+    if family.interface == "captioner":
+        for name, given in (("--pair", pair), ("--to", to)):
+            if given is not None:
+                raise InputError(f"{name} is for models that read texts; this one reads a picture, leave it out")
+        return _captioning(model, text, target, layers)
+    if family.interface == "language_model":
+        for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
+            if given is not None:
+                raise InputError(f"{name} is for models that read a second text; a language model reads one, give TEXT")
+        return _following(model, text, layers)
+    if not family.serves("whole_text"):
         if pair is not None:
             raise InputError("--pair is for models that read two texts; this one writes, and --target is what it is to")
         return _translating(model, text, target, to, layers)
@@ -115,6 +135,28 @@ def _translating(model: Path, text: str, target: str | None, to: str | None, lay
     return record.view(0)
 
 
+def _captioning(model: Path, picture: str, target: str | None, layers: list[str] | None) -> AttentionView:
+    """The maps of a captioner over a picture, while it writes or is given a caption."""
+    import torch
+
+    from regard.cli.pictures import pictures_named
+    from regard.inspection import look as recording
+    from regard.tasks.loading import load
+
+    captioner = load(model, task="captioning")
+    found = pictures_named([picture], captioner)[0].picture
+    if target is not None and not target.strip():
+        raise InputError("--target is empty; there is nothing to look at")
+    with recording(captioner, layers or None) as record:
+        if target is None:
+            captioner.caption(found)
+        else:
+            batch = captioner.teacher_forced([(found, target)])
+            with torch.no_grad():
+                captioner.model(batch.pictures, batch.target)
+    return record.view(0)
+
+
 def _writing(model: Path, text: str, target: str | None, layers: list[str] | None) -> AttentionView:
     """The maps of a text-to-text model, whatever it is asked."""
     import torch
@@ -135,6 +177,25 @@ def _writing(model: Path, text: str, target: str | None, layers: list[str] | Non
     return record.view(0)
 
 
+def _following(model: Path, text: str, layers: list[str] | None) -> AttentionView:
+    """The maps of a language model that reads a text from the left, the end token of the text before first."""
+    from dataclasses import replace
+
+    import torch
+
+    from regard.inspection import look as recording
+    from regard.tasks.loading import load
+
+    if not text.strip():
+        raise InputError("the text is empty; there is nothing to look at")
+    reader = load(model, task="language_modelling")
+    tokenizer = reader.task.tokenizer
+    batch = reader.task.batch([[tokenizer.end_id, *tokenizer.encode(text), tokenizer.end_id]])
+    with recording(reader, layers or None) as record, torch.no_grad():
+        reader.model(batch.tokens)
+    return replace(record.view(0), title=text, examples=(text,))  # as it is, unknown words too
+
+
 def _reading(place: Path, text: str, second: str | None, layers: list[str] | None) -> AttentionView:
     """The maps of an encoder of texts, whatever its head is for, and whoever wrote its folder."""
     from regard.inspection.text_reader import TextReader
@@ -151,8 +212,16 @@ def _show(view: AttentionView, *, every: bool) -> None:
 
     from rich.console import Console
 
+    from regard.inspection.document import DocumentText, is_document
     from regard.inspection.terminal import render
 
+    if is_document(view) and not every:
+        for number, title in enumerate(view.examples):
+            if number:
+                print()
+            Console(file=sys.stdout).print(title, markup=False, highlight=False)
+            Console(file=sys.stdout).print(DocumentText(view, number))
+        return
     crossed: tuple[AttentionMap, ...] = tuple(item for item in view.maps if item.kind == "cross")
     maps = view.maps if every else crossed or view.maps[-1:]
     console = Console(file=sys.stdout)

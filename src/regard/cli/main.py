@@ -15,6 +15,7 @@ from typer.main import get_command
 from regard import __version__
 from regard.cli.answer import answer
 from regard.cli.bench import bench
+from regard.cli.caption import caption
 from regard.cli.claims import claims
 from regard.cli.classify import classify
 from regard.cli.commands import Commands
@@ -93,6 +94,7 @@ for _command in (
     info,
     plan,
     bench,
+    caption,
 ):
     app.command()(_command)
 app.add_typer(claims, name="claims", cls=Commands)

@@ -24,6 +24,15 @@ def heading_level(line: str) -> int:
     return found["bar"].count("=") if found is not None else 0
 
 
+def joined(text: str) -> str:
+    """The text without the marks ` @-@ ` that the sets put between the parts of words and numbers; every other space stays.
+
+    >>> joined("a well @-@ known 102 @,@ 500 , or so .")
+    'a well-known 102,500 , or so .'
+    """
+    return _JOINED.sub(r"\1", text)
+
+
 def cleaned(text: str) -> str:
     """The text without the spaces, and the marks ` @-@ `, that the sets put between the parts of words and before punctuation.
 

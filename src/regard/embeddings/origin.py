@@ -13,7 +13,7 @@ def digest_of(folder: Path) -> str:
     What is not in the folder itself, or in one right below that a module has, is no part of the model.
     """
     hashed = hashlib.blake2b(digest_size=16)
-    patterns = ("*.json", "*.safetensors", "*.txt", "[0-9]_*/*.json", "[0-9]_*/*.safetensors")
+    patterns = ("*.json", "*.safetensors", "*.hdf5", "*.txt", "[0-9]_*/*.json", "[0-9]_*/*.safetensors")
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern) if path.is_file()):
         hashed.update(str(path.relative_to(folder)).encode() + b"\0")
         with path.open("rb") as file:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import InputError, nearest
 
-PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_length", "weighted_mean", "last"]
+PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_length", "weighted_mean", "last", "pooler"]
 """How token vectors become one:
 
 `cls`               the first token's.
@@ -22,9 +22,14 @@ PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_length", "weighted_mean",
 `mean_sqrt_length`  their sum over the square root of their number.
 `weighted_mean`     their mean, the n-th token counting n times.
 `last`              the last token's.
+`pooler`            no pooling: the vector of a whole text that the model makes itself.
 """
 
-MODES: tuple[PoolingMode, ...] = get_args(PoolingMode)
+POOLER: tuple[PoolingMode, ...] = ("pooler",)
+"""The model's own vector, which nothing is put beside."""
+
+MODES: tuple[PoolingMode, ...] = tuple(mode for mode in get_args(PoolingMode) if mode not in POOLER)
+"""What `pool` does with the vectors of tokens."""
 
 
 def pool(hidden: Tensor, valid: Tensor | None, modes: Sequence[PoolingMode]) -> Tensor:
@@ -69,16 +74,21 @@ def check_modes(modes: Sequence[str]) -> None:
     Raises:
         InputError: with the nearest.
     """
+    known = (*MODES, *POOLER)
     if isinstance(modes, str) or not modes:
-        raise InputError(f"pooling is {modes!r}; give a list of one or more of {', '.join(MODES)}")
+        raise InputError(f"pooling is {modes!r}; give a list of one or more of {', '.join(known)}")
     for mode in modes:
-        if mode not in MODES:
-            raise InputError(f"there is no pooling {mode!r}; {nearest(str(mode), MODES)}")
+        if mode not in known:
+            raise InputError(f"there is no pooling {mode!r}; {nearest(str(mode), known)}")
     if len(set(modes)) < len(modes):
         raise InputError(f"pooling is {', '.join(modes)}; give each once")
+    if "pooler" in modes and len(modes) > 1:
+        raise InputError(f"pooling is {', '.join(modes)}; pooler is the model's own vector and stands alone")
 
 
 def _pooled(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:
+    if mode == "pooler":
+        raise ValueError("the pooler's vector is made by the model, not from vectors of tokens")
     exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
     if mode in ("cls", "last"):
         return _one(hidden, valid, mode).to(exact)

@@ -9,7 +9,7 @@ import torch
 from regard.embeddings.packed import PackedEncoder, obstacle
 from regard.embeddings.precision import Precision, check_precision
 from regard.embeddings.reading import PlainReader, Reader
-from regard.layers import TextEncoder
+from regard.layers import TextEncoder, VectorReader
 
 OWN: dict[torch.dtype, Precision] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
@@ -22,15 +22,20 @@ class Readers:
         padding_id: what fills padding.
     """
 
-    def __init__(self, model: TextEncoder, padding_id: int) -> None:
+    def __init__(self, model: TextEncoder | VectorReader, padding_id: int) -> None:
         self.model = model
         self._padding_id = padding_id
         self._prepared: dict[Precision, PackedEncoder] = {}
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[Readers], tuple[TextEncoder, int]]:
+    def __reduce__(self) -> tuple[type[Readers], tuple[TextEncoder | VectorReader, int]]:
         """A copy, or one in another process, prepares its own."""
         return (Readers, (self.model, self._padding_id))
+
+    @property
+    def plain(self) -> Reader:
+        """The model itself."""
+        return PlainReader(self.model, self._padding_id)
 
     def reader(self, precision: str | None = None) -> Reader:
         """What reads texts: a prepared copy of the model, or the model itself where none can be made.
@@ -46,9 +51,9 @@ class Readers:
         """
         wanted = None if precision is None else check_precision(precision)
         if wanted is None:
-            wanted = OWN.get(self.model.embedding.tokens.weight.dtype)
-        if wanted is None or obstacle(self.model):
-            return PlainReader(self.model, self._padding_id)
+            wanted = OWN.get(next(self.model.parameters()).dtype)
+        if wanted is None or not isinstance(self.model, TextEncoder) or obstacle(self.model):
+            return self.plain
         with self._lock:
             found = self._prepared.get(wanted)
             if found is None or not found.is_of(self.model):

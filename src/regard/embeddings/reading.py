@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.layers import TextEncoder, Tokens
+from regard.layers import TextEncoder, Tokens, VectorReader
 
 BATCH_TOKENS = 2048
 """Tokens read together by one core: enough for its matrix products, and few enough to stay in its cache."""
@@ -23,12 +23,14 @@ class Group:
     Arguments:
         rows: which of the texts given.
         states: (n, L, D) of each layer asked for, in that order.
-        valid: (n, L) bool, True = a real token; None where no text has padding.
+        valid: (n, L) bool, True = a real token, or one that counts for its word (`counted_of`); None where all are.
+        pooled: (n, D), the model's own vector of each text, where the last layer alone is asked for and the model has one.
     """
 
     rows: list[int]
     states: tuple[Tensor, ...]
     valid: Tensor | None
+    pooled: Tensor | None = None
 
 
 class Reader(Protocol):
@@ -58,7 +60,7 @@ class PlainReader:
         padding_id: what fills padding.
     """
 
-    model: TextEncoder
+    model: TextEncoder | VectorReader
     padding_id: int = 0
 
     @property
@@ -70,15 +72,24 @@ class PlainReader:
         """As `Reader`; all texts are one group."""
         device = next(self.model.parameters()).device
         tokens = Tokens.pad(texts, padding_id=self.padding_id, device=device)
+        pooled = None
         with torch.no_grad():
             if list(layers) == [len(self.model.layers)]:
                 # The forward pass is what a look sees as a run; no logits of a head over the vocabulary are wanted.
                 nowhere = torch.zeros(0, dtype=torch.int64, device=device)
-                states = (self.model(tokens, at=nowhere).hidden,)
+                found = self.model(tokens, at=nowhere)
+                states, pooled = (found.hidden,), found.pooled
             else:
                 every = self.model.hidden_states(tokens)
                 states = tuple(every[number] for number in layers)
-        yield Group(list(range(len(texts))), states, None if bool(tokens.valid.all()) else tokens.valid)
+        counted = counted_of(self.model, tokens)
+        yield Group(list(range(len(texts))), states, None if bool(counted.all()) else counted, pooled)
+
+
+def counted_of(model: nn.Module, tokens: Tokens) -> Tensor:
+    """(B, L) bool: the tokens whose vectors a mean is of. All real ones, unless the model's tokens are the letters of words."""
+    counted = getattr(getattr(model, "module", model), "counted", None)  # behind `module` where many workers train it
+    return tokens.valid if counted is None else counted(tokens)
 
 
 def batches(lengths: Sequence[int], maximum_tokens: int) -> list[list[int]]:
@@ -123,7 +134,7 @@ def read_all(
 
     def one(rows: list[int]) -> None:
         for group in reader.read([texts[row] for row in rows], layers):
-            use(Group([rows[place] for place in group.rows], group.states, group.valid))
+            use(Group([rows[place] for place in group.rows], group.states, group.valid, group.pooled))
 
     threads = torch.get_num_threads()
     if not reader.parallel or threads == 1 or len(chosen) == 1:

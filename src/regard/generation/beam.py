@@ -20,7 +20,7 @@ from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenal
 from regard.generation.ranking import check_choosable, leading_sums
 from regard.generation.stopping import LengthLimit, RelativeLength, row_limits
 from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
-from regard.layers import Decoder, DecoderState, Tokens
+from regard.layers import Decoder, DecoderState, Source
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -28,7 +28,7 @@ S = TypeVar("S", bound=DecoderState)
 @torch.no_grad()
 def beam_search(
     decoder: Decoder[S],
-    source: Tokens,
+    source: Source,
     *,
     beam: int = 4,
     n_best: int = 1,
@@ -81,6 +81,7 @@ def beam_search(
             infinite logits, and where every token is forbidden.
 
     >>> from types import SimpleNamespace
+    >>> from regard.layers import Tokens
     >>> class Counting:  # after token n most likely comes n + 1; 4 ends
     ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
     ...     has_alignment, length_setting = True, ""
@@ -163,17 +164,16 @@ class _BeamSearch(Generic[S]):
     enough: int | None
     results: list[NBest]
 
-    def run(self, source: Tokens) -> list[list[Hypothesis]]:
-        count, device = len(source), source.ids.device
+    def run(self, source: Source) -> list[list[Hypothesis]]:
+        count, device = len(source), source.device
         if count:
+            state = self.decoder.start(source)
             beams: _Beams[S] | None = _Beams(
                 sentences=list(range(count)),
                 paths=Paths.begin(count, device),
                 tokens=torch.full((count,), self.decoder.config.start_id, dtype=torch.long, device=device),
-                state=self.decoder.start(source),
-                coverage=None
-                if self.coverage_penalty is None
-                else torch.zeros(source.valid.shape, dtype=torch.float32, device=device),
+                state=state,
+                coverage=None if self.coverage_penalty is None else state.no_alignment(),
             )
             while beams is not None:
                 beams = self.step(beams)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.generation.stopping import LengthLimit
-from regard.layers import TARGET, DecoderState, Reader, Tokens
+from regard.layers import TARGET, DecoderState, Reader, Source, Tokens
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -89,7 +89,7 @@ class Continuation(Generic[S]):
             state = self.before.select(torch.zeros(len(source), dtype=torch.long, device=source.ids.device))
         if source.ids.shape[1] > 1:
             before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padded)
-            _, state = self.model.read(before, state)
+            state = self.model.prefill(before, state)
         return ContinuationState(source_valid=source.valid, reader=state, last=source.ids[:, -1])
 
     def step(self, tokens: Tensor, state: ContinuationState) -> tuple[Tensor, ContinuationState]:
@@ -119,7 +119,7 @@ class Room:
     limit: LengthLimit
     positions: int | None
 
-    def __call__(self, source: Tokens) -> Tensor:
+    def __call__(self, source: Source) -> Tensor:
         """(B,) int64, as `LengthLimit`."""
         asked = self.limit(source)
         return asked if self.positions is None else torch.minimum(asked, self.positions + 1 - source.lengths)

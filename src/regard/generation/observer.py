@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from regard.generation.hypothesis import Hypothesis
-from regard.layers import Tokens
+from regard.layers import Source
 
 
 class SearchObserver(Protocol):
@@ -17,7 +17,7 @@ class SearchObserver(Protocol):
     finished.
     """
 
-    def search_started(self, source: Tokens) -> None:
+    def search_started(self, source: Source) -> None:
         """Called before `decoder.start`, with the batch that it will read."""
         ...
 

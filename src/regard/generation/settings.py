@@ -21,7 +21,7 @@ from regard.generation.repetition import FrequencyPenalty, PresencePenalty, Repe
 from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule
 from regard.generation.streaming import generate
 from regard.generation.transforms import Forbid, LogitTransform, MinP, Temperature, TopK, TopP
-from regard.layers import Decoder, DecoderState, Tokens
+from regard.layers import Decoder, DecoderState, Source, Tokens
 from regard.text import Tokenizer
 
 S = TypeVar("S", bound=DecoderState)
@@ -161,7 +161,7 @@ class GenerationSettings:
 
 def search(
     decoder: Decoder[S],
-    source: Tokens,
+    source: Source,
     settings: GenerationSettings,
     observer: SearchObserver | None = None,
     *,
@@ -216,7 +216,7 @@ def search(
         )
     draws = settings.n_best
     if draws > 1:
-        rows = torch.arange(len(source), device=source.ids.device).repeat_interleave(draws)
+        rows = torch.arange(len(source), device=source.device).repeat_interleave(draws)
         source, before = source.select(rows), None if before is None else before.select(rows)
     hypotheses = generate(
         decoder,

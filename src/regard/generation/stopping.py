@@ -12,13 +12,13 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.generation.checks import number, whole
 from regard.generation.paths import Paths
-from regard.layers import Decoder, Tokens
+from regard.layers import Decoder, Source
 
 
 class LengthLimit(Protocol):
     """How long the answer to each source may become."""
 
-    def __call__(self, source: Tokens) -> Tensor:
+    def __call__(self, source: Source) -> Tensor:
         """(B,) int64: the most tokens each answer may have, its end token among them."""
         ...
 
@@ -33,6 +33,7 @@ class FixedLength:
     Raises:
         InputError: for any other value.
 
+    >>> from regard.layers import Tokens
     >>> FixedLength(20)(Tokens.pad([[5, 6], [7]])).tolist()
     [20, 20]
     """
@@ -42,9 +43,9 @@ class FixedLength:
     def __post_init__(self) -> None:
         whole("maximum_length", self.count, least=1)
 
-    def __call__(self, source: Tokens) -> Tensor:
+    def __call__(self, source: Source) -> Tensor:
         """The number, once per row."""
-        return torch.full((len(source),), self.count, dtype=torch.long, device=source.ids.device)
+        return torch.full((len(source),), self.count, dtype=torch.long, device=source.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class RelativeLength:
     Raises:
         InputError: for any other value.
 
+    >>> from regard.layers import Tokens
     >>> RelativeLength(factor=2, extra=3)(Tokens.pad([[5, 6], [7]])).tolist()
     [7, 5]
     """
@@ -71,12 +73,12 @@ class RelativeLength:
         number("maximum_ratio", self.factor, least=0)
         whole("maximum_extra", self.extra, least=0)
 
-    def __call__(self, source: Tokens) -> Tensor:
+    def __call__(self, source: Source) -> Tensor:
         """The line, per row."""
         return (source.lengths * self.factor).floor().long() + self.extra
 
 
-def row_limits(decoder: Decoder[Any], source: Tokens, limit: LengthLimit) -> list[int]:
+def row_limits(decoder: Decoder[Any], source: Source, limit: LengthLimit) -> list[int]:
     """The most steps for each source row: the limit, within what the decoder can reach, and at least one."""
     return limit(source).clamp(min=1, max=decoder.maximum_target_length).tolist()
 

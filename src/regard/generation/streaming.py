@@ -17,7 +17,7 @@ from regard.generation.penalties import GnmtLength, LengthPenalty
 from regard.generation.ranking import check_choosable
 from regard.generation.stopping import LengthLimit, RelativeLength, StopRule, row_limits
 from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
-from regard.layers import Decoder, DecoderState, Tokens
+from regard.layers import Decoder, DecoderState, Source
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -42,7 +42,7 @@ class Step:
 @torch.no_grad()
 def stream(
     decoder: Decoder[S],
-    source: Tokens,
+    source: Source,
     *,
     choose: Chooser | None = None,
     transforms: Sequence[LogitTransform] = (),
@@ -55,6 +55,7 @@ def stream(
     """Decode one hypothesis per source row and hand out each step as it is made. Arguments as for `generate`.
 
     >>> from types import SimpleNamespace
+    >>> from regard.layers import Tokens
     >>> class Counting:  # after token n comes n + 1; 4 ends
     ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
     ...     has_alignment, length_setting = True, ""
@@ -73,7 +74,7 @@ def stream(
     whole("minimum_length", minimum_length, least=0)
     if observer is not None:
         observer.search_started(source)
-    device = source.ids.device
+    device = source.device
     limits = torch.tensor(row_limits(decoder, source, limit), dtype=torch.long, device=device)
     results: dict[int, Hypothesis] = {}
     if len(source):
@@ -121,7 +122,7 @@ def stream(
 
 def generate(
     decoder: Decoder[S],
-    source: Tokens,
+    source: Source,
     *,
     choose: Chooser | None = None,
     transforms: Sequence[LogitTransform] = (),
@@ -156,6 +157,7 @@ def generate(
         InputError: for NaN or infinite logits, and where every token is forbidden.
 
     >>> from types import SimpleNamespace
+    >>> from regard.layers import Tokens
     >>> class Counting:  # after token n comes n + 1; 4 ends
     ...     config = SimpleNamespace(target_vocabulary=5, padding_id=0, start_id=1, end_id=4)
     ...     has_alignment, length_setting = True, ""

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from regard.attention.layer import Side
 from regard.errors import InputError
+from regard.inspection.pictured import places_named
 from regard.inspection.run import Run
+from regard.layers import Pictures
 
 if TYPE_CHECKING:
     from regard.tasks.task import Task
@@ -63,8 +65,12 @@ class Labels:
         known = {} if task is None else task.tokenizers
         reads = known.get("source", next(iter(known.values()), None))
         writes = known.get("target", reads)
-        places, ids = _real(run.source.ids[row], run.source.valid[row])
-        source = list(zip(places, _texts(places, ids, reads, tokens), strict=True))
+        ids: list[int] = []
+        if isinstance(run.source, Pictures):
+            source = None if run.grid is None else places_named(run.source, row, run.grid)
+        else:
+            places, ids = _real(run.source.ids[row], run.source.valid[row])
+            source = list(zip(places, _texts(places, ids, reads, tokens), strict=True))
         consumed = produced = None
         if run.target is not None:
             places, written = _real(run.target.ids[row], run.target.valid[row])
@@ -78,12 +84,16 @@ class Labels:
                 texts.append(_called(writes, "end"))
             produced = list(enumerate(texts))
             consumed = list(enumerate([_called(writes, "start"), *texts[:-1]]))
-        title = f"example {row}" if tokens is None else " ".join(text for _, text in source)
+        title = f"example {row}" if tokens is None else " ".join(text for _, text in source or [])
         if run.predictions and run.hypotheses is not None and reads is not None and writes is not None:
             draws = len(run.hypotheses) // len(run.predictions)  # above 1 where each source was sampled several times
             answer = writes.decode(run.hypotheses[row][hypothesis].tokens)
             given = getattr(run.predictions[row // draws], "source", None)
+            if isinstance(run.source, Pictures):
+                given = f"picture {row // draws + 1}"
             title = f"{reads.decode(ids) if given is None else given} → {answer}"
+        elif isinstance(run.source, Pictures):
+            title = f"picture {row + 1}"
         elif reads is not None:
             fitting = run.predictions is not None and len(run.predictions) == len(run.source)
             title = _text_read(reads, ids, run.predictions[row] if run.predictions and fitting else None)
@@ -93,6 +103,10 @@ class Labels:
         """What to write beside the rows and the columns of weights (H, L, S)."""
         queries_from, keys_from = between
         queries, keys = weights.shape[1:]
+        if queries_from == "document":
+            return [(0, "document")], _numbered("S", weights.any(dim=0).any(dim=0))
+        if queries_from == "sentences":
+            return _numbered("S", weights.any(dim=0).any(dim=-1)), _or_numbers(self.source, keys)
         if self.source is None:
             return self._told_axes(between, weights)
         columns = self.source if keys_from == "source" else self.consumed
@@ -182,6 +196,12 @@ def _those(tokens: Sequence[str] | None, places: Tensor) -> Places:
 def _real(ids: Tensor, valid: Tensor) -> tuple[list[int], list[int]]:
     places = valid.nonzero()[:, 0].tolist()
     return places, ids[valid].tolist()
+
+
+def _numbered(name: str, seen: Tensor) -> Places:
+    """Parts by their number, from 1: up to the last that any weight is of, for behind it is padding."""
+    count = int(seen.nonzero().max()) + 1 if seen.any() else 1
+    return [(place, f"{name}{place + 1}") for place in range(count)]
 
 
 def _or_numbers(places: Places | None, size: int) -> Places:

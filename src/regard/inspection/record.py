@@ -15,11 +15,13 @@ from regard.inspection.calls import Call
 from regard.inspection.following import Index, check_hypothesis, followed, indices
 from regard.inspection.labels import Labels
 from regard.inspection.patches import Patches
+from regard.inspection.pictured import shown
 from regard.inspection.recorder import Recorder
 from regard.inspection.run import Run
 from regard.inspection.saving import save_view
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.words import word_numbers
+from regard.layers import Pictures
 
 if TYPE_CHECKING:
     from regard.tasks.task import Task
@@ -222,7 +224,8 @@ class Record:
             tokens: of one row, padding among them, where no task knows them: what a bare model or another library's module
                 read. Ids or numbers stand for them where None.
             target_tokens: likewise what its decoder read, where it has one.
-            image: the picture that it read, PNG bytes or a uint8 array (Y, X, 3), to lay weights over.
+            image: the picture that it read, PNG bytes or a uint8 array (Y, X, 3), to lay weights over. What a captioner read is
+                known, and shown as it read it.
             patches: which of the places that it read are patches of that picture.
 
         Raises:
@@ -239,18 +242,21 @@ class Record:
         rows = range(size) if row is None else indices(row, size).tolist()
         maps: list[AttentionMap] = []
         titles: list[str] = []
+        images: list[Any] = [] if image is None else [image]
         for number, index in enumerate(rows):
             if seen.hypotheses is not None:
                 check_hypothesis(seen.hypotheses, index, hypothesis)
             labels = Labels.of(seen, index, hypothesis, self.task, tokens, target_tokens)
             titles.append(labels.title)
+            if isinstance(seen.source, Pictures) and seen.grid is not None and image is None:
+                picture, patches = shown(seen.source, index, seen.grid)
+                images.append(picture)
             for address in self.addresses if addresses is None else addresses:
                 if addresses is not None or address in seen.calls:
                     maps.append(self._map(address, index, run, hypothesis, labels, number, patches))
         if not maps:
             raise InputError(f"nothing to show of this run: {_of_these([])}")
-        images = () if image is None else (image,)
-        return AttentionView(title=titles[0], maps=tuple(maps), examples=tuple(titles), images=images)
+        return AttentionView(title=titles[0], maps=tuple(maps), examples=tuple(titles), images=tuple(images))
 
     def show(
         self,

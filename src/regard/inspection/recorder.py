@@ -33,7 +33,7 @@ from regard.inspection.foreign import (
     is_compiled,
 )
 from regard.inspection.run import Run
-from regard.layers import Tokens
+from regard.layers import Pictures, Source, Tokens
 from regard.models import MODELS
 
 
@@ -115,9 +115,9 @@ class Recorder:
 
     # What a search tells (regard.generation.SearchObserver, regard.tasks.PredictionObserver).
 
-    def search_started(self, source: Tokens) -> None:
+    def search_started(self, source: Source) -> None:
         """A search begins a run."""
-        self._open(Run(source=source))
+        self._open(self._reading(source))
 
     def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
         """A search ends its run."""
@@ -135,8 +135,7 @@ class Recorder:
     def _ran(self, forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not self._listening() or (self._current is not None and self._current.source is not None):
             return forward(*arguments, **named)  # or within a search whose decoder calls its own forward pass
-        tokens = [argument for argument in (*arguments, *named.values()) if isinstance(argument, Tokens)]
-        self._open(Run(source=tokens[0] if tokens else None, target=tokens[1] if len(tokens) > 1 else None))
+        self._open(self._reading(*arguments, *named.values()))
         try:
             return forward(*arguments, **named)
         finally:
@@ -249,6 +248,13 @@ class Recorder:
         if snapshots:
             self._latest[address] = tuple(snapshots)
         return tuple(snapshots)
+
+    def _reading(self, *arguments: Any) -> Run:
+        """A run that reads the first of these that can be read, and is told the second."""
+        read = [argument for argument in arguments if isinstance(argument, Tokens | Pictures)]
+        source, target = [*read, None, None][:2]
+        grid = getattr(self.module, "grid", None) if isinstance(source, Pictures) else None
+        return Run(source=source, target=target if isinstance(target, Tokens) else None, grid=grid)
 
     def _listening(self) -> bool:
         return threading.get_ident() == self._thread and not _is_recomputing()

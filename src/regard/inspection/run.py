@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.generation import Hypothesis
 from regard.inspection.calls import Call, Kept
-from regard.layers import Tokens
+from regard.layers import Pictures, Tokens
 
 
 @dataclass(slots=True, eq=False)
@@ -18,14 +18,16 @@ class Run:
         calls: by address, in the order they were made.
         hidden: outputs of the modules that were asked for, by address, in the order they were made.
         source, target: what the model read; the target only in a forward pass.
+        grid: rows and columns of places in one frame, where it read pictures.
         hypotheses: of a search, per source row, best first; `rows` in them says where each stood at every step.
         predictions: what the hypotheses became, where a task made something of them.
     """
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
     hidden: dict[str, list[Kept]] = field(default_factory=dict)
-    source: Tokens | None = None
+    source: Tokens | Pictures | None = None
     target: Tokens | None = None
+    grid: tuple[int, int] | None = None
     hypotheses: list[list[Hypothesis]] | None = None
     predictions: list[Any] | None = None
 

@@ -12,12 +12,15 @@ import torch
 
 from regard.checkpoints import read_config, read_model
 from regard.errors import InputError
+from regard.inspection.choosing import attention_addresses, chosen_mechanisms
+from regard.inspection.document import is_document, with_shares
 from regard.inspection.look import look
 from regard.inspection.view import AttentionView
-from regard.layers import CausalClassifier, TextEncoder
-from regard.models import MODELS
+from regard.layers import CausalClassifier, TextEncoder, Tokens, VectorReader
+from regard.models import MODELS, ELMo
 from regard.tasks.encoders.inputs import join, padded
 from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.encoders.sentences import tokens_of
 from regard.tasks.loading import model_folder
 from regard.text import Tokenizer
 
@@ -27,14 +30,14 @@ MARKED = ("masked", "pretraining")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextReader:
-    """An encoder, or a decoder with a head, and its tokenizer, without a task: enough to see what it looks at.
+    """A model of whole texts and its tokenizer, without a task: enough to see what it looks at.
 
     Arguments:
-        model: in evaluation mode.
+        model: an encoder, a decoder with a head, a model of text vectors or an ELMo, in evaluation mode.
         tokenizer: for both texts.
     """
 
-    model: TextEncoder | CausalClassifier
+    model: TextEncoder | CausalClassifier | VectorReader | ELMo
     tokenizer: Tokenizer
 
     @classmethod
@@ -52,7 +55,7 @@ class TextReader:
             )
         tokenizer = foreign_tokenizer(place, config)
         model = read_model(place)
-        if not isinstance(model, TextEncoder | CausalClassifier):
+        if not isinstance(model, TextEncoder | CausalClassifier | VectorReader | ELMo):
             raise RuntimeError(f"{type(model).__name__} is registered as a model of whole texts and is none")
         return cls(model, tokenizer)
 
@@ -61,13 +64,20 @@ class TextReader:
 
         Arguments:
             text: a `[MASK]` in it is one where the model was trained on them.
-            second: read behind the first, as its own segment.
+            second: read behind the first, as its own segment; a model that makes a vector of each text reads it by itself.
             addresses: of layers, with `*` for any part of a name.
 
         Raises:
-            InputError: for texts of more tokens than the model has positions, and an address that no layer has.
+            InputError: for texts of more tokens than the model has positions, an address that no layer has, and a model without
+                attention.
         """
         texts = [text] if second is None else [text, second]
+        if isinstance(self.model, ELMo):
+            raise InputError(
+                'an ELMo has no attention to look at; regard.look(model, hidden=["layers.*"]) keeps its layers'
+            )
+        if isinstance(self.model, VectorReader):
+            return _side_by_side([self._alone(self.model, each, addresses) for each in texts])
         encoded = [self._ids(each) for each in texts]
         joined = join(self.tokenizer, *encoded, maximum=sum(map(len, encoded)) + len(encoded) + 1)
         tokens, segments = padded([joined], padding_id=self.tokenizer.padding_id)
@@ -77,8 +87,30 @@ class TextReader:
         view = seen.view(0, addresses=addresses and list(seen.runs[-1].calls), tokens=self.tokenizer.tokens(joined.ids))
         return replace(view, title=title, examples=(title,))
 
+    def _alone(self, model: VectorReader, text: str, addresses: Sequence[str] | None) -> AttentionView:
+        """The maps of a model that reads each text by itself, and of a hierarchical one what both attentions come to."""
+        wanted = chosen_mechanisms(attention_addresses(model), addresses, ())
+        parted = MODELS[model.config.model_type].sentences  # type: ignore[attr-defined]
+        (ids,) = tokens_of(self.tokenizer, [text], sentences=parted)
+        joined = join(self.tokenizer, ids, maximum=len(ids) + 2)
+        with torch.no_grad(), look(model) as seen:
+            model(Tokens.pad([joined.ids], padding_id=self.tokenizer.padding_id))
+        view = replace(seen.view(0, tokens=self.tokenizer.tokens(joined.ids)), title=text, examples=(text,))
+        if addresses is not None:
+            return replace(view, maps=tuple(item for item in view.maps if item.address in wanted))
+        return with_shares(view) if is_document(view) else view
+
     def _ids(self, text: str) -> list[int]:
         mask = self.tokenizer.mask_id
         if mask is None or not isinstance(self.model, TextEncoder) or self.model.config.head not in MARKED:
             return self.tokenizer.encode(text)
         return self.tokenizer.encode_marked(text, self.tokenizer.tokens([mask]))
+
+
+def _side_by_side(views: Sequence[AttentionView]) -> AttentionView:
+    """Views of one text each as one view, a text an example."""
+    if len(views) == 1:
+        return views[0]
+    titles = tuple(view.title for view in views)
+    maps = [replace(item, example=number) for number, view in enumerate(views) for item in view.maps]
+    return AttentionView(title=" | ".join(titles), maps=tuple(maps), examples=titles)

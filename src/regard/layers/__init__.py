@@ -6,20 +6,33 @@ from regard.layers.blocks import CausalBlock, DecoderBlock, EncoderBlock
 from regard.layers.causal import CausalConfig, CausalStack, CausalState, CausalTransformer
 from regard.layers.causal_classifier import CausalClassifier
 from regard.layers.cells import ChoCell, GatedRecurrentCell, RecurrentCell, ResetAfterCell, TanhCell
+from regard.layers.character_encoder import CharacterEncoder, Highway
 from regard.layers.dropout import Dropout
 from regard.layers.embeddings import PositionedEmbedding, token_embedding
 from regard.layers.encoder import Encoded, EncoderConfig, TextEmbedding, TextEncoder
 from regard.layers.feedforward import FeedForward, GatedFeedForward
+from regard.layers.few_shot import FewShotConfig, FewShotLearner
+from regard.layers.gru import BidirectionalGRU
 from regard.layers.heads import FIXED_OUTPUTS, POOLED, HeadKind, PooledHead, Pooler, build_head
+from regard.layers.layer_choice import Combination, LayerChoice
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates
 from regard.layers.maxout import maxout
 from regard.layers.order import in_order, put_back, reading_order
 from regard.layers.output import NEVER, OutputBias, Reduction, VocabularyOutput
+from regard.layers.picture_encoder import PictureEncoder, mean_annotation
+from regard.layers.pictures import Pictures
+from regard.layers.projected_lstm import TwoWayLSTM
 from regard.layers.reader import Reader, ReaderConfig
 from regard.layers.recurrent import BidirectionalReader, read
 from regard.layers.residual import NormPlacement, Residual
+from regard.layers.scalar_mix import ScalarMix
+from regard.layers.sentences import SentencesOf
+from regard.layers.source import Source
+from regard.layers.spelt_words import SpeltWords, spelt_words
 from regard.layers.state import LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfig, DecoderState
 from regard.layers.tokens import Tokens
+from regard.layers.transducer import Transducer, TransducerConfig
+from regard.layers.vector_reader import LayeredHead, VectorHead, VectorReader, VectorReaderConfig
 from regard.layers.whole_text import WholeTextReader
 
 __all__ = [
@@ -32,6 +45,7 @@ __all__ = [
     "TARGET",
     "Activation",
     "Ancestry",
+    "BidirectionalGRU",
     "BidirectionalReader",
     "CausalBlock",
     "CausalClassifier",
@@ -39,7 +53,9 @@ __all__ = [
     "CausalStack",
     "CausalState",
     "CausalTransformer",
+    "CharacterEncoder",
     "ChoCell",
+    "Combination",
     "Decoder",
     "DecoderBlock",
     "DecoderConfig",
@@ -49,15 +65,22 @@ __all__ = [
     "EncoderBlock",
     "EncoderConfig",
     "FeedForward",
+    "FewShotConfig",
+    "FewShotLearner",
     "GatedFeedForward",
     "GatedRecurrentCell",
     "HeadKind",
+    "Highway",
     "LSTMStack",
     "LSTMState",
     "LSTMStates",
+    "LayerChoice",
+    "LayeredHead",
     "LongShortTermMemoryCell",
     "NormPlacement",
     "OutputBias",
+    "PictureEncoder",
+    "Pictures",
     "PooledHead",
     "Pooler",
     "PositionedEmbedding",
@@ -67,17 +90,29 @@ __all__ = [
     "Reduction",
     "ResetAfterCell",
     "Residual",
+    "ScalarMix",
+    "SentencesOf",
+    "Source",
+    "SpeltWords",
     "TanhCell",
     "TextEmbedding",
     "TextEncoder",
     "Tokens",
+    "Transducer",
+    "TransducerConfig",
+    "TwoWayLSTM",
+    "VectorHead",
+    "VectorReader",
+    "VectorReaderConfig",
     "VocabularyOutput",
     "WholeTextReader",
     "build_head",
     "in_order",
     "maxout",
+    "mean_annotation",
     "put_back",
     "read",
     "reading_order",
+    "spelt_words",
     "token_embedding",
 ]

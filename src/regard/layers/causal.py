@@ -201,6 +201,14 @@ class CausalTransformer(CausalStack):
         hidden, after = self.hidden(tokens, state)
         return self.logits(hidden), after
 
+    def prefill(self, tokens: Tokens, state: CausalState) -> CausalState:
+        """Go on reading from a state: the state after, L tokens longer, without logits.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        return self.hidden(tokens, state)[1]
+
     def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after.
 

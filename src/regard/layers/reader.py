@@ -35,8 +35,8 @@ class ReaderConfig(Protocol):
 class Reader(Protocol[S]):
     """A language model: p(x_t | x_1 .. x_{t-1}) for every place t of a text.
 
-    `forward` reads whole texts, `read` goes on from a state and hands the next one back, `step` reads one token; all three are
-    the same function.
+    `forward` reads whole texts, `read` goes on from a state and hands the next one back, `prefill` hands back that alone, `step`
+    reads one token; all are the same function.
     """
 
     @property
@@ -64,6 +64,10 @@ class Reader(Protocol[S]):
 
     def read(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
         """`forward` from a state on: logits (B, L, V) and the state after the last token."""
+        ...
+
+    def prefill(self, tokens: Tokens, state: S) -> S:
+        """The state that `read` gives, where nobody asks what the model expected: no logits are computed."""
         ...
 
     def step(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from regard.attention import KeysValues
 from regard.layers.ancestry import Ancestry
-from regard.layers.tokens import Tokens
 
 SOURCE: Mapping[str, Any] = MappingProxyType({"side": "source"})
 """Marks a state's field as belonging to the source: R rows, kept once however many hypotheses there are about each."""
@@ -212,8 +211,8 @@ class Decoder(Protocol[S]):
         """What raises these limits in a recipe, for messages, such as `model.maximum_positions`; empty without a limit."""
         ...
 
-    def start(self, source: Tokens) -> S:
-        """Read the source: B sentences to a state of B rows."""
+    def start(self, source: Any) -> S:
+        """Read the source, `Tokens` or whatever else the model is about: B of them to a state of B rows."""
         ...
 
     def step(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:

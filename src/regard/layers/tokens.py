@@ -89,5 +89,10 @@ class Tokens:
         """(B,) int64, real tokens in each row."""
         return self.valid.sum(dim=1)
 
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.ids.device
+
     def __len__(self) -> int:
         return self.ids.shape[0]

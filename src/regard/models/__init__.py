@@ -16,6 +16,7 @@ from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.bert import Bert, BertConfig
 from regard.models.cho import Cho, ChoConfig
 from regard.models.distilbert import DistilBert, DistilBertConfig
+from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gnmt import GNMT, GNMTConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.gpt2 import GPT2, GPT2Config
@@ -28,18 +29,36 @@ from regard.models.gpt_classifiers import (
     GPTClassifier,
     GPTClassifierConfig,
 )
+from regard.models.han import HAN, HANConfig
+from regard.models.infersent import InferSent, InferSentConfig
 from regard.models.lstm_language_model import LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.models.lstm_transducer import LSTMTransducer, LSTMTransducerConfig
+from regard.models.lstmn import LSTMN, LSTMNConfig
 from regard.models.luong import Luong, LuongConfig
+from regard.models.ntm import NTM, NTMConfig
+from regard.models.show_and_tell import ShowAndTell, ShowAndTellConfig
+from regard.models.show_attend_and_tell import ShowAttendAndTell, ShowAttendAndTellConfig
+from regard.models.snail import SNAIL, SNAILConfig
 from regard.models.sutskever import Sutskever, SutskeverConfig
 from regard.models.t5 import T5, T5Config
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.universal_sentence_encoder import (
+    USEAveraging,
+    USEAveragingConfig,
+    USETransformer,
+    USETransformerConfig,
+)
 
 __all__ = [
     "GNMT",
     "GPT",
     "GPT2",
     "GPT3",
+    "HAN",
+    "LSTMN",
     "MODELS",
+    "NTM",
+    "SNAIL",
     "T5",
     "Bahdanau",
     "BahdanauConfig",
@@ -49,6 +68,8 @@ __all__ = [
     "ChoConfig",
     "DistilBert",
     "DistilBertConfig",
+    "ELMo",
+    "ELMoConfig",
     "Family",
     "GNMTConfig",
     "GPT2Classifier",
@@ -60,23 +81,63 @@ __all__ = [
     "GPTClassifier",
     "GPTClassifierConfig",
     "GPTConfig",
+    "HANConfig",
+    "InferSent",
+    "InferSentConfig",
     "Interface",
     "LSTMLanguageModel",
     "LSTMLanguageModelConfig",
+    "LSTMNConfig",
+    "LSTMTransducer",
+    "LSTMTransducerConfig",
     "Luong",
     "LuongConfig",
+    "NTMConfig",
+    "SNAILConfig",
+    "ShowAndTell",
+    "ShowAndTellConfig",
+    "ShowAttendAndTell",
+    "ShowAttendAndTellConfig",
     "Sutskever",
     "SutskeverConfig",
     "T5Config",
     "Transformer",
     "TransformerConfig",
+    "USEAveraging",
+    "USEAveragingConfig",
+    "USETransformer",
+    "USETransformerConfig",
 ]
 
 
-Interface = Literal["encoder_decoder", "language_model", "encoder", "whole_text"]
+Interface = Literal[
+    "encoder_decoder",
+    "language_model",
+    "encoder",
+    "whole_text",
+    "text_vectors",
+    "bidirectional_language_model",
+    "captioner",
+    "transducer",
+    "few_shot",
+]
 """What a model is called with: a source and a target (`regard.layers.Decoder`), one text from its beginning
-(`regard.layers.Reader`), one or two texts seen as a whole (`regard.layers.TextEncoder`), or these for a class or a number alone
-(`regard.layers.WholeTextReader`), which an encoder gives too."""
+(`regard.layers.Reader`), one or two texts seen as a whole (`regard.layers.TextEncoder`), these for a class or a number alone
+(`regard.layers.WholeTextReader`), which an encoder gives too; or one text for one vector (`regard.layers.VectorReader`), which an
+encoder gives too, and which with a head tells a class or a number; or an encoder that also tells every word from those before it,
+and from those after it; or pictures to write about (`regard.models.captioning.PictureDecoder`); or vectors
+one after another, for one at each step (`regard.layers.Transducer`); or a few labelled pictures and one more
+(`regard.layers.FewShotLearner`)."""
+
+
+ALSO_SERVES: Mapping[Interface, tuple[Interface, ...]] = MappingProxyType(
+    {
+        "encoder": ("whole_text", "text_vectors"),
+        "text_vectors": ("whole_text",),
+        "bidirectional_language_model": ("encoder", "whole_text", "text_vectors"),
+    }
+)
+"""What else a model of an interface can be called with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +147,8 @@ class Family:
     Arguments:
         with_head: the family of the same model with a head in place of its own output; empty for one that has heads itself, or
             can have none.
+        spelling: whether it reads words by their letters, for which there is one tokenizer alone.
+        sentences: whether it reads a text sentence by sentence, with a token between two of them.
         input_tokens: whether it reads its inputs between tokens of their own, learnt with the task: GPT's start, delimiter and
             extract.
     """
@@ -95,10 +158,12 @@ class Family:
     interface: Interface = "encoder_decoder"
     with_head: str = ""
     input_tokens: bool = False
+    sentences: bool = False
+    spelling: bool = False
 
     def serves(self, interface: Interface) -> bool:
         """Whether a model of this family can be called so."""
-        return interface == self.interface or (interface == "whole_text" and self.interface == "encoder")
+        return interface in (self.interface, *ALSO_SERVES.get(self.interface, ()))
 
 
 MODELS: Mapping[str, Family] = MappingProxyType(
@@ -107,6 +172,7 @@ MODELS: Mapping[str, Family] = MappingProxyType(
         BertConfig.model_type: Family(BertConfig, Bert, interface="encoder"),
         DistilBertConfig.model_type: Family(DistilBertConfig, DistilBert, interface="encoder"),
         ChoConfig.model_type: Family(ChoConfig, Cho),
+        ELMoConfig.model_type: Family(ELMoConfig, ELMo, interface="bidirectional_language_model", spelling=True),
         LSTMLanguageModelConfig.model_type: Family(
             LSTMLanguageModelConfig, LSTMLanguageModel, interface="language_model"
         ),
@@ -128,8 +194,18 @@ MODELS: Mapping[str, Family] = MappingProxyType(
         GPT3ClassifierConfig.model_type: Family(
             GPT3ClassifierConfig, GPT3Classifier, interface="whole_text", input_tokens=True
         ),
+        LSTMNConfig.model_type: Family(LSTMNConfig, LSTMN, interface="language_model"),
+        LSTMTransducerConfig.model_type: Family(LSTMTransducerConfig, LSTMTransducer, interface="transducer"),
+        NTMConfig.model_type: Family(NTMConfig, NTM, interface="transducer"),
+        HANConfig.model_type: Family(HANConfig, HAN, interface="text_vectors", sentences=True),
+        InferSentConfig.model_type: Family(InferSentConfig, InferSent, interface="text_vectors"),
+        USETransformerConfig.model_type: Family(USETransformerConfig, USETransformer, interface="text_vectors"),
+        USEAveragingConfig.model_type: Family(USEAveragingConfig, USEAveraging, interface="text_vectors"),
         LuongConfig.model_type: Family(LuongConfig, Luong),
         GNMTConfig.model_type: Family(GNMTConfig, GNMT),
+        ShowAndTellConfig.model_type: Family(ShowAndTellConfig, ShowAndTell, interface="captioner"),
+        ShowAttendAndTellConfig.model_type: Family(ShowAttendAndTellConfig, ShowAttendAndTell, interface="captioner"),
+        SNAILConfig.model_type: Family(SNAILConfig, SNAIL, interface="few_shot"),
         SutskeverConfig.model_type: Family(SutskeverConfig, Sutskever),
         T5Config.model_type: Family(T5Config, T5),
         TransformerConfig.model_type: Family(TransformerConfig, Transformer),

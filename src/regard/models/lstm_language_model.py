@@ -145,6 +145,10 @@ class LSTMLanguageModel(nn.Module):
         hidden, after = self._hidden(tokens, state)
         return self.output(hidden), after
 
+    def prefill(self, tokens: Tokens, state: LSTMLanguageModelState) -> LSTMLanguageModelState:
+        """Go on reading from a state: the state after, L tokens longer, without logits."""
+        return self._hidden(tokens, state)[1]
+
     def step(self, tokens: Tensor, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
         hidden, layers = self.stack.step(self.dropout(self.embedding(tokens)), state.layers)

@@ -9,7 +9,15 @@ from functools import singledispatch
 from torch import nn
 
 from regard.attention import AttentionLayer
-from regard.layers import CausalBlock, CausalClassifier, CausalTransformer, DecoderBlock, EncoderBlock, TextEncoder
+from regard.layers import (
+    CausalBlock,
+    CausalClassifier,
+    CausalTransformer,
+    DecoderBlock,
+    EncoderBlock,
+    TextEncoder,
+    VectorReader,
+)
 from regard.layers.blocks import Block
 from regard.layers.heads import MaskedHead, PretrainingHead, TokenHead
 from regard.planning.shapes import Shape
@@ -133,6 +141,11 @@ def _(model: CausalClassifier, shape: Shape) -> Found:
 def _(model: TextEncoder, shape: Shape) -> Found:
     pooled = 0.0 if model.pooler is None else _linear(model.pooler, shape.rows)
     return [(OUTPUT, pooled + _head(model.head, shape))]
+
+
+@_outside.register
+def _(model: VectorReader, shape: Shape) -> Found:
+    return [(OUTPUT, _linear(model.head, shape.rows))]
 
 
 def _head(head: nn.Module, shape: Shape) -> float:

@@ -22,6 +22,9 @@ from regard.tasks.prepared import Prepared
 from regard.training.recipe import Recipe
 from regard.training.settings import TrainingSettings
 
+WITHOUT_TEXTS = ("transducer", "few_shot", "captioner")
+"""What models are called with whose work is not counted in tokens."""
+
 BUILTIN = ("builtin", "dates", "sequences", "maps")
 """Settings of a data section that name data which is always there."""
 
@@ -55,8 +58,13 @@ def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tupl
         read: prepare the data, as training would, where it is here.
 
     Raises:
-        InputError: where the length of the run, or of a text, can be told neither from the recipe nor from its data.
+        InputError: where the length of the run, or of a text, can be told neither from the recipe nor from its data, and for
+            tasks that read no texts.
     """
+    if MODELS[str(recipe.model["name"])].interface in WITHOUT_TEXTS:
+        raise InputError(
+            f"a plan counts tokens of texts, and task {recipe.task} reads none; train for some steps instead"
+        )
     if asked.batch_tokens is not None:
         training = dataclasses.replace(recipe.training, batch_tokens=asked.batch_tokens)
         recipe = dataclasses.replace(recipe, training=training)
@@ -66,7 +74,7 @@ def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tupl
             prepared = kind.prepare(
                 folder=Path(folder) / "data", seed=recipe.seed, given=None, given_validation=None, **recipe.sections
             )
-            config = recipe.model_config(prepared.task.model_settings())
+            config = recipe.model_config(prepared.task.model_settings(), prepared.task.settings_of_some())
             return config, _from_data(recipe, config, prepared, asked, count)
     config = recipe.model_config(_sizes(recipe))
     return config, _from_settings(recipe, asked, count)

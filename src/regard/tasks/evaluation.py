@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
+from regard.tasks.captioning.captioner import Captioner
+from regard.tasks.captioning.evaluation import CaptionEvaluation
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.evaluation import ClassificationEvaluation, RegressionEvaluation
 from regard.tasks.classification.rater import Rater
+from regard.tasks.copying.copier import Copier
+from regard.tasks.copying.evaluation import CopyEvaluation
+from regard.tasks.few_shot.evaluation import EpisodeEvaluation, Question
+from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.kinds import kind_of
 from regard.tasks.language_modelling.evaluation import TextEvaluation
 from regard.tasks.language_modelling.language_model import LanguageModel
@@ -43,6 +49,18 @@ def evaluate(model: TextToText, data: Sequence[Any], /, *arguments: Any, **setti
 def evaluate(
     model: SpanFiller, data: Sequence[str] | Sequence[Sequence[str]], /, *arguments: Any, **settings: Any
 ) -> SpanEvaluation: ...
+
+
+@overload
+def evaluate(model: Captioner, data: Sequence[Any], /, *arguments: Any, **settings: Any) -> CaptionEvaluation: ...
+
+
+@overload
+def evaluate(model: Copier, data: Sequence[Sequence[int]], /) -> CopyEvaluation: ...
+
+
+@overload
+def evaluate(model: FewShotClassifier, data: Sequence[Question], /) -> EpisodeEvaluation: ...
 
 
 @overload

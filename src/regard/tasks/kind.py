@@ -29,6 +29,7 @@ class Kind:
         evaluate: measures a predictor on examples; what it returns has `metrics`, `count` and, for tasks of encoders,
             `predictions`.
         filled_in: what the task decides of a model's config, not the recipe, each with a value that is always allowed.
+        decided_of_some: what it decides likewise of those models that have such a setting, by name.
         read: the examples that `train` names in a `data` section, to be evaluated; None where the command line has its own way.
         fits: whether a model is one for this task, by its config; asked of folders that another program wrote.
         foreign: the task in such a folder, by the folder and the model's config; None where no other program writes any.
@@ -41,9 +42,15 @@ class Kind:
     prepare: Callable[..., Prepared[Any]]
     evaluate: Callable[..., Any]
     filled_in: Mapping[str, Any]
+    decided_of_some: tuple[str, ...] = ()
     read: Callable[[Any, MalformedRows], Iterator[Any]] | None = None
     fits: Callable[[Any], bool] = lambda config: False
     foreign: Callable[[Path, Any], Task] | None = None
+
+
+OF_VECTOR_READERS = ("texts", "boundary_ids")
+"""What a task of whole texts decides of models that make a vector of each text: of how many the head is told, and what parts
+sentences."""
 
 
 def decided_of_encoder(head: HeadKind, outputs: int) -> dict[str, Any]:

@@ -7,7 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from regard.errors import InputError, nearest
+from regard.tasks.bidirectional_language_modelling.kinds import BIDIRECTIONAL_LANGUAGE_MODELLING
+from regard.tasks.captioning.kinds import CAPTIONING
 from regard.tasks.classification.kinds import CLASSIFICATION, REGRESSION
+from regard.tasks.copying.kinds import COPYING
+from regard.tasks.few_shot.kinds import FEW_SHOT
 from regard.tasks.kind import Kind
 from regard.tasks.language_modelling.kinds import LANGUAGE_MODELLING
 from regard.tasks.masked_language_modelling.kinds import MASKED_LANGUAGE_MODELLING
@@ -26,6 +30,7 @@ TASKS: Mapping[str, Kind] = MappingProxyType(
             TRANSLATION,
             LANGUAGE_MODELLING,
             MASKED_LANGUAGE_MODELLING,
+            BIDIRECTIONAL_LANGUAGE_MODELLING,
             TEXT_TO_TEXT,
             SPAN_CORRUPTION,
             CLASSIFICATION,
@@ -33,6 +38,9 @@ TASKS: Mapping[str, Kind] = MappingProxyType(
             TAGGING,
             QUESTION_ANSWERING,
             MULTIPLE_CHOICE,
+            CAPTIONING,
+            COPYING,
+            FEW_SHOT,
             SENTENCE_EMBEDDING,  # last: it takes any encoder
         )
     }

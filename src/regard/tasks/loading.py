@@ -12,8 +12,11 @@ import torch
 from regard.checkpoints import is_foreign, located, read_card, read_config, read_model
 from regard.errors import InputError, nearest
 from regard.prepared import BITS
+from regard.tasks.captioning.captioner import Captioner
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.rater import Rater
+from regard.tasks.copying.copier import Copier
+from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.kinds import kind_of, task_for
 from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
@@ -83,6 +86,16 @@ def load(
 def load(
     folder: str | os.PathLike[str],
     *,
+    task: Literal["captioning"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Captioner: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
     task: Literal["classification"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
@@ -137,6 +150,26 @@ def load(
     device: str | torch.device = "cpu",
     dtype: str = "float32",
 ) -> SentenceEncoder: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["copying"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> Copier: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["few_shot"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> FewShotClassifier: ...
 
 
 @overload
@@ -219,7 +252,7 @@ def _adapted(
     if (
         kind.foreign is None
         or not kind.fits(config)
-        or (own is not None and kind.interface not in ("encoder", "whole_text"))
+        or (own is not None and kind.interface not in ("encoder", "whole_text", "text_vectors"))
     ):
         what = (
             f"a model for {_spoken(own)}"
@@ -255,7 +288,7 @@ def model_folder(folder: str | os.PathLike[str]) -> Path:
     folder = located(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a trained model")
-    if (folder / "config.json").is_file():
+    if (folder / "config.json").is_file() or is_foreign(folder):
         return folder
     pointer = folder / POINTER
     if pointer.is_file():

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis, StopRule, search
-from regard.layers import Tokens
-from regard.tasks.observer import PredictionObserver
+from regard.tasks.observer import Observers
 from regard.tasks.pairs import PairTask
 from regard.tasks.predictor import Predictor
 
@@ -81,7 +80,7 @@ class PairPredictor(Predictor[P]):
             rows = order[start : start + batch_size]
             source = self.task.read([sources[i] for i in rows]).to(self.device)
             watchers = self._watchers()
-            observer = _Several(watchers) if watchers else None
+            observer = Observers(watchers) if watchers else None
             found = search(self.model, source, settings, observer=observer, forbid=forbid, stop=stop)
             made = [make(i, hypotheses) for i, hypotheses in zip(rows, found, strict=True)]
             for watcher in watchers:
@@ -109,18 +108,3 @@ def written_tokens(task: PairTask, found: Hypothesis) -> tuple[str, ...]:
     tokenizer = task.sides[1]
     end = [tokenizer.end_id] if found.length > len(found.tokens) else []
     return tuple(tokenizer.tokens([*found.tokens, *end]))
-
-
-class _Several:
-    """Passes what a search tells to several observers."""
-
-    def __init__(self, observers: Sequence[PredictionObserver]) -> None:
-        self._observers = observers
-
-    def search_started(self, source: Tokens) -> None:
-        for observer in self._observers:
-            observer.search_started(source)
-
-    def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
-        for observer in self._observers:
-            observer.search_finished(hypotheses)

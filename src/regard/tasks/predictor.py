@@ -29,6 +29,7 @@ MODEL_FILES = frozenset(
         "tokenizer.json",
         "tokenizer_config.json",
         "vocab.txt",
+        "words.txt",
         "generation_config.json",
         "source",
         "target",

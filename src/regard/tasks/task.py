@@ -61,6 +61,10 @@ class Task(ABC):
     def model_settings(self) -> dict[str, Any]:
         """What the task decides of a model's config, such as the sizes of its vocabularies."""
 
+    def settings_of_some(self) -> dict[str, Any]:
+        """What the task decides of the config of those models that have such a setting; nothing unless a task says so."""
+        return {}
+
     @abstractmethod
     def lengths(self, data: TokenStore) -> np.ndarray:
         """The tokens that each example takes of a batch, (N, columns) int64: what examples are bucketed by."""

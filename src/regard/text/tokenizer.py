@@ -60,6 +60,9 @@ class Tokenizer(Vocabulary):
         `byte_bpe` is GPT-2's: its parts are made of bytes, so no text is unknown and all of it comes back, and one special token,
         `<|endoftext|>`, plays every part.
 
+        `spelling` is ELMo's: every word is the bytes of its letters with a mark before them, words being what stands between
+        white space; nothing is learnt, the texts are not read, and the size is always 259.
+
         In all others the special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
         target too. The text is brought to
         Unicode's composed form (NFC), and to lower case where asked; apart from that, decoding what was

@@ -11,11 +11,11 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.errors import InputError, nearest
-from regard.text import byte_level
+from regard.text import byte_level, spelling
 from regard.text.bert import SPECIAL, train_bert
 from regard.text.feeding import TooSmall, checked, learn, spool
 
-KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character")
+KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling")
 FIRST_TOKENS = ("</s>", "<unk>")
 UNKNOWN = "<unk>"
 LAST_TOKEN = "<pad>"
@@ -52,6 +52,8 @@ def train_backend(
     """
     if kind not in KINDS:
         raise InputError(f"tokenizer kind {kind!r} is not known; {nearest(kind, KINDS)}")
+    if kind == "spelling":
+        return _spelling(lowercase, extra_tokens, sentinels)
     bert = kind == "bert"
     counted_down = _sentinels(sentinels, kind)
     _check_extra(extra_tokens, (*SPECIAL_TOKENS, *counted_down, *(["<s>"] if bert else [])))
@@ -112,6 +114,13 @@ def _sentinels(count: int, kind: str) -> list[str]:
             f"tokenizer kind {kind!r} has a layout of its own, without sentinels; choose unigram, as T5 has"
         )
     return [SENTINEL.format(number) for number in reversed(range(count))]
+
+
+def _spelling(lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> tokenizers.Tokenizer:
+    """Nothing to be learnt, and nothing to be added: the model knows its 259 ids."""
+    if extra_tokens or sentinels:
+        raise InputError("tokenizer kind 'spelling' has the tokens of ELMo alone; leave extra tokens and sentinels out")
+    return spelling.backend(lowercase=lowercase)
 
 
 def _too_small(kind: str, size: int, needed: int) -> InputError:

@@ -11,6 +11,7 @@ import numpy as np
 import tokenizers
 
 from regard.errors import InputError
+from regard.text import spelling
 from regard.text.roles import Roles, kind_of, prepends, word_table
 
 CLEANED = ("bert", "gpt")
@@ -193,7 +194,7 @@ class Vocabulary:
     @cached_property
     def _word_table(self) -> tuple[np.ndarray, np.ndarray]:
         """(V,) twice: whether a piece can go on with a word, and whether a piece can go on with its."""
-        return word_table(self._backend, self._roles)
+        return spelling.word_table() if self._kind == "spelling" else word_table(self._backend, self._roles)
 
     def _token(self, index: int) -> str:
         token = self._backend.id_to_token(index) if index >= 0 else None

@@ -73,25 +73,28 @@ def check_section(model: Mapping[str, Any], task: str, kind: Kind) -> None:
     if name not in fitting:
         raise InputError(f"model.name is {name!r}, which is no model for task {task}; {nearest(name, fitting)}")
     known = {part.name for part in dataclasses.fields(MODELS[name].config)}
-    choices = sorted(known - set(kind.filled_in))
+    choices = sorted(known - set(kind.filled_in) - set(kind.decided_of_some))
     for key in model:
         if key not in OWN and key not in choices:
             raise InputError(f"model: unknown key {key!r}; {nearest(key, [*choices, *OWN])}")
     config_of(model, kind.filled_in)  # a wrong size is to be told before the data is read, not after
 
 
-def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any]) -> Any:
+def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any], of_some: Mapping[str, Any] | None = None) -> Any:
     """The model's config: what the section says, on top of the trained model's where it starts from one.
 
     Arguments:
         filled_in: what the task decides. A table of the trained model that has more rows than the vocabulary needs is kept; one
             that lacks those of the tokens between which a decoder reads its inputs gets them.
+        of_some: what the task decides of models that have such a setting; others go without.
 
     Raises:
         InputError: for a value that is not allowed, or a vocabulary that is not the trained model's.
     """
     family = MODELS[model["name"]].config
     values = {key: value for key, value in model.items() if key not in OWN}
+    had = {part.name for part in dataclasses.fields(family)}
+    filled_in = {**filled_in, **{key: value for key, value in (of_some or {}).items() if key in had}}
     if model.get("pretrained") is None:
         return from_mapping(family, {**values, **filled_in}, "model")
     start = read_config(folder_of(model["pretrained"]))
@@ -99,7 +102,7 @@ def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any]) -> Any:
     base = {
         part.name: getattr(start, part.name)
         for part in dataclasses.fields(start)
-        if part.name in fields and part.name not in ("head", "outputs", "head_dropout", "pooler")
+        if part.name in fields and part.name not in ("head", "outputs", "head_dropout", "pooler", "words")
     }
     layers = model.get("pretrained_layers")
     if layers is not None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
+from regard.embeddings.pooling import POOLER
 from regard.errors import InputError, nearest
-from regard.models import MODELS
+from regard.models import MODELS, Family
 from regard.models.config import check
 from regard.structure import coerced, from_mapping
 from regard.tasks.kind import Kind
@@ -67,8 +68,19 @@ class Recipe:
             raise InputError("adapters are given without model.pretrained; name the folder of a model to adapt")
         if self.tokenizer is not None and MODELS[self.model["name"]].input_tokens:
             object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, input_tokens=True))
+        if self.tokenizer is not None and MODELS[self.model["name"]].spelling:
+            one = dataclasses.replace(self.tokenizer, kind="spelling", lowercase=False, path=None)
+            object.__setattr__(self, "tokenizer", one)
+        self._fill_in_reading(MODELS[self.model["name"]])
         self._check_judged(kind)
         check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63", "choose another")
+
+    def _fill_in_reading(self, family: Family) -> None:
+        """What the model decides of how texts are read: its own vector of each, sentence by sentence."""
+        if family.interface == "text_vectors" and getattr(self.data, "pooling", POOLER) is None:
+            object.__setattr__(self, "data", dataclasses.replace(self.data, pooling=POOLER))
+        if family.sentences and self.tokenizer is not None:
+            object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, sentences=True))
 
     def _check_judged(self, kind: Kind) -> None:
         judged, settings = kind.predictor.judged, self.training
@@ -108,9 +120,14 @@ class Recipe:
         own = ("adapters",) if self.adapters is not None else ()
         return {name: values[name] for name in ("task", "seed", "model", *own, *self.sections, "training")}
 
-    def model_config(self, filled_in: Mapping[str, Any]) -> Any:
-        """The model's config, with what the task decides filled in."""
-        return config_of(self.model, filled_in)
+    def model_config(self, filled_in: Mapping[str, Any], of_some: Mapping[str, Any] | None = None) -> Any:
+        """The model's config, with what the task decides filled in.
+
+        Arguments:
+            filled_in: what it decides of every model.
+            of_some: what it decides of those that have such a setting.
+        """
+        return config_of(self.model, filled_in, of_some)
 
 
 def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:

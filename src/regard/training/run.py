@@ -134,7 +134,7 @@ class _Run:
         settings = recipe.training
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
         self.task, self.kind = prepared.task, kind_of(recipe.task)
-        self.config = recipe.model_config(prepared.task.model_settings())
+        self.config = recipe.model_config(prepared.task.model_settings(), prepared.task.settings_of_some())
         torch.manual_seed(recipe.seed)
         self.model: Any = MODELS[recipe.model["name"]].model(self.config)
         self.task.check(self.model, prepared.train, prepared.validation)
@@ -218,7 +218,13 @@ class _Run:
             # Only the first worker judges; the others get to know what it found.
             found = self._judged(count) if self.workers.first else {}
             numbers = self.workers.summed(*(found.get(name, 0.0) for name in names))
-            metrics |= dict(zip(names, numbers, strict=True))
+            there = self.workers.summed(*(float(name in found) for name in names))
+            metrics |= {name: value for name, value, told in zip(names, numbers, there, strict=True) if told}
+        if settings.best not in metrics:
+            raise InputError(
+                f"training.best is {settings.best!r}, which the validation data says nothing about; choose from "
+                f"{', '.join(metrics)}"
+            )
         self.metrics = metrics
         return metrics
 

@@ -62,6 +62,16 @@ def test_every_token_is_told_once_and_stretches_have_the_length_asked_for(length
     assert all(one[-1] == other[0] for one, other in itertools.pairwise(stretches))
 
 
+def test_so_many_tokens_are_learnt_from_and_all_are_validated_on(tmp_path):
+    whole = prepare(TextData(length=10), CHARACTERS, tmp_path / "all", seed=1, given=TEXTS)
+    few = prepare(TextData(length=10, tokens=75), CHARACTERS, tmp_path / "few", seed=1, given=TEXTS)
+    assert rows(few.train) == rows(whole.train)[:7]
+    assert rows(few.validation) == rows(whole.validation)
+    assert few.task.tokenizer.size == whole.task.tokenizer.size
+    with pytest.raises(InputError, match=r"data\.tokens is 5"):
+        TextData(length=10, tokens=5)
+
+
 def test_documents_are_held_out_whole_by_the_seed(tmp_path):
     data = TextData(validation_share=0.25, length=10)
     found = {seed: prepare(data, CHARACTERS, tmp_path / str(seed), seed=seed, given=TEXTS) for seed in (1, 2)}

@@ -180,7 +180,7 @@ def attribute(
 
     Arguments:
         model: what `regard.load` gives.
-        score: the question to it, such as `TargetProbability` for a translator; `SCORES` has one for each task.
+        score: the question to it, such as `TargetProbability` for a translator; `SCORES` has one for each task that has any.
         method: `IntegratedGradients()` from zeros where None.
         inputs: which of the sequences read, such as `source`; the others stay as they are. All where None.
 
@@ -188,9 +188,13 @@ def attribute(
         InputError: where the score is one for another task, or names what is not there.
     """
     wanted = SCORES.get(model.task.name)
-    if wanted is None or not isinstance(score, wanted):
-        fitting = "has no score to attribute yet" if wanted is None else f"is asked for a {wanted.__name__}"
-        raise InputError(f"a model for {model.task.name.replace('_', ' ')} {fitting}, not for a {type(score).__name__}")
+    task = model.task.name.replace("_", " ")
+    if wanted is None:
+        raise InputError(
+            f"a model for {task} has no score that could be attributed to tokens; look at its attention instead"
+        )
+    if not isinstance(score, wanted):
+        raise InputError(f"a model for {task} is asked for a {wanted.__name__}, not for a {type(score).__name__}")
     return attribute_scored(score.of(model), method=method, inputs=inputs, device=model.device)
 
 

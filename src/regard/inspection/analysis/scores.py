@@ -140,7 +140,8 @@ SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
         **ENCODER_SCORES,
     }
 )
-"""By the name of a task, the score that its models are asked for."""
+"""By the name of a task, the score that its models are asked for. Tasks that read no tokens by a table of vectors have
+none: pictures, bits, words by their letters."""
 
 
 def _written(model: PairPredictor[Any], source: Sequence[int]) -> list[int]:

@@ -40,8 +40,8 @@ def _scored(mechanism: ScoredAttention, scene: Scene) -> Weighted:
     scored, scores = walked_as(score_steps, mechanism.score, "forward")(mechanism.score, scene)
     aligned, weights = walked_as(alignment_steps, mechanism.alignment, "forward")(mechanism.alignment, scene, scores)
     calls = (
-        *((step, statement(ScoredAttention.weights, "self.score(")) for step in scored),
-        *((step, statement(ScoredAttention.weights, "self.alignment(")) for step in aligned),
+        *((step, statement(ScoredAttention.aligned, "self.score(")) for step in scored),
+        *((step, statement(ScoredAttention.aligned, "return alignment(")) for step in aligned),
     )
     return [replace(step, lines=(*call, *step.lines)) for step, call in calls], weights
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.errors import InputError
-from regard.tasks.encoders import EncoderTask, Joined, join
+from regard.tasks.classification.regression import RegressionTask
+from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.encoders import Joined, join
+from regard.tasks.encoders.sentences import tokens_of
 
 Text = str | tuple[str, str]
 
 
-def joined(task: EncoderTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int) -> list[Joined]:
+def joined(
+    task: ClassificationTask | RegressionTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int
+) -> list[Joined]:
     """What the model reads of each text, or pair of texts.
 
     Arguments:
@@ -36,8 +41,9 @@ def joined(task: EncoderTask, texts: Sequence[Text], *, pairs: bool | None, maxi
                 raise InputError(f"text {number} is empty; there is nothing to read")
         firsts.append(parts[0])
         seconds.append(parts[1] if len(parts) == 2 else None)
-    first = task.tokenizer.encode_batch(firsts)
-    second = iter(task.tokenizer.encode_batch([text for text in seconds if text is not None]))
+    first = tokens_of(task.tokenizer, firsts, sentences=task.sentences)
+    others = [text for text in seconds if text is not None]
+    second = iter(tokens_of(task.tokenizer, others, sentences=task.sentences))
     return [
         join(task.tokenizer, ids, None if other is None else next(second), maximum=maximum)
         for ids, other in zip(first, seconds, strict=True)

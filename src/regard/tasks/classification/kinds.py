@@ -11,7 +11,7 @@ from regard.tasks.classification.rater import Rater
 from regard.tasks.classification.regression import RegressionTask
 from regard.tasks.classification.task import ClassificationTask
 from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import Kind, decided_of_encoder
+from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
 
 CLASSIFICATION = Kind(
     task=ClassificationTask,
@@ -22,6 +22,7 @@ CLASSIFICATION = Kind(
     evaluate=evaluate_classes,
     read=read_classes,
     filled_in=decided_of_encoder("sequence", 2),
+    decided_of_some=OF_VECTOR_READERS,
     fits=classifies,
     foreign=foreign_classifier,
 )
@@ -35,6 +36,7 @@ REGRESSION = Kind(
     evaluate=evaluate_ratings,
     read=read_ratings,
     filled_in=decided_of_encoder("sequence", 1),
+    decided_of_some=OF_VECTOR_READERS,
     fits=rates,
     foreign=foreign_rater,
 )

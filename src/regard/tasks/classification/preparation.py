@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from regard.data.labelled import LabelledText, read_labelled
@@ -26,6 +27,7 @@ from regard.tasks.encoders import (
     write_store,
 )
 from regard.tasks.encoders.preparation import cleared
+from regard.tasks.encoders.sentences import tokens_of
 from regard.tasks.encoders.splits import Reader, given_or
 from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
 from regard.text import Tokenizer
@@ -68,6 +70,7 @@ def prepare_classes(
             classes=_classes(data, splits),
             pairs=pairs,
             orders=data.orders,
+            sentences=tokenizer.sentences,
         )
         cut = _write(folder, task, splits, len(task.classes), lambda text: task.number_of(label_of(text), _where(text)))
         _finish(folder, task, splits, cut)
@@ -102,6 +105,7 @@ def prepare_ratings(
             spread=spread,
             pairs=pairs,
             orders=data.orders,
+            sentences=tokenizer.sentences,
         )
         cut = _write(folder, task, splits, 1 << 32, lambda text: stored(rating_of(text)))
         _finish(folder, task, splits, cut)
@@ -270,8 +274,9 @@ def encode(task: ClassificationTask | RegressionTask, examples: Sequence[Labelle
         if (example.pair is not None) != task.pairs:
             wanted, got = ("two texts", "one") if task.pairs else ("one text", "two")
             raise InputError(f"{_where(example)}: {wanted} wanted and {got} given; all examples must be of one form")
-    first = task.tokenizer.encode_batch([example.text for example in examples])
-    second = task.tokenizer.encode_batch([example.pair or "" for example in examples]) if task.pairs else None
+    parted = partial(tokens_of, task.tokenizer, sentences=task.sentences)
+    first = parted([example.text for example in examples])
+    second = parted([example.pair or "" for example in examples]) if task.pairs else None
     return [
         join(task.tokenizer, ids, None if second is None else second[i], maximum=task.maximum_length)
         for i, ids in enumerate(first)

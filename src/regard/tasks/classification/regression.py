@@ -30,6 +30,7 @@ class RegressionTask(WholeTextTask):
         mean, spread: of the ratings that the model was trained on; 0 and 1 for a model that gives them as they are.
         pairs: whether an example is two texts; None where that is not known, and both are taken.
         orders: in which a pair is read.
+        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
         auxiliary: as `WholeTextTask`.
     """
 
@@ -40,6 +41,12 @@ class RegressionTask(WholeTextTask):
     spread: float = 1.0
     pairs: bool | None = False
     orders: Orders = "one"
+    sentences: bool = False
+
+    @property
+    def texts(self) -> int:
+        """Two where an example is a pair."""
+        return 2 if self.pairs else 1
 
     @property
     def readings(self) -> int:

@@ -36,6 +36,7 @@ class ClassificationTask(WholeTextTask):
         classes: by name, in the order of the model's outputs.
         pairs: whether an example is two texts; None where that is not known, and both are taken.
         orders: in which a pair is read.
+        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
         auxiliary: as `WholeTextTask`.
     """
 
@@ -45,6 +46,12 @@ class ClassificationTask(WholeTextTask):
     classes: tuple[str, ...]
     pairs: bool | None = False
     orders: Orders = "one"
+    sentences: bool = False
+
+    @property
+    def texts(self) -> int:
+        """Two where an example is a pair."""
+        return 2 if self.pairs else 1
 
     @property
     def readings(self) -> int:

@@ -8,7 +8,9 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.files import replace_file
+from regard.models import MODELS
 from regard.text import Tokenizer, tokenizer_config
+from regard.text.spelling import SIZE
 
 NAMES = ("tokenizer.json", "vocab.txt")
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -40,6 +42,8 @@ def foreign_tokenizer(folder: Path, config: Any) -> Tokenizer:
     Raises:
         InputError: where there is none that can be read, or it and config.json do not belong together.
     """
+    if MODELS[config.model_type].spelling:
+        return Tokenizer.train([], kind="spelling", size=SIZE)
     if not any((folder / name).is_file() for name in NAMES):
         raise InputError(
             f"{folder}: holds neither {NAMES[0]} nor {NAMES[1]}; copy the tokenizer from the model's source"

@@ -58,6 +58,17 @@ class EncoderTask(Task):
         }
 
     @property
+    def texts(self) -> int:
+        """How many texts one input is."""
+        return 1
+
+    def settings_of_some(self) -> dict[str, Any]:
+        """Of models that make a vector of each text: how many an input is, and which tokens stand around and between texts."""
+        tokenizer = self.tokenizer
+        around = {tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id}
+        return {"texts": self.texts, "boundary_ids": tuple(sorted(around))}
+
+    @property
     def readings(self) -> int:
         """How often an input is read: 2 for pairs in both orders."""
         return 1

@@ -56,6 +56,7 @@ class TextData:
         maps: builtin texts of pairs of one map each, to learn from in context, instead of files.
         unit: what one document is: a `line`, or a `paragraph` up to the next empty line.
         length: tokens of one stretch.
+        tokens: of the training stream, from its beginning, to learn from; all where null.
         document_masks: whether a token sees its own document alone, from position 0 on, where several stand in a stretch; else
             those before are seen too, as by GPT.
 
@@ -70,6 +71,7 @@ class TextData:
     maps: MapsData | None = None
     unit: Unit = "line"
     length: int = 128
+    tokens: int | None = None
     document_masks: bool = False
 
     def __post_init__(self) -> None:
@@ -82,3 +84,5 @@ class TextData:
         share = self.validation_share
         check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
         check(self.length >= 1, "data.length", self.length, "at least 1", "128 to 1024 is usual")
+        enough = self.tokens is None or self.tokens >= self.length
+        check(enough, "data.tokens", self.tokens, f"at least data.length, {self.length}", "raise it, or leave it out")

@@ -114,7 +114,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         with torch.no_grad():
             state = self.model.start(1)
             if len(ids) > 1:
-                _, state = self.model.read(Tokens.pad([ids[:-1]], device=self.device), state)
+                state = self.model.prefill(Tokens.pad([ids[:-1]], device=self.device), state)
         return Beginning(text=text, ids=tuple(ids), state=state)
 
     def quantised(self, precision: QuantisedPrecision) -> LanguageModel:

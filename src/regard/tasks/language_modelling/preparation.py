@@ -98,8 +98,9 @@ def _prepared(
         if validation is not None
         else (text for i, text in enumerate(train(MalformedRows())) if i in held_out)
     )
-    for name, chosen in ((TRAIN, kept), (VALIDATION, others)):
-        rows = ((stretch,) for stretch in _stretches(chosen, tokenizer, data.length))
+    for name, chosen, tokens in ((TRAIN, kept, data.tokens), (VALIDATION, others, None)):
+        whole = None if tokens is None else tokens // data.length
+        rows = ((stretch,) for stretch in itertools.islice(_stretches(chosen, tokenizer, data.length), whole))
         if len(TokenStore.write(folder / name, {COLUMN: tokenizer.size}, rows)) == 0:
             raise InputError(f"the {name} texts are empty; give some")
     return [" ".join(malformed.summary().split())] if malformed.total else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import Kind, decided_of_encoder
+from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
 from regard.tasks.multiple_choice.chooser import Chooser
 from regard.tasks.multiple_choice.data import ChoiceData
 from regard.tasks.multiple_choice.evaluation import evaluate_choices, read_for_evaluation
@@ -20,6 +20,7 @@ MULTIPLE_CHOICE = Kind(
     evaluate=evaluate_choices,
     read=read_for_evaluation,
     filled_in=decided_of_encoder("choice", 1),
+    decided_of_some=OF_VECTOR_READERS,
     fits=chooses,
     foreign=foreign_chooser,
 )

@@ -70,6 +70,11 @@ class MultipleChoiceTask(WholeTextTask):
     question: QuestionPlace = "choice"
 
     @property
+    def texts(self) -> int:
+        """Two: context and choice."""
+        return 2
+
+    @property
     def use(self) -> tuple[str, ...]:
         """A line for the model card."""
         return ('print(model.choose("It rains.", ["She opens her umbrella.", "She closes the fridge."]).text)',)

@@ -37,8 +37,9 @@ class SentenceData:
         scale: of the cosines in `ranking`.
         margin: by how much the third text is to be farther, for `triplet`.
         lowest, highest: the numbers that mean a cosine of 0 and of 1; where null the least and the largest of the training data.
-        pooling: how the vectors of tokens become one: `mean`, `cls`, `max` and others, or several; where null as in the folder
-            that the model starts from, if sentence-transformers made it, else `mean`.
+        pooling: how the vectors of tokens become one: `mean`, `cls`, `max` and others, or several; `pooler` is the vector of a
+            whole text that the model makes itself. Where null as in the folder that the model starts from, if
+            sentence-transformers made it; of `infersent` and its like their own; else `mean`.
         normalise: whether vectors are brought to length one; where null likewise, else true.
         maximum_length: the most tokens of a text, special ones included; longer texts are cut.
 

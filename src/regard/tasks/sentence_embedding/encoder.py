@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.token_store import TokenStore
+from regard.embeddings.angular import SimilarityMeasure, angular, check_measure
 from regard.embeddings.features import Features, features
 from regard.embeddings.layers import LayerChoice, layer_choice
-from regard.embeddings.pooling import check_modes, unit
+from regard.embeddings.pooling import POOLER, check_modes, unit
 from regard.embeddings.readers import Readers
 from regard.embeddings.reading import BATCH_TOKENS, Group, read_all
 from regard.errors import InputError
+from regard.layers import VectorReader
 from regard.metrics.regression import pearson, spearman
 from regard.tasks.encoders import EncoderPredictor
 from regard.tasks.encoders.inputs import TEXT
-from regard.tasks.sentence_embedding.task import NEGATIVE, PAIR, SentenceEmbeddingTask, stored_score
+from regard.tasks.sentence_embedding.task import NEGATIVE, PAIR, SentenceEmbeddingTask, check_pooling, stored_score
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     """A model that gives texts vectors: strings in, an array out. Any encoder can be one.
 
     Arguments:
-        model: a `TextEncoder`; what head it has does not matter.
+        model: a `TextEncoder` or a `VectorReader`; what head it has does not matter.
         task: tokenizer, pooling and what stands behind it.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
@@ -74,8 +76,10 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
                 linear maps behind the pooling.
         """
         choice, dense = self._choice(layers), self.task.dense
-        wide = len(choice.layers) if choice.combine == "concatenate" else 1
-        width = wide * len(self.task.pooling) * self.model.config.width
+        widths = [self._widths[number] for number in choice.numbers(len(self.model.layers))]
+        width = len(self.task.pooling) * (sum(widths) if choice.combine == "concatenate" else widths[0])
+        if self.task.pooling == POOLER:
+            width = self.model.config.width
         if dense and dense[0].weight.shape[1] != width:
             raise InputError(
                 f"the model has a linear map of {dense[0].weight.shape[1]} numbers behind its pooling, and these layers, pooled, "
@@ -96,6 +100,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         changes: dict[str, Any] = {} if normalise is None else {"normalise": normalise}
         if modes is not None:
             check_modes(modes)
+            check_pooling(self.model, modes)
             changes["pooling"] = tuple(modes)
         task = dataclasses.replace(self.task, **changes)
         return SentenceEncoder(self.model, task, recipe=self.recipe, metrics=self.metrics)
@@ -161,17 +166,25 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
             batch_tokens=batch_tokens,
         )
 
-    def similarity(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float32]:
-        """The cosine of every first text with every second.
+    def similarity(
+        self, first: Sequence[str], second: Sequence[str], *, measure: SimilarityMeasure = "cosine"
+    ) -> NDArray[np.float32]:
+        """How alike every first text and every second are.
+
+        Arguments:
+            measure: the cosine of their vectors; or `angular`, one minus the angle between them in half turns (Cer et al. 2018,
+                equation 1), which tells texts apart that are very much alike.
 
         Returns:
             (N, M) float32.
 
         Raises:
-            InputError: as `embed`.
+            InputError: as `embed`, and for another measure.
         """
+        check_measure(measure)
         left, right = (unit(self.embed(texts)) for texts in (first, second))
-        return left @ right.T
+        cosines = left @ right.T
+        return cosines if measure == "cosine" else angular(cosines)
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """Spearman's and Pearson's correlation of cosines with what they ought to be.
@@ -213,12 +226,13 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         Arguments:
             texts: those that the inputs are of, for whoever watches.
         """
-        reader, choice = self._readers.reader(precision), self._choice(layers)
+        choice = self._choice(layers)
+        reader = self._readers.plain if self.task.pooling == POOLER else self._readers.reader(precision)
         vectors = np.empty((len(inputs), self.width_of(choice)), dtype=np.float32)
 
         def use(group: Group) -> None:
             hidden = group.states[0] if len(group.states) == 1 and not choice.weights else choice.combined(group.states)
-            found: Tensor = self.task.vectors(hidden, group.valid)
+            found: Tensor = self.task.vectors(hidden, group.valid, group.pooled)
             vectors[group.rows] = found.float().cpu().numpy()
             if texts is not None and not reader.parallel:
                 self._tell(texts, vectors, group.rows)
@@ -234,7 +248,22 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
             raise InputError(
                 "one vector of a text is wanted, and the layers chosen are kept apart; sum or concatenate them"
             )
+        numbers = choice.numbers(len(self.model.layers))
+        if self.task.pooling == POOLER and (numbers != (len(self.model.layers),) or choice.weights):
+            raise InputError(
+                "the vector of a whole text that the model makes itself is of its last layer; leave the layers out, or choose "
+                "another pooling, such as mean"
+            )
+        if choice.combine == "sum" and len({self._widths[number] for number in numbers}) > 1:
+            raise InputError("the layers chosen have vectors of different widths, which have no sum; concatenate them")
         return choice
+
+    @property
+    def _widths(self) -> Sequence[int]:
+        """Of the embedding's vectors and of each layer's."""
+        if isinstance(self.model, VectorReader):
+            return self.model.widths
+        return [self.model.config.width] * (1 + len(self.model.layers))
 
     def _tell(self, texts: Sequence[str], vectors: NDArray[np.float32], rows: Sequence[int]) -> None:
         if self._watchers():

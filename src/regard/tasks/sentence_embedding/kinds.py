@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import Kind, decided_of_encoder
+from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
 from regard.tasks.sentence_embedding.data import SentenceData
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.sentence_embedding.evaluation import evaluate_sentences, read_sentences
@@ -14,12 +14,13 @@ from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
 SENTENCE_EMBEDDING = Kind(
     task=SentenceEmbeddingTask,
     predictor=SentenceEncoder,
-    interface="encoder",
+    interface="text_vectors",
     sections={"data": SentenceData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_sentences,
     evaluate=evaluate_sentences,
     read=read_sentences,
     filled_in=decided_of_encoder("none", 0),
+    decided_of_some=OF_VECTOR_READERS,
     fits=gives_vectors,
     foreign=foreign_encoder,
 )

@@ -71,6 +71,7 @@ def prepare_sentences(
             pooling=data.pooling if data.pooling is not None else start.pooling if start is not None else ("mean",),
             normalise=data.normalise if data.normalise is not None else start is None or start.normalise,
             lowercase=start is not None and start.lowercase,
+            sentences=tokenizer.sentences,
             prompts={} if start is None else start.prompts,
             prompt=None if start is None else start.prompt,
             objective=objective,

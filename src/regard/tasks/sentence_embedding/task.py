@@ -13,14 +13,17 @@ from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
 from regard.embeddings.dense import Dense
-from regard.embeddings.pooling import PoolingMode, normalised, pool
+from regard.embeddings.pooling import POOLER, PoolingMode, normalised, pool
+from regard.embeddings.reading import counted_of
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
 from regard.errors import InputError, nearest
-from regard.layers import HeadKind, Tokens
+from regard.layers import HeadKind, Tokens, VectorReader
+from regard.models import MODELS
 from regard.structure import from_mapping
 from regard.tasks.encoders import EncoderTask
 from regard.tasks.encoders.inputs import TEXT
 from regard.tasks.encoders.open_folder import obstacle
+from regard.tasks.encoders.sentences import tokens_of
 from regard.tasks.sentence_embedding.losses import cosine_loss, ranking_loss, triplet_loss
 from regard.tasks.task import LossSum
 from regard.text import Tokenizer
@@ -64,6 +67,7 @@ class SentenceEmbeddingTask(EncoderTask):
         pooling: how the vectors of tokens become one, or several that stand one after another.
         normalise: whether vectors have length one.
         lowercase: whether texts are brought to lower case before the tokenizer sees them.
+        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
         prompts: texts by name, to be put before what is read.
         prompt: the name of the one that is put there unless another is asked for; None for none.
         dense: linear maps behind the pooling; they are not trained.
@@ -76,6 +80,7 @@ class SentenceEmbeddingTask(EncoderTask):
     pooling: tuple[PoolingMode, ...] = ("mean",)
     normalise: bool = True
     lowercase: bool = False
+    sentences: bool = False
     prompts: dict[str, str] = field(default_factory=dict)
     prompt: str | None = None
     dense: tuple[Dense, ...] = ()
@@ -124,7 +129,7 @@ class SentenceEmbeddingTask(EncoderTask):
         if self.lowercase:
             given = [text.lower() for text in given]
         start, end = self.tokenizer.start_id, self.tokenizer.end_id
-        return [[start, *ids[: maximum - 2], end] for ids in self.tokenizer.encode_batch(given)]
+        return [[start, *ids[: maximum - 2], end] for ids in tokens_of(self.tokenizer, given, sentences=self.sentences)]
 
     def _before(self, prompt: str | None) -> str:
         name = self.prompt if prompt is None else prompt
@@ -135,14 +140,34 @@ class SentenceEmbeddingTask(EncoderTask):
             raise InputError(f"the model has no prompt {name!r}; {known}")
         return self.prompts[name]
 
-    def vectors(self, hidden: Tensor, valid: Tensor | None) -> Tensor:
-        """Token vectors (B, L, D) to one of each text, (B, W), in float32."""
-        found = pool(hidden, valid, self.pooling)
+    def vectors(self, hidden: Tensor, valid: Tensor | None, pooled: Tensor | None = None) -> Tensor:
+        """One vector of each text, (B, W), in float32.
+
+        Arguments:
+            hidden: (B, L, D), the vectors of tokens.
+            valid: (B, L) bool, True = a real token; None = all are.
+            pooled: (B, D), what the model makes of the texts itself, for the pooling `pooler`.
+        """
+        if self.pooling != POOLER:
+            found = pool(hidden, valid, self.pooling)
+        elif pooled is None:
+            raise RuntimeError("the pooler's vector is wanted and the model gave none")
+        else:
+            found = pooled if pooled.dtype == torch.float64 else pooled.float()
         for dense in self.dense:
             found = dense(found)
         return normalised(found) if self.normalise else found
 
     # --- training ---
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse inputs that are longer than the model has positions for, and a pooler's vector where it makes none.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        EncoderTask.check(self, model, train, validation)
+        check_pooling(model, self.pooling)
 
     def lengths(self, data: TokenStore) -> np.ndarray:
         """Tokens of each text of an example, (N, texts)."""
@@ -175,7 +200,7 @@ class SentenceEmbeddingTask(EncoderTask):
         nowhere = torch.zeros(0, dtype=torch.int64, device=batch.tokens.ids.device)
         found = model(batch.tokens, None, at=nowhere)
         with torch.autocast(batch.tokens.ids.device.type, enabled=False):
-            vectors = self.vectors(found.hidden, batch.tokens.valid)
+            vectors = self.vectors(found.hidden, counted_of(model, batch.tokens), found.pooled)
             first, second, *third = vectors.split(batch.size)
             right = torch.zeros((), dtype=torch.int64, device=vectors.device)
             if self.objective == "cosine":
@@ -205,7 +230,7 @@ class SentenceEmbeddingTask(EncoderTask):
         form = {"cosine": "rated pairs", "triplet": "triples"}.get(self.objective, "pairs")
         if self.objective == "ranking" and NEGATIVE in train.columns:
             form = "pairs with a third text that does not belong"
-        pooling = " and ".join(mode.replace("_", " ") for mode in self.pooling)
+        pooling = "the model's own" if self.pooling == POOLER else " and ".join(self.pooling).replace("_", " ")
         return (
             f"{len(train):,} {form} to learn from, {len(validation):,} to validate on; pooling by {pooling}; a vocabulary of "
             f"{self.tokenizer.size:,}"
@@ -238,9 +263,22 @@ class SentenceEmbeddingTask(EncoderTask):
     ) -> None:
         """Write all files of a model into an existing folder, in sentence-transformers' layout too where that can tell it."""
         EncoderTask.write(self, folder, config, tensors, recipe=recipe, metrics=metrics)
-        if not obstacle(self.tokenizer) or self.dense:
+        of_sentence_transformers = not obstacle(self.tokenizer) and MODELS[config.model_type].interface == "encoder"
+        if (of_sentence_transformers and self.pooling != POOLER) or self.dense:
             maximum = min(self.maximum_length, config.maximum_positions)
             write_modules(folder, self.modules, width=config.width, maximum=maximum)
+
+
+def check_pooling(model: Any, pooling: Sequence[str]) -> None:
+    """Refuse the pooling `pooler` of a model that makes no vector of a whole text.
+
+    Raises:
+        InputError: with what to choose instead.
+    """
+    if tuple(pooling) == POOLER and not isinstance(model, VectorReader) and getattr(model, "pooler", None) is None:
+        raise InputError(
+            f"pooling is pooler, and this {model.config.model_type} makes no vector of a whole text; choose another, such as mean"
+        )
 
 
 def _texts(data: TokenStore) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.embeddings.layers import LayerChoice
+from regard.layers.layer_choice import LayerChoice
 
 
 class ScalarMix(nn.Module):
@@ -43,6 +43,10 @@ class ScalarMix(nn.Module):
         if self.normalise:
             states = [_standardised(state, valid) for state in states]
         return self.gamma * sum(share * state for share, state in zip(shares, states, strict=True))
+
+    def penalty(self) -> Tensor:
+        """|w|^2: added to a task's loss, times a lambda of 0.001 to 1, it pulls the mix towards the mean of all layers."""
+        return self.weights.square().sum()
 
     def choice(self) -> LayerChoice:
         """What was learnt, as a choice of layers with their weights.

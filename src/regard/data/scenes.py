@@ -1,0 +1,265 @@
+"""Builtin pictures with captions: things that have names, drawn where the scene says, so that the place of each is known."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from random import Random
+from typing import Literal, NamedTuple, get_args, overload
+
+import numpy as np
+
+from regard.data.glyphs import DigitGlyphs, Glyphs, ShapeGlyphs
+from regard.errors import InputError, nearest
+
+__all__ = ["KINDS", "OBJECTS", "SPLITS", "Named", "Scene", "Scenes"]
+
+Kind = Literal["grid", "line", "moving"]
+Objects = Literal["digits", "shapes"]
+KINDS: tuple[str, ...] = get_args(Kind)
+OBJECTS: tuple[str, ...] = get_args(Objects)
+SPLITS: tuple[str, ...] = ("train", "validation", "test")
+ROWS = {2: ("top", "bottom"), 3: ("top", "middle", "bottom")}
+MOVES = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
+
+_ATTEMPTS = 2_000  # a tenth of all arrangements are in the smallest splits: that none is met by then has chance 1e-91
+_MARGIN = 2  # pixels of a cell that its thing leaves free, on both sides together
+
+
+class Named(NamedTuple):
+    """A thing that some words of the caption name, and where it is.
+
+    Arguments:
+        words: the first of them and the one after the last, counted from 0.
+        frame: in which frame.
+        box: top, left, bottom and right in pixels; the last two are just outside.
+    """
+
+    words: tuple[int, int]
+    frame: int
+    box: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """One picture, or short sequence of frames, with its caption.
+
+    Arguments:
+        frames: (F, Y, X, C) uint8.
+        caption: words with spaces between.
+        named: what the caption names.
+    """
+
+    frames: np.ndarray
+    caption: str
+    named: tuple[Named, ...]
+
+
+class Scenes(Sequence[Scene]):
+    """`size` random scenes of one split; scene i is a pure function of the settings, seed, split and i.
+
+    | kind | what is seen | caption |
+    |---|---|---|
+    | `grid` | things in some cells of a grid, shifted a little | their names in reading order: `seven three nine` |
+    | `line` | a line of handwriting, closely written | its digits: `7 3 9` |
+    | `moving` | a thing that moves from frame to frame | its name, and each move: `seven right down right` |
+
+    An arrangement, which thing is in which cell, belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a
+    hash: whatever seeds and sizes, none of one split is ever in another. No two splits share a handwriting either.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        kind: see the table.
+        objects: `digits`, handwritten, or coloured `shapes`; a line is of digits.
+        mnist: a folder with MNIST's files to take the digits from; scikit-learn's where None.
+        rows, columns: of the grid; a line has one row.
+        cell: height and width of a cell in pixels.
+        fewest, most: things in a grid or line, drawn uniformly, both ends included.
+        frames: of `moving`.
+        row_words: of `grid`: whether `top`, `middle` or `bottom` stands before the first thing of a row.
+        size: number of scenes; they are made when read, so any number costs nothing.
+        seed: another seed gives other scenes.
+
+    Raises:
+        InputError: for an unknown split or kind, or numbers that make no scene.
+
+    >>> scenes = Scenes("train", objects="shapes", rows=2, columns=2, fewest=1, most=2, size=10)
+    >>> scenes[3].frames.shape, scenes[3].caption == Scenes("train", objects="shapes", rows=2, columns=2, fewest=1, most=2,
+    ...                                                     size=4)[3].caption
+    ((1, 32, 32, 3), True)
+    """
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        kind: str = "grid",
+        objects: str = "digits",
+        mnist: str | None = None,
+        rows: int = 3,
+        columns: int = 3,
+        cell: int = 16,
+        fewest: int = 3,
+        most: int = 3,
+        frames: int = 4,
+        row_words: bool = False,
+        size: int = 20_000,
+        seed: int = 0,
+    ) -> None:
+        for name, value, known in (("split", split, SPLITS), ("kind", kind, KINDS), ("objects", objects, OBJECTS)):
+            if value not in known:
+                raise InputError(f"scenes: {name} is {value!r}; {nearest(value, known)}")
+        if kind == "line":
+            rows = 1
+            if objects != "digits":
+                raise InputError("scenes: a line of handwriting is of digits; set objects to digits, or kind to grid")
+        if min(rows, columns, frames, fewest) < 1 or size < 0 or cell < 8:
+            raise InputError(
+                f"scenes: {rows} x {columns} cells of {cell} pixels, {fewest} things or more, {frames} frames and {size} scenes "
+                "are not all possible; give cells of at least 8 pixels and 1 or more of the others"
+            )
+        if kind != "moving" and not fewest <= most <= rows * columns:
+            raise InputError(
+                f"scenes: {fewest} to {most} things in {rows * columns} cells; give fewest <= most, and no more than cells"
+            )
+        if kind == "moving" and rows * columns < 2:
+            raise InputError("scenes: a thing needs two cells to move; raise rows or columns")
+        if row_words and rows not in ROWS:
+            raise InputError(f"scenes: row_words are known for 2 or 3 rows, not for {rows}; leave them out")
+        self.split, self.kind, self.size, self.seed = split, kind, size, seed
+        self.rows, self.columns, self.cell = rows, columns, cell
+        self.fewest, self.most = fewest, most
+        self.frames = frames if kind == "moving" else 1
+        self.row_words = row_words and kind == "grid"
+        self.glyphs = _glyphs(objects, cell - _MARGIN, mnist)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(F, Y, X, C) of every scene."""
+        return self.frames, self.rows * self.cell, self.columns * self.cell, self.glyphs.channels
+
+    def words(self) -> tuple[str, ...]:
+        """Every word that a caption may hold.
+
+        >>> Scenes(kind="line", objects="digits").words()
+        ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
+        """
+        if self.kind == "line":
+            return tuple(map(str, range(10)))
+        names = [word for name in self.glyphs.names for word in name.split()]
+        others = MOVES if self.kind == "moving" else ROWS[self.rows] if self.row_words else ()
+        return tuple(dict.fromkeys((*names, *others)))
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> Scene: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Scene]: ...
+    def __getitem__(self, index: int | slice) -> Scene | list[Scene]:
+        """Scene `index`, or the list of a slice of them."""
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(self.size))]
+        position = index + self.size if index < 0 else index
+        if not 0 <= position < self.size:
+            raise IndexError(f"scenes: no scene {index} among {self.size}")
+        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
+        for _ in range(_ATTEMPTS):
+            numbers, cells = self._arranged(rng)
+            if _split_of(f"{self.kind} {numbers} {cells}") == self.split:
+                return (
+                    self._moving(numbers[0], cells, rng) if self.kind == "moving" else self._still(numbers, cells, rng)
+                )
+        raise InputError(
+            f"scenes: no arrangement was found in the split {self.split!r}; there are too few, so give more cells or things"
+        )
+
+    def _arranged(self, rng: Random) -> tuple[list[int], list[int]]:
+        """Which things, and in which cells: in reading order, or of one thing frame by frame."""
+        if self.kind == "moving":
+            cells = [_below(rng, self.rows * self.columns)]
+            while len(cells) < self.frames:
+                steps = list(self._neighbours(cells[-1]).values())
+                cells.append(steps[_below(rng, len(steps))])
+            return [_below(rng, len(self.glyphs.names))], cells
+        count = self.fewest + _below(rng, self.most - self.fewest + 1)
+        numbers = [_below(rng, len(self.glyphs.names)) for _ in range(count)]
+        if self.kind == "line":
+            return numbers, list(range(count))
+        left = list(range(self.rows * self.columns))
+        return numbers, sorted(left.pop(_below(rng, len(left))) for _ in range(count))
+
+    def _neighbours(self, cell: int) -> dict[str, int]:
+        """The cells beside one, by the way there."""
+        row, column = divmod(cell, self.columns)
+        there = {name: (row + down, column + right) for name, (down, right) in MOVES.items()}
+        return {
+            name: y * self.columns + x for name, (y, x) in there.items() if 0 <= y < self.rows and 0 <= x < self.columns
+        }
+
+    def _still(self, numbers: list[int], cells: list[int], rng: Random) -> Scene:
+        canvas = np.zeros(self.shape, np.uint8)
+        words: list[str] = []
+        named: list[Named] = []
+        rows_told: set[int] = set()
+        edge = _below(rng, self.cell // 4)
+        for number, cell in zip(numbers, cells, strict=True):
+            row, column = divmod(cell, self.columns)
+            if self.row_words and row not in rows_told:
+                rows_told.add(row)
+                words.append(ROWS[self.rows][row])
+            name = [str(number)] if self.kind == "line" else self.glyphs.names[number].split()
+            left = edge if self.kind == "line" else column * self.cell + _below(rng, _MARGIN + 1)
+            box = self._put(canvas[0], number, row * self.cell + _below(rng, _MARGIN + 1), left, rng)
+            edge = box[3] - _below(
+                rng, self.cell // 4
+            )  # the next digit of a line may touch this one, as handwriting does
+            named.append(Named((len(words), len(words) + len(name)), 0, box))
+            words += name
+        return Scene(canvas, " ".join(words), tuple(named))
+
+    def _moving(self, number: int, cells: list[int], rng: Random) -> Scene:
+        canvas = np.zeros(self.shape, np.uint8)
+        words = self.glyphs.names[number].split()
+        spans = [(0, len(words))]
+        for before, after in itertools.pairwise(cells):
+            spans.append((len(words), len(words) + 1))
+            words.append(next(name for name, cell in self._neighbours(before).items() if cell == after))
+        state = rng.random()
+        named = []
+        for frame, (cell, span) in enumerate(zip(cells, spans, strict=True)):
+            top, left = (part * self.cell + _MARGIN // 2 for part in divmod(cell, self.columns))
+            named.append(Named(span, frame, self._put(canvas[frame], number, top, left, Random(_hash(str(state))))))
+        return Scene(canvas, " ".join(words), tuple(named))
+
+    def _put(self, frame: np.ndarray, number: int, top: int, left: int, rng: Random) -> tuple[int, int, int, int]:
+        """Draw a thing into a frame, over what is there already; returns its box."""
+        drawn = self.glyphs.drawn(number, self.split, rng)
+        bottom, right = min(frame.shape[0], top + len(drawn)), min(frame.shape[1], left + len(drawn))
+        place = frame[top:bottom, left:right]
+        np.maximum(place, drawn[: bottom - top, : right - left], out=place)
+        return top, left, bottom, right
+
+
+@lru_cache(maxsize=8)
+def _glyphs(objects: str, side: int, mnist: str | None) -> Glyphs:
+    """Kept, because MNIST takes a second to read."""
+    return ShapeGlyphs(side) if objects == "shapes" else DigitGlyphs(side, mnist)
+
+
+def _below(rng: Random, count: int) -> int:
+    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
+    return int(rng.random() * count)
+
+
+def _split_of(arrangement: str) -> str:
+    tenth = _hash(f"regard scenes {arrangement}") % 10
+    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -1,0 +1,163 @@
+"""InferSent (Conneau et al. 2017): sentence vectors from a bidirectional LSTM, learnt by telling what follows from what.
+
+The names in the comments are the paper's (section 3): w_t is a word, h_t the two directions' states at it, u and v are the
+vectors of premise and hypothesis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers import Dropout, LSTMStack, Tokens, VectorHead, VectorReader
+from regard.layers.vector_reader import LONGEST
+from regard.models.config import check, check_sizes, check_types
+from regard.models.vector_config import check_vector_reader, vector_head
+
+Pooling = Literal["max", "mean", "last"]
+"""How the vectors of words become one (section 3.2): the largest number in each place; their mean; the last state of either
+direction, each after having read the whole text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InferSentConfig:
+    """The sizes of an InferSent; the defaults are the published encoder's.
+
+    Arguments:
+        vocabulary: V, number of tokens.
+        embedding_width: of the vectors of words.
+        hidden_width: n, of each direction; the vector of a text is 2n wide.
+        layers: 1; or 0 for no recurrent net: what is pooled are the vectors of words, a bag of them.
+        pooling: how the vectors of words become one.
+        classifier_width: of the hidden layer between what is told of two vectors and the classes; 0 for a linear map.
+        dropout: probability of dropping an entry of the vectors of words, and before each map of the classifier, in training.
+        padding_id: the id that fills padding.
+        texts: how many texts the head is told of, 1 or 2. Filled in by the task.
+        head: what is told of them: `none`, `sequence` or `choice`. Filled in by the task.
+        outputs: how many numbers the head gives. Filled in by the task.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "infersent"
+
+    vocabulary: int
+    embedding_width: int = 300
+    hidden_width: int = 2048
+    layers: int = 1
+    pooling: Pooling = "max"
+    classifier_width: int = 512
+    dropout: float = 0.0
+    padding_id: int = 0
+    texts: int = 1
+    head: VectorHead = "none"
+    outputs: int = 0
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_sizes(self, "embedding_width", "hidden_width")
+        check(self.layers in (0, 1), "layers", self.layers, "0 or 1", "1 is the paper's")
+        check(
+            self.layers == 1 or self.pooling != "last",
+            "pooling",
+            self.pooling,
+            "'max' or 'mean' with layers=0",
+            "without a recurrent net there is no last state",
+        )
+        check(self.classifier_width >= 0, "classifier_width", self.classifier_width, "0 or more", "512 is the paper's")
+        check_vector_reader(self)
+
+    @property
+    def width(self) -> int:
+        """D, of the vector of a text."""
+        return 2 * self.hidden_width if self.layers else self.embedding_width
+
+    @property
+    def segments(self) -> int:
+        """None are told apart within a text."""
+        return 0
+
+    @property
+    def maximum_positions(self) -> int:
+        """There are no positions to run out of."""
+        return LONGEST
+
+
+class BidirectionalLSTM(nn.Module):
+    """Two LSTMs read a text, one from each end: h_t = [forward_t ; backward_t].
+
+    Arguments:
+        input_width: of the vectors of words.
+        width: n, of each direction.
+    """
+
+    def __init__(self, input_width: int, width: int) -> None:
+        super().__init__()
+        self.forwards = LSTMStack(input_width, width, 1)
+        self.backwards = LSTMStack(input_width, width, 1)
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """X (B, L, input_width) and valid (B, L) to (B, L, 2n), of no meaning at padding."""
+        ahead, _ = self.forwards.read(x, valid)
+        behind, _ = self.backwards.read(x, valid, backwards=True)
+        return torch.cat([ahead, behind], dim=-1)
+
+
+class InferSent(VectorReader):
+    """A bidirectional LSTM whose states are pooled to the vector of a text.
+
+        h_t = [LSTM_forwards(w_1 .. w_t) ; LSTM_backwards(w_t .. w_T)]
+        u = max_t h_t                                      in each place; or the mean, or the last states
+        p = softmax(W2 tanh(W1 [u ; v ; |u - v| ; u * v]))           over entailment, neutral, contradiction
+
+    Arguments:
+        config: its sizes.
+
+    >>> config = InferSentConfig(vocabulary=9, embedding_width=4, hidden_width=3, texts=2, head="sequence", outputs=3)
+    >>> segments = torch.tensor([[0, 0, 0, 1, 1]])
+    >>> InferSent(config)(Tokens.pad([[1, 5, 2, 6, 2]]), segments).logits.shape
+    torch.Size([1, 3])
+    """
+
+    config: InferSentConfig
+
+    def __init__(self, config: InferSentConfig) -> None:
+        super().__init__(config, vector_head(config, config.classifier_width))
+        self.embedding = nn.Embedding(config.vocabulary, config.embedding_width)
+        self.dropout = Dropout(config.dropout)
+        self.reader = BidirectionalLSTM(config.embedding_width, config.hidden_width) if config.layers else None
+
+    @property
+    def layers(self) -> tuple[nn.Module, ...]:
+        """The recurrent net, where there is one."""
+        return () if self.reader is None else (self.reader,)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the vectors of words, and of h_t."""
+        return (self.config.embedding_width, self.config.width)[: 1 + self.config.layers]
+
+    def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
+        """The vectors of words (B, L, E), and h_t (B, L, 2n)."""
+        del segments
+        embedded = self.dropout(self.embedding(tokens.ids))
+        return (embedded,) if self.reader is None else (embedded, self.reader(embedded, tokens.valid))
+
+    def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:
+        """The vector of each text (B, D); padding is no part of it, zeros where there is nothing else."""
+        valid = tokens.valid.unsqueeze(-1)
+        if self.config.pooling == "mean":
+            return hidden.masked_fill(~valid, 0.0).sum(dim=1) / valid.sum(dim=1).clamp_min(1)
+        if self.config.pooling == "max":
+            found = hidden.masked_fill(~valid, -torch.inf).amax(dim=1)
+            return found.masked_fill(~valid.any(dim=1), 0.0)
+        # Forwards the last word's state has read all, backwards the first word's.
+        ahead, behind = hidden.masked_fill(~valid, 0.0).chunk(2, dim=-1)
+        rows = torch.arange(len(hidden), device=hidden.device)
+        first = tokens.valid.long().argmax(dim=1)
+        last = tokens.valid.shape[1] - 1 - tokens.valid.long().flip(1).argmax(dim=1)
+        return torch.cat([ahead[rows, last], behind[rows, first]], dim=-1)

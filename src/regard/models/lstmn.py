@@ -1,0 +1,250 @@
+"""Long short-term memory-networks for machine reading (Cheng, Dong, Lapata 2016), LSTMN: an LSTM that attends to its own past.
+
+The names in the comments are the paper's (section 3): x_t the token read at time t, h_t and c_t the hidden and the memory vector
+that it leaves behind, H and C the tapes of all of them, h~_t and c~_t the summaries that attention gathers from the tapes. Only
+the reader is here, as the paper's language model has it, not its fusion with a second sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Additive, AttentionLayer, KeysValues, Mask, Padding, ScoredAttention
+from regard.layers import TARGET, DecoderState, Dropout, LongShortTermMemoryCell, Reduction, Tokens
+from regard.models.config import check, check_sizes, check_types
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LSTMNConfig:
+    """The sizes of an LSTMN language model; the defaults are the paper's, as recalled.
+
+    Arguments:
+        vocabulary: number of tokens.
+        embedding_width: size of a token's vector.
+        hidden_width: n, size of each layer's h and of its c.
+        attention_width: size of the alignment network's hidden layer; `hidden_width` where null.
+        layers: tapes above one another; each reads the h of the one below.
+        dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
+            what the output reads.
+        padding_id: the token that fills padding.
+        end_id: the token that ends a text, and stands before the first of one.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "lstmn"
+
+    vocabulary: int
+    embedding_width: int = 150
+    hidden_width: int = 300
+    attention_width: int | None = None
+    layers: int = 1
+    dropout: float = 0.0
+    padding_id: int = 0
+    end_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_sizes(self, "vocabulary", "embedding_width", "hidden_width", "layers")
+        if self.attention_width is not None:
+            check_sizes(self, "attention_width")
+        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0 to 0.5 is usual")
+        for name in ("padding_id", "end_id"):
+            value = getattr(self, name)
+            check(0 <= value < self.vocabulary, name, value, f"in [0, {self.vocabulary})", "it is one of the tokens")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LSTMNState(DecoderState):
+    """All that the model remembers of a text: everything.
+
+    Arguments:
+        tapes: of every layer Wh h_i as keys (N, 1, C, a) and [h_i ; c_i] as values (N, 1, C, 2n), from the bottom up.
+        summaries: the last h~ of every layer, (N, n).
+        valid: (N, C) bool, which places of the tapes are real tokens; None where all are.
+    """
+
+    tapes: tuple[KeysValues, ...] = field(metadata=TARGET)
+    summaries: tuple[Tensor, ...] = field(metadata=TARGET)
+    valid: Tensor | None = field(default=None, metadata=TARGET)
+
+
+class LSTMNLayer(nn.Module):
+    """One memory-network layer (section 3.1).
+
+        a_i^t = v^T tanh(Wh h_i + Wx x_t + Wh~ h~_{t-1}),   i = 1 .. t-1       h~_{t-1}: the summary before, not h_{t-1}
+        s^t = softmax(a^t),   [h~_t ; c~_t] = sum_i s_i^t [h_i ; c_i]           zeros at the first token, whose tape is empty
+        i, f, o = sigmoid(W [h~_t ; x_t]),   u = tanh(W' [h~_t ; x_t])
+        c_t = f * c~_t + i * u,   h_t = o * tanh(c_t)
+
+    The last two lines are a step of an LSTM from the state (h~_t, c~_t).
+
+    Arguments:
+        input_width: size of x_t.
+        width: n.
+        attention_width: size of v.
+    """
+
+    def __init__(self, input_width: int, width: int, attention_width: int) -> None:
+        super().__init__()
+        self.attention = AttentionLayer(
+            query=nn.Linear(input_width + width, attention_width, bias=False),  # [Wx Wh~]
+            key=nn.Linear(width, attention_width, bias=False),
+            value=nn.Identity(),
+            output=nn.Identity(),
+            attention=ScoredAttention(Additive(attention_width)),
+        )
+        self.cell = LongShortTermMemoryCell(input_width, width)
+
+    def empty(self, like: Tensor) -> tuple[KeysValues, Tensor]:
+        """The tape before the first token of the rows of `like` (B, ...), in its dtype, and the summary: zeros."""
+        rows, width = len(like), self.cell.width
+        keys = like.new_empty(rows, 1, 0, self.attention.key.weight.shape[0])  # type: ignore[union-attr]
+        return KeysValues(keys, like.new_empty(rows, 1, 0, 2 * width)), like.new_zeros(rows, width)
+
+    def advance(
+        self,
+        x: Tensor,
+        projected: Tensor,
+        tape: KeysValues,
+        summary: Tensor,
+        mask: Mask | None = None,
+        real: Tensor | None = None,
+    ) -> tuple[Tensor, KeysValues, Tensor]:
+        """One step.
+
+        Arguments:
+            x: (N, input_width).
+            projected: (N, 4n), what the cell's `input` gives for it.
+            tape: of the tokens before.
+            summary: h~_{t-1}, (N, n).
+            mask: which places of the tape are real; None where all are.
+            real: (N, 1) bool, over whose False ones, padding, the summary stays as it is; None = all real.
+
+        Returns:
+            h_t (N, n), the tape with it, and h~_t.
+        """
+        query = torch.cat((x, summary.to(x.dtype)), dim=-1).unsqueeze(1)
+        gathered = self.attention(query, tape, mask=mask).squeeze(1)
+        before, memory = gathered.chunk(2, dim=-1)
+        hidden, memory = self.cell.advance(projected, (before, memory))
+        written = self.attention.keys_values(hidden.unsqueeze(1)).key.to(tape.key.dtype)
+        left = torch.cat((hidden, memory), dim=-1).view(len(x), 1, 1, -1)
+        after = before if real is None else torch.where(real, before, summary)
+        return hidden, tape.extended(KeysValues(written, left)), after
+
+    def read(
+        self, x: Tensor, tape: KeysValues, summary: Tensor, valid: Tensor | None
+    ) -> tuple[Tensor, KeysValues, Tensor]:
+        """Whole sequences: x (B, L, input_width) to h (B, L, n), the tape and the summary after.
+
+        Arguments:
+            valid: (B, C + L) bool, which tokens are real, those that the tape holds already first; None where all are.
+        """
+        first = tape.key.shape[2]
+        steps = zip(x.unbind(dim=1), self.cell.input(x).unbind(dim=1), strict=True)
+        outputs = []
+        for place, (token, projected) in enumerate(steps, start=first):
+            mask = None if valid is None or not place else Padding(valid[:, :place])
+            real = None if valid is None else valid[:, place, None]
+            hidden, tape, summary = self.advance(token, projected, tape, summary, mask, real)
+            outputs.append(hidden)
+        return torch.stack(outputs, dim=1) if outputs else x.new_zeros(*x.shape[:2], self.cell.width), tape, summary
+
+
+class LSTMN(nn.Module):
+    """A language model of memory-network layers: at each place it looks back at all tokens before, and tells of the next.
+
+        p(x_{t+1} | x_1 .. x_t) = softmax(W D(h_t) + b)         h_t of the top layer, D is dropout
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = LSTMN(LSTMNConfig(vocabulary=9, embedding_width=4, hidden_width=5))
+    >>> model(Tokens.pad([[0, 3, 4], [0, 6]])).shape
+    torch.Size([2, 3, 9])
+    """
+
+    maximum_length: int | None = None  # a recurrent net has no positions to run out of
+    length_setting: str = ""
+
+    def __init__(self, config: LSTMNConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.embedding_width)
+        widths = (config.embedding_width, *(config.hidden_width for _ in range(config.layers - 1)))
+        attention_width = config.attention_width or config.hidden_width
+        self.layers = nn.ModuleList(LSTMNLayer(width, config.hidden_width, attention_width) for width in widths)
+        self.dropout = Dropout(config.dropout)
+        self.output = nn.Linear(config.hidden_width, config.vocabulary)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw embeddings N(0, 0.1^2) and v N(0, 1/a), the rest as its layers draw it."""
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        # A v of zero, as the score itself starts with, passes no gradient to Wh, Wx and Wh~ in the first step.
+        for module in self.modules():
+            if isinstance(module, Additive):
+                nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
+
+    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """Logits of every next token, or what becomes of them.
+
+        Arguments:
+            tokens: (B, L), the end token of the text before first; padding may stand on either side.
+            reduce: applied in place of the last projection, so that the logits need not stand in memory.
+
+        Returns:
+            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
+        """
+        hidden, _ = self._hidden(tokens, self.start(len(tokens)))
+        return self.output(hidden) if reduce is None else reduce(hidden, self.output.weight, self.output.bias)
+
+    def start(self, rows: int) -> LSTMNState:
+        """The state before the first token of so many texts: empty tapes, and no source to look at."""
+        weight = self.embedding.weight
+        like = torch.empty(rows, 0, dtype=weight.dtype, device=weight.device)
+        tapes, summaries = zip(*(layer.empty(like) for layer in self.layers), strict=True)  # type: ignore[operator]
+        return LSTMNState(source_valid=like.to(torch.bool), tapes=tapes, summaries=summaries)
+
+    def read(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
+        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer."""
+        hidden, after = self._hidden(tokens, state)
+        return self.output(hidden), after
+
+    def prefill(self, tokens: Tokens, state: LSTMNState) -> LSTMNState:
+        """Go on reading from a state: the state after, L tokens longer, without logits."""
+        return self._hidden(tokens, state)[1]
+
+    def step(self, tokens: Tensor, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
+        ids = tokens.unsqueeze(1)
+        hidden, after = self._hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
+        return self.output(hidden[:, 0]), after
+
+    def _hidden(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
+        x = self.dropout(self.embedding(tokens.ids))
+        valid = _with(state, tokens)
+        tapes, summaries = [], []
+        for layer, tape, summary in zip(self.layers, state.tapes, state.summaries, strict=True):
+            hidden, tape, summary = layer.read(x, tape, summary, valid)  # type: ignore[operator]
+            x = self.dropout(hidden)
+            tapes.append(tape)
+            summaries.append(summary)
+        length = state.length + tokens.ids.shape[1]
+        return x, replace(state, length=length, tapes=tuple(tapes), summaries=tuple(summaries), valid=valid)
+
+
+def _with(state: LSTMNState, tokens: Tokens) -> Tensor | None:
+    """Which places of the tapes are real tokens once these are read, (N, C + L); None where all are."""
+    if state.valid is None and tokens.padded == "nowhere":
+        return None
+    before = state.valid
+    if before is None:
+        before = torch.ones(len(tokens), state.length, dtype=torch.bool, device=tokens.ids.device)
+    return torch.cat((before, tokens.valid), dim=1)

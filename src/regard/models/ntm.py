@@ -1,0 +1,211 @@
+"""Neural Turing machines (Graves, Wayne, Danihelka 2014), NTM: a controller that reads and writes a memory by attention.
+
+The names in the comments are the paper's (section 3): M_t the memory, N slots of width W; w_t the weights of a head, k_t its key,
+beta_t its key strength, g_t its interpolation gate, s_t its shift, gamma_t its sharpness; e_t and a_t what a write head erases
+and adds; r_t what a read head reads. A head finds its place by `Cosine` and `Addressed` in `regard.attention`; the slots are keys
+and values in one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Addressed, AttentionInputs, Cosine, ScoredAttention
+from regard.layers import LongShortTermMemoryCell, LSTMState
+from regard.models.config import check_sizes, check_types
+
+BLANK = 1e-6
+"""What every number in the memory is before the first step. All slots are then alike, and only a place can tell them apart."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NTMConfig:
+    """The sizes of a neural Turing machine; the defaults are those of the paper's copy task, as recalled.
+
+    Arguments:
+        inputs: I, the numbers read at each step.
+        outputs: O, the numbers given at each step.
+        slots: N, of the memory.
+        slot_width: W, the numbers in a slot.
+        heads: read heads, and as many write heads.
+        reach: the farthest step of a shift to either side, in slots.
+        controller: `lstm`, or `feedforward`, one layer of tanh units without a memory of its own.
+        controller_width: units of the controller.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "ntm"
+
+    inputs: int
+    outputs: int
+    slots: int = 128
+    slot_width: int = 20
+    heads: int = 1
+    reach: int = 1
+    controller: Literal["lstm", "feedforward"] = "lstm"
+    controller_width: int = 100
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_sizes(self, "inputs", "outputs", "slots", "slot_width", "heads", "reach", "controller_width")
+
+
+class NTMState(NamedTuple):
+    """All that goes from one step to the next, for B sequences.
+
+    Arguments:
+        memory: M, (B, N, W).
+        weights: w of the read heads, then of the write heads, (B, 2H, 1, N).
+        read: r of all read heads, (B, H W).
+        controller: h and c of an LSTM; None for a controller without a state.
+    """
+
+    memory: Tensor
+    weights: Tensor
+    read: Tensor
+    controller: LSTMState | None
+
+
+class FeedForwardController(nn.Module):
+    """A controller without a memory of its own: h_t = tanh(W [x_t ; r_{t-1}] + b).
+
+    Arguments:
+        input_width: I.
+        width: units.
+        read_width: size of r.
+    """
+
+    def __init__(self, input_width: int, width: int, read_width: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(input_width, width)
+        self.read = nn.Linear(read_width, width, bias=False)
+
+    def zeros(self, like: Tensor) -> None:
+        """There is no state."""
+        del like
+
+    def advance(self, projected: Tensor, read: Tensor, state: LSTMState | None) -> tuple[Tensor, LSTMState | None]:
+        """What `input` gave for x_t (B, width) and r_{t-1} (B, read_width) to h_t (B, width)."""
+        return torch.tanh(projected + self.read(read)), state
+
+
+class LSTMController(LongShortTermMemoryCell):
+    """A long short-term memory that reads [x_t ; r_{t-1}].
+
+    Arguments:
+        input_width: I.
+        width: units.
+        read_width: size of r.
+    """
+
+    def __init__(self, input_width: int, width: int, read_width: int) -> None:
+        super().__init__(input_width, width, context_width=read_width)
+
+    def advance(  # type: ignore[override]
+        self, projected: Tensor, read: Tensor, state: LSTMState
+    ) -> tuple[Tensor, LSTMState]:
+        """What `input` gave for x_t (B, 4 width), r_{t-1} (B, read_width) and the state before to h_t and the state after."""
+        hidden, memory = super().advance(self.with_context(projected, read), state)
+        return hidden, (hidden, memory)
+
+
+class NTM(nn.Module):
+    """A neural Turing machine: at each step its heads find their places, read, and then write.
+
+        h_t = controller([x_t ; r_{t-1}])
+        w_t = address(M_{t-1}, w_{t-1}, k_t, beta_t, g_t, s_t, gamma_t)                 each head, of h_t; see `Addressed`
+        r_t = sum_i w_t(i) M_{t-1}(i)                                                   read heads
+        M_t(i) = M_{t-1}(i) * prod (1 - w_t(i) e_t) + sum w_t(i) a_t                    write heads: all erase, then all add
+        y_t = W [h_t ; r_t] + b
+
+    beta is a softplus, g and e are logistic functions, s is a softmax, gamma is 1 + softplus, k and a are as they come. What was
+    written at a step can be read from the next one on. The memory starts from slots that are all equal, the heads from weights
+    that are learnt.
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = NTM(NTMConfig(inputs=4, outputs=3, slots=6, slot_width=5, controller_width=8))
+    >>> model(torch.zeros(2, 7, 4)).shape
+    torch.Size([2, 7, 3])
+    """
+
+    def __init__(self, config: NTMConfig) -> None:
+        super().__init__()
+        self.config = config
+        heads, width = config.heads, config.slot_width
+        controller = LSTMController if config.controller == "lstm" else FeedForwardController
+        self.controller = controller(config.inputs, config.controller_width, heads * width)
+        self.sizes = (width, 1, 1, 2 * config.reach + 1, 1)  # of k, beta, g, s and gamma
+        self.address = nn.Linear(config.controller_width, 2 * heads * sum(self.sizes))
+        self.write = nn.Linear(config.controller_width, 2 * heads * width)
+        self.places = nn.Parameter(torch.empty(2 * heads, config.slots))
+        self.memory = ScoredAttention(Cosine(), Addressed())
+        self.output = nn.Linear(config.controller_width + heads * width, config.outputs)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the logits of the first weights from N(0, 1): from equal ones no slot would ever differ from another."""
+        nn.init.normal_(self.places)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """X (B, T, I) to logits (B, T, O): those at t depend on the first t vectors alone."""
+        state, told = self.start(x), []
+        for projected in self.controller.input(x).unbind(dim=1):
+            hidden, state = self.step(projected, state)
+            told.append(torch.cat((hidden, state.read), dim=-1))
+        return self.output(torch.stack(told, dim=1)) if told else x.new_zeros(*x.shape[:2], self.config.outputs)
+
+    def start(self, like: Tensor) -> NTMState:
+        """The state before the first step of the sequences of `like` (B, ...), in its dtype."""
+        config, rows = self.config, len(like)
+        weights = self.places.softmax(dim=-1)[None, :, None, :].expand(rows, -1, -1, -1)
+        return NTMState(
+            memory=like.new_full((rows, config.slots, config.slot_width), BLANK),
+            weights=weights,
+            read=like.new_zeros(rows, config.heads * config.slot_width),
+            controller=self.controller.zeros(like),
+        )
+
+    def step(self, projected: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
+        """One step, from what the controller's `input` gave for x_t, to h_t (B, controller_width) and the state after."""
+        hidden, controller = self.controller.advance(projected, state.read, state.controller)  # type: ignore[arg-type]
+        gathered = self.memory(self._addressing(hidden, state), self._readable(state.memory))
+        read, weights = gathered.split((self.config.slot_width, self.config.slots), dim=-1)
+        heads = self.config.heads
+        memory = self._written(hidden, state.memory, weights[:, heads:, 0])
+        return hidden, NTMState(memory, weights, read[:, :heads, 0].flatten(1), controller)
+
+    def _addressing(self, hidden: Tensor, state: NTMState) -> AttentionInputs:
+        """What every head looks for, and where it was."""
+        parts = self.address(hidden).view(len(hidden), 2 * self.config.heads, 1, -1).split(self.sizes, dim=-1)
+        key, strength, gate, shift, sharpness = parts
+        record = {
+            "strength": F.softplus(strength).squeeze(-1),
+            "previous": state.weights,
+            "gate": torch.sigmoid(gate).squeeze(-1),
+            "shift": shift.softmax(dim=-1),
+            "sharpness": 1 + F.softplus(sharpness).squeeze(-1),
+        }
+        return AttentionInputs(query=key, key=state.memory.unsqueeze(1), record=record)
+
+    def _readable(self, memory: Tensor) -> Tensor:
+        """The slots as values, beside each a row of the identity matrix: what a head gathers is then r, and its weights."""
+        slots = self.config.slots
+        identity = torch.eye(slots, dtype=memory.dtype, device=memory.device).expand(len(memory), -1, -1)
+        return torch.cat((memory, identity), dim=-1).unsqueeze(1)
+
+    def _written(self, hidden: Tensor, memory: Tensor, weights: Tensor) -> Tensor:
+        """The memory (B, N, W) after all write heads, whose weights are (B, H, N), erased and then added."""
+        heads = self.config.heads
+        erased, added = self.write(hidden).view(len(hidden), heads, 2, -1).unbind(dim=2)
+        for head in range(heads):
+            memory = memory * (1 - weights[:, head, :, None] * torch.sigmoid(erased[:, head, None, :]))
+        return torch.baddbmm(memory, weights.transpose(1, 2), added)

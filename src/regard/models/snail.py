@@ -1,0 +1,233 @@
+"""A simple neural attentive meta-learner (Mishra, Rohaninejad, Chen, Abbeel 2018), SNAIL: convolutions and attention by turns.
+
+The names in the comments are the paper's (section 3): a sequence x of T vectors of C channels; D the filters of a block of
+convolutions over time, R the dilation of one of them; K and V the widths of keys and values of an attention block. Every block
+hands up its input beside what it found, so the channels grow from block to block.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import AttentionLayer, Causal, ScaledDot, ScoredAttention
+from regard.models.config import check, check_sizes, check_types
+
+GROUP = 8
+"""Channels of a picture's features that are normalised together, where they divide by it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SNAILConfig:
+    """The sizes of a SNAIL; the defaults are those for Omniglot, as recalled.
+
+    Arguments:
+        ways: N, the classes of an episode.
+        shots: K, the labelled pictures of each class. A sequence has T = N K + 1 pictures.
+        side: rows and columns of a picture, in pixels.
+        embedding_channels: of the convolutions that make a vector of each picture, each of which halves rows and columns.
+        embedding_width: of that vector.
+        blocks: what the sequence goes through, in order.
+        filters: D of each block of convolutions, one number for each.
+        key_widths, value_widths: K and V of each attention block, one number for each.
+        first_dilation: of a block's convolutions the first looks so far back, each of the others twice as far as the one before.
+            1 reaches every place; 2, as the paper's formula reads, none at an odd distance.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "snail"
+
+    ways: int
+    shots: int
+    side: int
+    embedding_channels: tuple[int, ...] = (64, 64, 64, 64)
+    embedding_width: int = 64
+    blocks: tuple[Literal["attention", "convolutions"], ...] = (
+        "attention",
+        "convolutions",
+        "attention",
+        "convolutions",
+        "attention",
+    )
+    filters: tuple[int, ...] = (128, 128)
+    key_widths: tuple[int, ...] = (64, 256, 512)
+    value_widths: tuple[int, ...] = (32, 128, 256)
+    first_dilation: int = 1
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_sizes(self, "shots", "embedding_width", "first_dilation")
+        check(self.ways >= 2, "ways", self.ways, "at least 2", "5 and 20 are the paper's")
+        least = 1 << len(self.embedding_channels)
+        check(self.side >= least, "side", self.side, f"at least {least}", "leave out some of embedding_channels")
+        check(
+            len(self.embedding_channels) > 0, "embedding_channels", self.embedding_channels, "one or more", "give some"
+        )
+        wanted = {"filters": "convolutions", "key_widths": "attention", "value_widths": "attention"}
+        for name, kind in wanted.items():
+            count, value = self.blocks.count(kind), getattr(self, name)
+            fits = len(value) == count and all(width > 0 for width in value)
+            check(fits, name, value, f"{count} sizes, one for each block of {kind}", "make them as many")
+        channels = all(width > 0 for width in self.embedding_channels)
+        check(channels, "embedding_channels", self.embedding_channels, "all above 0", "give sizes")
+
+    @property
+    def length(self) -> int:
+        """T, the pictures of an episode."""
+        return self.ways * self.shots + 1
+
+
+class DenseBlock(nn.Module):
+    """A gated causal convolution of kernel 2, beside its input.
+
+        act = tanh(conv_R(x)) * sigmoid(conv'_R(x)),   conv_R(x)_t = W_1 x_t + W_0 x_{t-R} + b
+        output = [x ; act]
+
+    Arguments:
+        channels: C.
+        dilation: R; what lies before the first place is zero.
+        filters: D.
+    """
+
+    def __init__(self, channels: int, dilation: int, filters: int) -> None:
+        super().__init__()
+        self.dilation = dilation
+        self.convolutions = nn.Linear(2 * channels, 2 * filters)  # both convolutions, on [x_{t-R} ; x_t]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """X (B, T, C) to (B, T, C + D)."""
+        before = F.pad(x, (0, 0, self.dilation, 0))[:, : x.shape[1]]
+        found, gate = self.convolutions(torch.cat((before, x), dim=-1)).chunk(2, dim=-1)
+        return torch.cat((x, torch.tanh(found) * torch.sigmoid(gate)), dim=-1)
+
+
+class ConvolutionBlock(nn.Sequential):
+    """The paper's TC block: dense blocks of growing dilation, ceil(log2 T) of them, so that the last place reaches the first.
+
+    Arguments:
+        channels: C.
+        length: T.
+        filters: D; the output has C + ceil(log2 T) D channels.
+        first_dilation: of the first of them; each of the others has twice that of the one before.
+    """
+
+    def __init__(self, channels: int, length: int, filters: int, first_dilation: int = 1) -> None:
+        count = math.ceil(math.log2(length))
+        self.channels = channels + count * filters
+        super().__init__(
+            *(DenseBlock(channels + place * filters, first_dilation << place, filters) for place in range(count))
+        )
+
+
+class AttentionBlock(nn.Module):
+    """What each place gathers from those up to it, beside its input.
+
+        q, k, v = affine maps of x,   P = softmax(q k^T / sqrt(K)) over keys up to the query's own place
+        output = [x ; P v]
+
+    Arguments:
+        channels: C.
+        key_width, value_width: K and V; the output has C + V channels.
+    """
+
+    def __init__(self, channels: int, key_width: int, value_width: int) -> None:
+        super().__init__()
+        self.channels = channels + value_width
+        self.attention = AttentionLayer(
+            query=nn.Linear(channels, key_width),
+            key=nn.Linear(channels, key_width),
+            value=nn.Linear(channels, value_width),
+            output=nn.Identity(),
+            attention=ScoredAttention(ScaledDot()),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """X (B, T, C) to (B, T, C + V)."""
+        return torch.cat((x, self.attention(x, self.attention.keys_values(x), mask=Causal())), dim=-1)
+
+
+class PictureEmbedding(nn.Sequential):
+    """A vector of each picture: convolutions 3 x 3 with group norm, ReLU and maximum over 2 x 2, and a linear map.
+
+    Arguments:
+        channels: of each convolution.
+        width: of the vector.
+        side: of a picture, in pixels.
+    """
+
+    def __init__(self, channels: tuple[int, ...], width: int, side: int) -> None:
+        blocks = [_convolution(*pair) for pair in zip((1, *channels[:-1]), channels, strict=True)]
+        left = side >> len(channels)
+        super().__init__(*blocks, nn.Flatten(), nn.Linear(channels[-1] * left * left, width))
+
+
+class SNAIL(nn.Module):
+    """Learns the classes of an episode as it reads: pictures with their labels one after another, and then one without.
+
+        x_t = [embedding(picture_t) ; one-hot(label_t)],   a label of zeros at the last
+        p(class of the last) = softmax(W blocks(x)_T + b)
+
+    Arguments:
+        config: its sizes.
+
+    >>> model = SNAIL(SNAILConfig(ways=3, shots=2, side=16))
+    >>> model(torch.zeros(4, 7, 16, 16, dtype=torch.uint8), torch.zeros(4, 6, dtype=torch.int64)).shape
+    torch.Size([4, 3])
+    """
+
+    def __init__(self, config: SNAILConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = PictureEmbedding(config.embedding_channels, config.embedding_width, config.side)
+        channels = config.embedding_width + config.ways
+        filters, widths = iter(config.filters), zip(config.key_widths, config.value_widths, strict=True)
+        blocks: list[ConvolutionBlock | AttentionBlock] = []
+        for kind in config.blocks:
+            if kind == "convolutions":
+                blocks.append(ConvolutionBlock(channels, config.length, next(filters), config.first_dilation))
+            else:
+                blocks.append(AttentionBlock(channels, *next(widths)))
+            channels = blocks[-1].channels
+        self.blocks = nn.Sequential(*blocks)
+        self.output = nn.Linear(channels, config.ways)
+
+    def forward(self, pictures: Tensor, labels: Tensor) -> Tensor:
+        """The class of the last picture of each episode.
+
+        Arguments:
+            pictures: (B, T, Y, X) uint8.
+            labels: (B, T - 1) int64, in [0, N), of all but the last.
+
+        Returns:
+            (B, N) logits.
+
+        Raises:
+            ValueError: for pictures of another size or number.
+        """
+        side = self.config.side
+        if pictures.shape[1:] != (self.config.length, side, side) or labels.shape[1] != self.config.length - 1:
+            raise ValueError(
+                f"pictures {tuple(pictures.shape)} and labels {tuple(labels.shape)} are no episodes of {self.config.length} "
+                f"pictures of {side} x {side}"
+            )
+        pixels = pictures.flatten(0, 1).unsqueeze(1).to(self.output.weight.dtype) / 127.5 - 1
+        embedded = self.embedding(pixels).unflatten(0, pictures.shape[:2])
+        told = F.pad(F.one_hot(labels, self.config.ways), (0, 0, 0, 1)).to(embedded.dtype)
+        return self.output(self.blocks(torch.cat((embedded, told), dim=-1))[:, -1])
+
+
+def _convolution(before: int, after: int) -> nn.Sequential:
+    groups = after // GROUP if after % GROUP == 0 else 1
+    return nn.Sequential(
+        nn.Conv2d(before, after, kernel_size=3, padding=1),
+        nn.GroupNorm(groups, after),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    )

@@ -1,0 +1,1 @@
+"""Captioning: pictures to texts."""

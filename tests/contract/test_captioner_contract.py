@@ -1,0 +1,163 @@
+"""The contract of captioners: every such family in `MODELS` passes the same battery. A variant joins by one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.checkpoints import parameters_of, read_model, write_model
+from regard.generation import GenerationSettings, search
+from regard.inspection import look
+from regard.layers import Pictures, Tokens
+from regard.models import MODELS, ShowAndTellConfig, ShowAttendAndTellConfig
+from regard.models.config import config_from_json, config_to_json
+
+SIZES: dict[str, Any] = {
+    "target_vocabulary": 11,
+    "picture_height": 16,
+    "picture_width": 24,
+    "picture_channels": 3,
+    "frames": 3,
+    "convolutions": (8, 16),
+    "feature_width": 12,
+    "embedding_width": 6,
+    "hidden_width": 10,
+    "dropout": 0.3,
+}
+PLACES = (4, 6)
+VARIANTS = {
+    "show_and_tell": ShowAndTellConfig(**SIZES),
+    "show_attend_and_tell": ShowAttendAndTellConfig(**SIZES, attention_width=7),
+    "show_attend_and_tell hard": ShowAttendAndTellConfig(**SIZES, attention_width=7, attention="hard"),
+}
+every_variant = pytest.mark.parametrize("name", VARIANTS)
+
+
+@pytest.fixture
+def model(name, randomize):
+    config = VARIANTS[name]
+    return randomize(MODELS[config.model_type].model(config)).eval()
+
+
+def pictures(*frames: int, seed: int = 0) -> Pictures:
+    drawn = np.random.default_rng(seed)
+    return Pictures.of([drawn.integers(0, 256, (count, 16, 24, 3), dtype=np.uint8) for count in frames])
+
+
+TARGET = Tokens.pad([[1, 3, 4, 5], [1, 6], [1, 7, 8]])
+
+
+def test_every_captioner_has_a_variant():
+    families = {name for name, family in MODELS.items() if family.interface == "captioner"}
+    assert families == {config.model_type for config in VARIANTS.values()}
+
+
+@every_variant
+def test_forward_agrees_with_stepping(name, model):
+    source = pictures(1, 3, 2)
+    told = model(source, TARGET, attended=True)
+    state = model.start(source)
+    assert not model.alignment(state).any()
+    for step in range(TARGET.ids.shape[1]):
+        logits, state = model.step(TARGET.ids[:, step], state)
+        real = TARGET.valid[:, step]
+        torch.testing.assert_close(logits[real], told.logits[real, step])
+        if model.has_alignment:
+            alignment = model.alignment(state)
+            torch.testing.assert_close(alignment.sum(dim=1), torch.ones(3))
+            assert torch.equal(alignment.argmax(dim=1)[real], told.weights[real, step].argmax(dim=1))
+
+
+@every_variant
+def test_batch_and_frames_of_padding_change_nothing(name, model):
+    together = model(pictures(1, 3, 2), TARGET).logits
+    for row in range(3):
+        source = pictures(1, 3, 2).select(torch.tensor([row]))
+        frames = int(source.lengths)
+        alone = Pictures(source.pixels[:, :frames], source.valid[:, :frames])
+        length = int(TARGET.lengths[row])
+        found = model(alone, TARGET.select(torch.tensor([row]))).logits
+        torch.testing.assert_close(found[0, :length], together[row, :length])
+    noisy = pictures(1, 3, 2)
+    noisy.pixels[~noisy.valid] = 200
+    torch.testing.assert_close(model(noisy, TARGET).logits, together)
+
+
+@every_variant
+def test_later_words_do_not_reach_earlier_ones(name, model):
+    source = pictures(1, 1, 1)
+    changed = Tokens(TARGET.ids.clone(), TARGET.valid)
+    changed.ids[:, 2:] = 9
+    first, second = model(source, TARGET).logits, model(source, changed).logits
+    torch.testing.assert_close(first[:, :2], second[:, :2])
+    assert not torch.allclose(first[0, 2], second[0, 2])
+
+
+@every_variant
+def test_pictures_matter_wherever_they_differ(name, model):
+    source = pictures(1)
+    target = TARGET.select(torch.tensor([0]))
+    before = model(source, target).logits
+    for corner in ((0, 0), (15, 23)):
+        pixels = source.pixels.clone()
+        pixels[0, 0, :, corner[0], corner[1]] ^= 0xFF
+        assert not torch.equal(model(Pictures(pixels, source.valid), target).logits, before)
+
+
+@every_variant
+def test_every_parameter_learns(name, model):
+    model.train()
+    torch.manual_seed(0)
+    told = model(pictures(2, 3, 2), TARGET, attended=True)
+    total = told.logits.logsumexp(dim=-1).sum()
+    if told.weights is not None:
+        total = total + told.weights.square().sum()
+    total.backward()
+    learnt = [(each, parameter) for each, parameter in model.named_parameters() if parameter.requires_grad]
+    assert not [each for each, parameter in learnt if parameter.grad is None]
+
+
+@every_variant
+def test_beam_search_keeps_to_the_pictures_of_its_hypotheses(name, model):
+    source = pictures(1, 2, 3)
+    settings = GenerationSettings(beam=3, n_best=2, maximum_length=5)
+    together = search(model, source, settings)
+    for row in range(3):
+        alone = search(model, source.select(torch.tensor([row])), settings)[0]
+        assert [found.tokens for found in alone] == [found.tokens for found in together[row]]
+        assert alone[0].log_probability == pytest.approx(together[row][0].log_probability, abs=1e-4)
+
+
+@every_variant
+def test_samples_of_one_picture_are_about_that_picture(name, model):
+    settings = GenerationSettings(sample=True, n_best=2, maximum_length=4, seed=3)
+    found = search(model, pictures(1, 2), settings)
+    assert [len(each) for each in found] == [2, 2]
+
+
+@every_variant
+def test_a_folder_gives_the_model_back(name, model, tmp_path):
+    config = model.config
+    write_model(tmp_path, config, parameters_of(model), task={"name": "captioning"}, recipe={}, metrics={})
+    again = read_model(tmp_path)
+    assert torch.equal(again(pictures(1, 1, 2), TARGET).logits, model(pictures(1, 1, 2), TARGET).logits)
+    assert config_from_json(type(config), config_to_json(config), "config") == config
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if "attend" in name])
+def test_looking_changes_nothing_and_sees_the_weights(name, model):
+    source = pictures(1, 3, 2)
+    plain = model(source, TARGET).logits
+    with look(model) as seen:
+        assert torch.equal(model(source, TARGET).logits, plain)
+    weights = seen.weights("attention")
+    told = model(source, TARGET, attended=True).weights
+    assert weights.shape == (3, 1, 4, PLACES[0] * PLACES[1] * 3)
+    if model.config.attention == "soft":
+        torch.testing.assert_close(weights[:, 0], told)
+    else:
+        assert torch.equal(weights[:, 0].argmax(dim=-1), told.argmax(dim=-1))
+        assert set(weights.unique().tolist()) == {0.0, 1.0}

@@ -1,0 +1,247 @@
+"""Learning from a few pictures: how pictures are read, how episodes are drawn, and a run from a recipe."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard
+from regard.claims.evaluated import evaluated
+from regard.claims.measure import Measure
+from regard.data.characters import Characters, alphabets_of, digit_characters, read_characters
+from regard.data.episodes import Episodes
+from regard.errors import InputError
+from regard.tasks.few_shot import FewShotClassifier, FewShotData, FewShotTask
+from regard.tasks.few_shot.evaluation import evaluate_episodes, read_episodes
+from regard.tasks.few_shot.preparation import prepare, write_pictures
+from regard.training import read_recipe
+
+Image = pytest.importorskip("PIL.Image")
+
+SIDE = 8
+MODEL: dict[str, Any] = {
+    "name": "snail",
+    "embedding_channels": [4],
+    "embedding_width": 6,
+    "filters": [4, 4],
+    "key_widths": [4, 4, 4],
+    "value_widths": [4, 4, 4],
+}
+RECIPE: dict[str, Any] = {
+    "task": "few_shot",
+    "seed": 2,
+    "model": MODEL,
+    "data": {"ways": 3, "shots": 1, "side": SIDE, "turned": True},
+    "training": {"steps": 4, "batch_tokens": 16, "warmup": 0, "evaluate_every": 2, "save_every": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four alphabets of three characters of four pictures, black on white as Omniglot's: column c of row a is the ink."""
+    place = tmp_path_factory.mktemp("pictures") / "omniglot.zip"
+    with zipfile.ZipFile(place, "w") as zipped:
+        for a, alphabet in enumerate(["Greek", "Hebrew", "Latin", "Tagalog"]):
+            for character in range(3):
+                for drawer in range(4):
+                    pixels = np.full((16, 16), 255, np.uint8)
+                    pixels[3 + 3 * a, 2 + 4 * character : 6 + 4 * character] = 10 * drawer
+                    file = io.BytesIO()
+                    Image.fromarray(pixels).save(file, format="PNG")
+                    zipped.writestr(f"images/{alphabet}/character{character + 1:02d}/{drawer:02d}.png", file.getvalue())
+    return place
+
+
+def test_characters_are_read_by_alphabet_with_bright_ink(archive):
+    assert alphabets_of(archive) == ("Greek", "Hebrew", "Latin", "Tagalog")
+    found = read_characters(archive, ["Latin"], side=16)
+    assert found.names == ("Latin/character01", "Latin/character02", "Latin/character03")
+    assert found.classes.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert found.pixels.shape == (12, 16, 16)
+    assert (found.pixels[4, 9, 6:10] == 255).all()  # the first drawer's ink is black
+    assert found.pixels[4].sum() == 4 * 255
+    assert read_characters(archive, side=SIDE).pixels.shape == (48, SIDE, SIDE)
+    with pytest.raises(InputError, match="no alphabet 'Latn' in it; did you mean 'Latin'"):
+        read_characters(archive, ["Latn"])
+
+
+def test_pictures_that_do_not_lie_in_folders_are_refused(tmp_path):
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match="ALPHABET/CHARACTER/PICTURE"):
+        read_characters(tmp_path)
+
+
+def test_digits_come_with_scikit_learn():
+    pytest.importorskip("sklearn")
+    found = digit_characters([3, 8])
+    assert found.names == ("digits/3", "digits/8")
+    assert len(found) == 183 + 174
+    assert (np.diff(found.classes) >= 0).all()
+
+
+@given(
+    counts=st.lists(st.integers(3, 6), min_size=3, max_size=6),
+    ways=st.integers(2, 3),
+    shots=st.integers(1, 2),
+    turned=st.booleans(),
+    draw=st.integers(0, 5),
+)
+@settings(max_examples=80, deadline=None)
+def test_an_episode_shows_every_class_alike_and_never_the_picture_it_asks_about(counts, ways, shots, turned, draw):
+    classes = np.repeat(np.arange(len(counts)), counts)
+    episodes = Episodes(classes, ways=ways, shots=shots, turned=turned)
+    assert not episodes.too_few
+    for picture in range(0, len(classes), 3):
+        episode = episodes.about(picture, draw)
+        shown, asked = episode.pictures[:-1], episode.pictures[-1]
+        assert asked == picture
+        assert picture not in shown
+        kinds: dict[int, set[tuple[int, int]]] = {}
+        for place, label in enumerate(episode.labels.tolist()):
+            kinds.setdefault(label, set()).add((int(classes[episode.pictures[place]]), int(episode.turns[place])))
+        assert sorted(kinds) == list(range(ways))
+        assert all(len(each) == 1 for each in kinds.values())  # a label is one class, turned one way
+        assert len(set.union(*kinds.values())) == ways
+        assert np.bincount(episode.labels[:-1]).tolist() == [shots] * ways
+        for label in range(ways):
+            assert len(set(shown[episode.labels[:-1] == label].tolist())) == shots
+        assert turned or not episode.turns.any()
+        again = episodes.about(picture, draw)
+        assert all((getattr(episode, name) == getattr(again, name)).all() for name in ("pictures", "turns", "labels"))
+
+
+def test_labels_and_neighbours_are_drawn_anew_each_time():
+    """What a class is called in one episode says nothing of the next."""
+    episodes = Episodes(np.repeat(np.arange(8), 4), ways=4, shots=1, turned=False)
+    drawn = [episodes.about(9, draw) for draw in range(200)]
+    asked = np.bincount([int(each.labels[-1]) for each in drawn], minlength=4)
+    assert asked.min() > 25
+    places = np.bincount([int(np.flatnonzero(each.labels[:-1] == each.labels[-1])[0]) for each in drawn], minlength=4)
+    assert places.min() > 25
+    met = {int(picture) // 4 for each in drawn for picture in each.pictures}
+    assert met == set(range(8))
+
+
+def test_pictures_of_a_batch_are_those_of_the_store_turned_as_the_episode_says(archive, tmp_path):
+    characters = read_characters(archive, side=SIDE)
+    store = write_pictures(tmp_path / "store", characters)
+    task = FewShotTask(ways=3, shots=1, side=SIDE, turned=True)
+    batch = task.training_batch(store, [7, 30], draw=4)
+    assert batch.pictures.dtype == torch.uint8
+    for row, picture in enumerate((7, 30)):
+        episode = task.episodes(store, turned=True).about(picture, 5)
+        for place, turns in enumerate(episode.turns.tolist()):
+            expected = np.rot90(characters.pixels[episode.pictures[place]], turns)
+            assert (batch.pictures[row, place].numpy() == expected).all()
+        assert batch.labels[row].tolist() == episode.labels[:-1].tolist()
+        assert batch.asked[row] == episode.labels[-1]
+    plain = task.read_batch(store, [7])
+    assert (plain.pictures[0, -1].numpy() == characters.pixels[7]).all()
+    assert torch.equal(plain.pictures, task.read_batch(store, [7]).pictures)
+
+
+def test_alphabets_are_held_out_whole(archive, tmp_path):
+    def names(folder: str, **changes: Any) -> tuple[int, int]:
+        prepared = prepare(FewShotData(train=str(archive), side=SIDE, ways=3, **changes), tmp_path / folder, seed=1)
+        return len(prepared.train), len(prepared.validation)
+
+    assert names("share", validation_share=0.5) == (24, 24)
+    assert names("named", validation_alphabets=("Greek",)) == (36, 12)
+    assert names("both", alphabets=("Latin",), validation_alphabets=("Greek",)) == (12, 12)
+    assert names("other", alphabets=("Latin",), validation=str(archive)) == (12, 48)
+    with pytest.raises(InputError, match="no alphabet to hold out"):
+        names("none", alphabets=("Greek", "Hebrew", "Latin", "Tagalog"))
+
+
+@pytest.fixture(scope="module")
+def run(archive, tmp_path_factory) -> Any:
+    recipe = RECIPE | {"data": RECIPE["data"] | {"train": str(archive), "validation_alphabets": ["Greek"]}}
+    return regard.train(recipe, output=tmp_path_factory.mktemp("run") / "run")
+
+
+def test_a_run_from_a_recipe_is_repeated_and_opened(run, archive, tmp_path):
+    again = regard.train(Path(run.folder) / "recipe.yaml", output=tmp_path / "again")
+    assert again.metrics == run.metrics
+    assert set(run.metrics) == {"loss", "accuracy"}
+    model = run.load()
+    assert isinstance(model, FewShotClassifier)
+    greek = read_characters(archive, ["Greek"], side=SIDE)
+    shown = [(greek.pixels[4 * place], name) for place, name in enumerate("abc")]
+    found = model.classify(shown, greek.pixels[5])
+    assert found.label in "abc"
+    assert sum(found.probabilities.values()) == pytest.approx(1, abs=1e-5)
+    large = np.kron(greek.pixels[5], np.ones((2, 2), np.uint8))
+    assert model.classify(shown, large).probabilities == pytest.approx(
+        found.probabilities, abs=0.05
+    )  # smoothed as it is shrunk
+    with pytest.raises(InputError, match="this model wants 3 labels with 1"):
+        model.classify(shown[:2], greek.pixels[5])
+    with pytest.raises(InputError, match="a picture is an array"):
+        model.classify(shown, greek.pixels[5] / 255)
+
+
+def test_evaluation_asks_about_every_picture_and_agrees_with_validation(run, archive):
+    """Its episodes are those of validation: the same pictures in the same order give the same numbers."""
+    model = run.load()
+    data = FewShotData(train=str(archive), alphabets=("Greek",), side=SIDE)
+    questions = list(read_episodes(data, None))  # type: ignore[arg-type]
+    found = evaluate_episodes(model, questions)
+    assert found.count == 12
+    assert found.metrics["accuracy"] == pytest.approx(run.metrics["accuracy"])
+    assert found.metrics["loss"] == pytest.approx(run.metrics["loss"], rel=1e-5)
+    assert {each.character for each in found.predictions} == {f"Greek/character{n:02d}" for n in (1, 2, 3)}
+    with pytest.raises(InputError, match="nothing to evaluate"):
+        evaluate_episodes(model, [])
+
+
+def test_a_measure_of_other_alphabets_than_those_learnt_from(run):
+    recipe = read_recipe(Path(run.folder) / "recipe.yaml")
+    measure = Measure(name="a", kind="evaluated", metric="accuracy", size=5, data={"alphabets": ["Latin"]})
+    found = evaluated(measure, recipe, run.load())
+    assert 0 <= found["accuracy"] <= 1
+    with pytest.raises(InputError, match="unknown key 'alphabet'"):
+        evaluated(
+            Measure(name="a", kind="evaluated", metric="accuracy", data={"alphabet": ["Latin"]}), recipe, run.load()
+        )
+    with pytest.raises(InputError, match="no metric 'bit_error'"):
+        evaluated(Measure(name="a", kind="evaluated", metric="bit_error"), recipe, run.load())
+
+
+def test_too_few_pictures_are_told_before_training(archive, tmp_path):
+    for changes, said in (({"ways": 5}, "3 classes are too few"), ({"shots": 4}, "a class has 4 pictures")):
+        data = RECIPE["data"] | {"train": str(archive), "validation_alphabets": ["Greek"], "turned": False} | changes
+        with pytest.raises(InputError, match=said):
+            regard.train(RECIPE | {"data": data}, output=tmp_path / said[:3])
+
+
+def test_pictures_in_memory(archive, tmp_path):
+    found = read_characters(archive, side=SIDE)
+    held_out = Characters(found.pixels[:12], found.classes[:12], found.names[:3])
+    result = regard.train(RECIPE, output=tmp_path / "run", data=found, validation=held_out)  # type: ignore[arg-type]
+    assert json.loads((Path(result.folder) / "regard.json").read_text())["task"]["ways"] == 3
+    with pytest.raises(InputError, match="no validation pictures"):
+        regard.train(RECIPE, output=tmp_path / "half", data=found)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "names no folders"),
+        ({"builtin": "digits", "train": "a.zip"}, "data.train is given beside data.builtin"),
+        ({"alphabets": ("A", "B"), "validation_alphabets": ("B",)}, "both name 'B'"),
+        ({"ways": 1}, "data.ways"),
+        ({"side": 1}, "data.side"),
+    ],
+)
+def test_data_that_cannot_be_is_refused(changes, said):
+    with pytest.raises(InputError, match=said):
+        _ = FewShotData(**changes).place
