@@ -22,7 +22,10 @@ MEASUREMENT_FAILED = 1
 
 def bench(
     suite: Annotated[
-        str, typer.Argument(metavar="SUITE", help="What to measure: translation, look or encoder.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="SUITE", help="What to measure: translation, look, encoder or decoder.", show_default=False
+        ),
     ],
     pairs: Annotated[
         list[str] | None,

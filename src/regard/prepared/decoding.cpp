@@ -41,10 +41,9 @@ inline uint16_t to_bf16(float x) {
     return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// e^x to a few units in the last place, without branches, so that loops over it become vectors (Cephes' polynomial).
-inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
+// e^x for -87 <= x <= 88 to a few units in the last place, without branches, so that loops over it become vectors (Cephes'
+// polynomial).
+inline float exponential_within(float x) {
     float n = std::floor(x * 1.44269504f + 0.5f);
     float r = x - n * 0.693359375f + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
@@ -57,17 +56,39 @@ inline float exponential(float x) {
     return p * __builtin_bit_cast(float, (int32_t(n) + 127) << 23);
 }
 
+inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    return exponential_within(x);
+}
+
+// e^{-x} for x >= 0, and e^{-40} beyond 40: what is smaller is lost beside 1 in any case, and numbers so small that they are denormal
+// cost a hundred times a product, even in lanes that are not chosen afterwards.
+inline float decayed(float x) {
+    return exponential_within(x > 40.0f ? -40.0f : -x);
+}
+
 inline void activate(float* y, int count, int kind) {
     if (kind == RELU) {
         for (int i = 0; i < count; ++i) y[i] = y[i] < 0 ? 0 : y[i];
     } else if (kind == GELU_TANH) {  // x (1 + tanh(u)) / 2 = x / (1 + e^{-2u})
 #pragma omp simd
         for (int i = 0; i < count; ++i) {
-            float x = y[i], u = 0.7978845608f * (x + 0.044715f * x * x * x);
-            y[i] = x / (1.0f + exponential(-2.0f * u)) + x * 0.0f;
+            float x = y[i], u = 0.7978845608f * (x + 0.044715f * x * x * x), e = decayed(2.0f * std::fabs(u));
+            y[i] = x * (u < 0 ? e : 1.0f) / (1.0f + e);
         }
-    } else if (kind == GELU) {
-        for (int i = 0; i < count; ++i) y[i] = 0.5f * y[i] * (1.0f + std::erf(y[i] * 0.70710678f));
+    } else if (kind == GELU) {  // x (1 + erf(x / sqrt 2)) / 2, erf to 1.5e-7 (Abramowitz and Stegun 7.1.26)
+#pragma omp simd
+        for (int i = 0; i < count; ++i) {
+            float x = y[i], z = std::fabs(x) * 0.70710678f, t = 1.0f / (1.0f + 0.3275911f * z);
+            float p = 1.061405429f;
+            p = p * t - 1.453152027f;
+            p = p * t + 1.421413741f;
+            p = p * t - 0.284496736f;
+            p = p * t + 0.254829592f;
+            float tail = 0.5f * p * t * decayed(z * z);  // of the normal distribution, beyond |x|
+            y[i] = x * (x < 0 ? tail : 1.0f - tail);
+        }
     }
 }
 
@@ -188,7 +209,9 @@ inline void tiles8(const Linear& w, const Bytes& x, int row, int tile, float* y,
         for (int k = 0; k < GROUP / 4; ++k)
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
-                __m512i bytes = _mm512_loadu_si512(weight + t * next + (g * (GROUP / 4) + k) * 64);
+                const uint8_t* here = weight + t * next + (g * (GROUP / 4) + k) * 64;
+                __builtin_prefetch(here + T * next);  // what this thread comes to next
+                __m512i bytes = _mm512_loadu_si512(here);
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) {
                     int32_t four;
@@ -239,7 +262,9 @@ inline void tiles4(const Linear& w, const Bytes& x, int row, int tile, float* y,
         for (int k = 0; k < GROUP / 8; ++k)
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
-                __m512i both = _mm512_loadu_si512(weight + t * next + (g * (GROUP / 8) + k) * 64);
+                const uint8_t* here = weight + t * next + (g * (GROUP / 8) + k) * 64;
+                __builtin_prefetch(here + T * next);
+                __m512i both = _mm512_loadu_si512(here);
                 __m512i first = _mm512_and_si512(both, low);
                 __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
 #pragma GCC unroll 8
@@ -273,13 +298,12 @@ inline void tiles4(const Linear& w, const Bytes& x, int row, int tile, float* y,
 
 template <int R>
 inline void unit(const Linear& w, const Bytes& x, int row, int tile, float* y, int64_t stride) {
-    constexpr int T = R > 4 ? 1 : 2;  // as many as there are registers for
-    for (int t = 0; t < UNIT / TILE; t += T) {
-        if (w.bits == 8)
-            tiles8<R, T>(w, x, row, tile + t, y + t * TILE, stride);
-        else
-            tiles4<R, T>(w, x, row, tile + t, y + t * TILE, stride);
-    }
+    // Two tiles at a time even of 8 rows, whose sums then stand in memory: what is read of the rows serves twice, and no product
+    // waits for the one before.
+    if (w.bits == 8)
+        tiles8<R, UNIT / TILE>(w, x, row, tile, y, stride);
+    else
+        tiles4<R, UNIT / TILE>(w, x, row, tile, y, stride);
 }
 
 #else
@@ -357,17 +381,26 @@ inline float dot(const float* query, const uint16_t* key, int width) {
     return _mm512_reduce_add_ps(_mm512_add_ps(one, two));
 }
 
-inline void gather(const uint16_t* values, const float* shares, int columns, int width, float factor, float* y) {
-    for (int e = 0; e < width; e += GROUP) {
-        __m512 one = _mm512_setzero_ps(), two = _mm512_setzero_ps();
-        for (int c = 0; c < columns; ++c) {
-            __m512 share = _mm512_set1_ps(shares[c]);
-            one = _mm512_fmadd_ps(share, sixteen(values + int64_t(c) * width + e), one);
-            two = _mm512_fmadd_ps(share, sixteen(values + int64_t(c) * width + e + TILE), two);
-        }
-        _mm512_storeu_ps(y + e, _mm512_mul_ps(one, _mm512_set1_ps(factor)));
-        _mm512_storeu_ps(y + e + TILE, _mm512_mul_ps(two, _mm512_set1_ps(factor)));
+// V vectors of 16 entries of what is gathered.
+template <int V>
+inline void gather_some(const uint16_t* values, const float* shares, int columns, int width, float factor, float* y) {
+    __m512 sums[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sums[v] = _mm512_setzero_ps();
+    for (int c = 0; c < columns; ++c) {
+        __m512 share = _mm512_set1_ps(shares[c]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v)
+            sums[v] = _mm512_fmadd_ps(share, sixteen(values + int64_t(c) * width + v * TILE), sums[v]);
     }
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) _mm512_storeu_ps(y + v * TILE, _mm512_mul_ps(sums[v], _mm512_set1_ps(factor)));
+}
+
+inline void gather(const uint16_t* values, const float* shares, int columns, int width, float factor, float* y) {
+    int e = 0;
+    for (; e + 2 * GROUP <= width; e += 2 * GROUP) gather_some<4>(values + e, shares, columns, width, factor, y + e);
+    for (; e < width; e += GROUP) gather_some<2>(values + e, shares, columns, width, factor, y + e);
 }
 
 #else
@@ -387,11 +420,17 @@ inline void gather(const uint16_t* values, const float* shares, int columns, int
 
 #endif
 
+inline void fetch(const uint16_t* row, int width) {
+    for (int e = 0; e < width; e += GROUP) __builtin_prefetch(row + e);
+}
+
 // The newest query of one head over the keys and values up to its own, into y (head_width, a multiple of GROUP).
 void attend(const float* query, const uint16_t* keys, const uint16_t* values, int columns, int width, float scale,
             const uint8_t* visible, float* shares, float* y) {
     float highest = -INFINITY;
     for (int c = 0; c < columns; ++c) {
+        fetch(keys + int64_t(c + 16) * width, width);
+        fetch(values + int64_t(c) * width, width);  // which are wanted when the keys are through
         shares[c] = visible && !visible[c] ? -INFINITY : scale * dot(query, keys + int64_t(c) * width, width);
         highest = shares[c] > highest ? shares[c] : highest;
     }
