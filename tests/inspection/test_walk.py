@@ -310,7 +310,7 @@ def test_a_score_may_bring_its_own_steps(score, generator):
     inputs, value = inputs_of(generator)
     seen = walk_attention(ScoredAttention(score), inputs, value)
     assert titles(seen)[1:3] == ["Added up", "Softmax"]
-    assert seen.step("Added up").lines[0].symbol == "ScoredAttention.weights"
+    assert seen.step("Added up").lines[0].symbol == "ScoredAttention.aligned"
 
 
 # Models.

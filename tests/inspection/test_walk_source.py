@@ -46,8 +46,8 @@ def test_the_steps_stand_beside_the_lines_that_compute_them(translator):
     seen = walk(translator("transformer"), "abcd", position=0, target="DCB")
     symbols = {step.title: [line.symbol for line in step.lines] for step in seen.steps}
     assert symbols["Queries, keys, values"] == ["AttentionLayer.inputs", "AttentionLayer.keys_values"]
-    assert symbols["Scores"] == symbols["Scale"] == ["ScoredAttention.weights", "ScaledDot.forward"]
-    assert symbols["Softmax"] == ["ScoredAttention.weights", "Soft.forward"]
+    assert symbols["Scores"] == symbols["Scale"] == ["ScoredAttention.aligned", "ScaledDot.forward"]
+    assert symbols["Softmax"] == ["ScoredAttention.aligned", "Soft.forward"]
     assert symbols["Weigh"] == symbols["Sum"] == ["ScoredAttention.forward"]
     assert symbols["The same by the model's own path"] == ["ScoredAttention._fused"]
 
