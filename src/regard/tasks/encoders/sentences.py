@@ -21,7 +21,7 @@ def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], *, sentences: bool) ->
     >>> tokenizer = Tokenizer.train(["it rains . it pours ."], kind="word", size=60)
     >>> (ids,) = tokens_of(tokenizer, ["it rains . It rains ."], sentences=True)
     >>> tokenizer.tokens(ids)
-    ['it', 'rains', '.', '</s>', '<unk>', 'rains', '.']
+    ['▁it', '▁rains', '▁.', '</s>', '<unk>', '▁rains', '▁.']
     """
     if not sentences:
         return tokenizer.encode_batch(texts)
