@@ -4,9 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from regard.checkpoints import layout_of, write_model
 from regard.models.config import ModelConfig, config_to_json
+
+
+def write_with_card(
+    folder: Path,
+    config: Any,
+    tensors: Mapping[str, Tensor],
+    *,
+    task: Mapping[str, Any],
+    recipe: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    use: Sequence[str],
+    obstacle: str = "",
+    said: Mapping[str, Any] | None = None,
+) -> Mapping[str, Any]:
+    """Write a model into an existing folder, and the README.md that tells of it.
+
+    Arguments:
+        task: what `save` returned.
+        use: lines of Python that show what `model` does.
+        obstacle, said: as for `write_model`.
+
+    Returns:
+        The layout it is written in; see `layout_of`.
+    """
+    write_model(folder, config, tensors, task=task, recipe=recipe, metrics=metrics, obstacle=obstacle, said=said)
+    layout = layout_of(config, obstacle)
+    (folder / "README.md").write_text(model_card(config, task, recipe, metrics, layout, use), encoding="utf-8")
+    return layout
 
 
 def model_card(

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.tasks.bidirectional_language_modelling.sentences import Spelt
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.projected_loss import projected_cross_entropy
 from regard.tasks.sampled_loss import drawn_words, sampled_cross_entropy
 from regard.tasks.task import LossSum, Task
@@ -197,11 +196,8 @@ class BidirectionalLanguageModellingTask(Task):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder."""
-        values = self.save(folder)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics)
         use = ['print(model.score("...").perplexity)', 'vectors = regard.load(".", task="sentence_embedding")']
-        card = model_card(config, values, recipe, metrics, layout_of(config), use)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
 
     def _batch(self, read: Sequence[Sequence[int]], told: Sequence[Sequence[int]]) -> BidirectionalBatch:
         words = Tokens.pad(told)

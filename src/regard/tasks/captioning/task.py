@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.pictures import Fit
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -23,7 +22,7 @@ from regard.models.captioning import Captioned
 from regard.structure import from_mapping
 from regard.tasks.captioning.objective import Objective
 from regard.tasks.captioning.store import TARGET, CaptionStore
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
@@ -198,8 +197,5 @@ class CaptioningTask(Task):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder."""
-        values = self.save(folder)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics)
         use = ['print(model.caption("picture.jpg").text)']
-        card = model_card(config, values, recipe, metrics, layout_of(config), use)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)

@@ -12,10 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.token_store import TokenStore
 from regard.structure import from_mapping
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
 
@@ -146,12 +145,9 @@ class CopyingTask(Task):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder."""
-        values = self.save(folder)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics)
         row = [place % 2 for place in range(self.width)]
         use = [f"print(model.copy([{row}, {row[::-1]}]).bits)"]
-        card = model_card(config, values, recipe, metrics, layout_of(config), use)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
 
 
 def real_steps(batch: CopyBatch) -> Tensor:

@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from torch import Tensor
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, HeadKind
 from regard.structure import from_mapping
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.encoders.inputs import TEXT
 from regard.tasks.encoders.open_folder import obstacle, write_tokenizer_config
 from regard.tasks.task import Task
@@ -129,18 +128,15 @@ class EncoderTask(Task):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder."""
-        values = self.save(folder)
-        why = obstacle(self.tokenizer)
-        write_model(
+        write_with_card(
             folder,
             config,
             tensors,
-            task=values,
+            task=self.save(folder),
             recipe=recipe,
             metrics=metrics,
-            obstacle=why,
+            use=self.use,
+            obstacle=obstacle(self.tokenizer),
             said=self.said(),
         )
         write_tokenizer_config(folder, self.tokenizer, maximum=config.maximum_positions)
-        card = model_card(config, values, recipe, metrics, layout_of(config, why), self.use)
-        (folder / "README.md").write_text(card, encoding="utf-8")

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.episodes import Episode, Episodes
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.structure import from_mapping
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
@@ -163,12 +162,9 @@ class FewShotTask(Task):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder."""
-        values = self.save(folder)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics)
         use = [f"# {self.ways} classes, {self.shots} picture(s) of each: arrays of uint8, ink bright on black"]
         use.append('print(model.classify([(picture, "a"), (other, "b"), ...], asked).label)')
-        card = model_card(config, values, recipe, metrics, layout_of(config), use)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
 
     def _picture(self, data: TokenStore, row: int, turns: int) -> np.ndarray:
         pixels = data.sequence(PIXELS, int(row)).astype(np.uint8).reshape(self.side, self.side)

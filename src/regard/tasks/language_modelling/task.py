@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.projected_loss import projected_cross_entropy
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
@@ -144,8 +143,5 @@ class LanguageModellingTask(Task):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a language model into an existing folder."""
-        values = self.save(folder)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics)
         use = ['print(model.score("...").perplexity)']
-        card = model_card(config, values, recipe, metrics, layout_of(config), use)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)

@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.span_corruption import SpanCorruption
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.structure import from_mapping
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.pairs import PairBatch, PairTask
 from regard.tasks.translation import open_folder
 from regard.text import Tokenizer
@@ -110,13 +109,12 @@ class SpanCorruptionTask(PairTask):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder."""
-        values = self.save(folder)
         # A model's table may have rows that no token has, as the published T5s have.
         obstacle = open_folder.obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics, obstacle=obstacle)
         use = ['print(model.fill("... <extra_id_0> ...").best)']
-        card = model_card(config, values, recipe, metrics, layout_of(config, obstacle), use)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        write_with_card(
+            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
+        )
 
 
 def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:

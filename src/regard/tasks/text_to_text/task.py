@@ -10,14 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.mixing import Mixing
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
 from regard.generation.penalties import check_coverage
 from regard.structure import coerced, from_mapping
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.pairs import COLUMNS, PairTask
 from regard.tasks.translation import open_folder
 from regard.text import Tokenizer
@@ -152,11 +151,14 @@ class TextToTextTask(PairTask):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder, in a layout that other programs open where there is one."""
-        values = self.save(folder)
         # A model's table may have rows that no token has, as the published T5s have.
         obstacle = open_folder.obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics, obstacle=obstacle)
-        layout = layout_of(config, obstacle)
+        named = next(iter(self.group_names), None)
+        asked = "" if named is None else f', part="{named}"'
+        use = [f'print(model.generate("..."{asked}).text)']
+        layout = write_with_card(
+            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
+        )
         if "why" not in layout:
             open_folder.write(
                 folder,
@@ -165,7 +167,3 @@ class TextToTextTask(PairTask):
                 maximum=getattr(config, "maximum_positions", None) or self.maximum_source or LONGEST,
                 never=self.tokenizer.sentinels,
             )
-        named = next(iter(self.group_names), None)
-        asked = "" if named is None else f', part="{named}"'
-        card = model_card(config, values, recipe, metrics, layout, [f'print(model.generate("..."{asked}).text)'])
-        (folder / "README.md").write_text(card, encoding="utf-8")

@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from regard.checkpoints import layout_of, write_model
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.generation.penalties import check_coverage
 from regard.structure import coerced, from_mapping
-from regard.tasks.card import model_card
+from regard.tasks.card import write_with_card
 from regard.tasks.pairs import PairTask
 from regard.tasks.translation import open_folder
 from regard.text import Tokenizer
@@ -152,20 +151,18 @@ class TranslationTask(PairTask):
 
         A Transformer that Hugging Face's config can tell is written as Marian or Pegasus, which other programs open.
         """
-        values = self.save(folder)
         source, target = self.source_tokenizer, self.target_tokenizer
         obstacle = open_folder.obstacle(source, target, config.target_vocabulary)
-        write_model(folder, config, tensors, task=values, recipe=recipe, metrics=metrics, obstacle=obstacle)
-        layout = layout_of(config, obstacle)
+        asked = f', to="{self.languages[0]}"' if self.languages else ""
+        others = f"  # or {', '.join(self.languages[1:])}" if self.languages else ""
+        use = [f'print(model.translate("..."{asked}).text){others}']
+        layout = write_with_card(
+            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
+        )
         if "why" not in layout:
             open_folder.write(
                 folder, target, self.generation, maximum=config.maximum_positions, never=sorted(self.tag_ids)
             )
-        asked = f', to="{self.languages[0]}"' if self.languages else ""
-        others = f"  # or {', '.join(self.languages[1:])}" if self.languages else ""
-        use = [f'print(model.translate("..."{asked}).text){others}']
-        card = model_card(config, values, recipe, metrics, layout, use)
-        (folder / "README.md").write_text(card, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> TranslationTask:
