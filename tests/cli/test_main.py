@@ -28,11 +28,13 @@ COMMANDS = (
     "search",
     "look",
     "walk",
+    "depth",
     "compare",
     "info",
     "plan",
     "bench",
     "caption",
+    "compose",
     "claims",
     "vectors",
 )

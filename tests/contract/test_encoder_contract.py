@@ -20,7 +20,7 @@ from regard.attention import Score, ScoredAttention
 from regard.checkpoints import parameters_of, read_config, read_model, write_model
 from regard.errors import InputError
 from regard.layers import Encoded, HeadKind, TextEncoder, Tokens
-from regard.models import MODELS, BertConfig, DistilBertConfig
+from regard.models import MODELS, AttentionStackConfig, BertConfig, DistilBertConfig
 from regard.models.config import config_from_json, config_to_json
 
 
@@ -52,7 +52,30 @@ def distilbert(**changes: Any) -> DistilBertConfig:
     return DistilBertConfig(**(sizes | changes))
 
 
+def attention_stack(**changes: Any) -> AttentionStackConfig:
+    sizes: dict[str, Any] = {
+        "vocabulary": 13,
+        "width": 12,
+        "heads": 3,
+        "feedforward_width": 10,
+        "layers": 2,
+        "maximum_positions": 16,
+        "dropout": 0.3,
+        "attention_dropout": 0.2,
+    }
+    return AttentionStackConfig(**(sizes | changes))
+
+
 VARIANTS = {
+    "attention stack": attention_stack(),
+    # Of one layer: the queries of a second one would hardly get a gradient, for the rows they see are nearly the same.
+    "attention stack without skips": attention_stack(head="masked", layers=1, skips=False, activation="gelu"),
+    "attention stack without feed-forward": attention_stack(head="tokens", outputs=4, feedforward=False),
+    "attention stack of attention alone": attention_stack(
+        head="sequence", outputs=3, skips=False, feedforward=False, norm="none"
+    ),
+    "attention stack without norms": attention_stack(head="choice", outputs=1, norm="none", pruned_heads=((1, 2),)),
+    "attention stack spans": attention_stack(head="spans", outputs=2),
     "bert": bert(),
     "bert without a pooler": bert(pooler=False),
     "bert masked": bert(head="masked", pooler=False),
@@ -78,8 +101,9 @@ VARIANTS = {
     "distilbert pruned": distilbert(head="tokens", outputs=3, pruned_heads=((1, 1),)),
 }
 
-HEADS = {name: set(get_args(HeadKind)) for name in ("bert", "distilbert")}
-HEADS["distilbert"] -= {"next_sentence", "pretraining"}
+HEADS = {name: set(get_args(HeadKind)) for name in ("attention_stack", "bert", "distilbert")}
+for name in ("attention_stack", "distilbert"):
+    HEADS[name] -= {"next_sentence", "pretraining"}
 
 # What moves every score of a query, or every place's logit, alike: the softmax takes it out again.
 KEY_BIAS = "attention.key.bias"

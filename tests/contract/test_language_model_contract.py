@@ -25,6 +25,10 @@ from regard.models import (
     LSTMLanguageModel,
     LSTMLanguageModelConfig,
     LSTMNConfig,
+    MusicTransformer,
+    MusicTransformerConfig,
+    Reformer,
+    ReformerConfig,
 )
 from regard.models.config import config_from_json, config_to_json
 
@@ -39,9 +43,20 @@ def lstmn(**changes: Any) -> LSTMNConfig:
     return LSTMNConfig(**(sizes | {"dropout": 0.3} | changes))
 
 
+def reformer(**changes: Any) -> ReformerConfig:
+    """Within a chunk, where nothing is cut: what is not exact of longer texts is tested in tests/models/test_reformer.py."""
+    sizes: dict[str, Any] = {"vocabulary": 11, "width": 12, "heads": 3, "head_width": 5, "feedforward_width": 20}
+    return ReformerConfig(**(sizes | {"maximum_positions": 8, "dropout": 0.3, "chunk": 8, "local_chunk": 8} | changes))
+
+
 def gpt(kind: type[Any], **changes: Any) -> Any:
     sizes = {"vocabulary": 11, "width": 12, "heads": 3, "feedforward_width": 20, "layers": 3, "maximum_positions": 8}
     return kind(**(sizes | {"dropout": 0.3} | changes))
+
+
+def music(**changes: Any) -> MusicTransformerConfig:
+    sizes: dict[str, Any] = {"vocabulary": 11, "width": 12, "heads": 3, "feedforward_width": 20, "layers": 3}
+    return MusicTransformerConfig(**(sizes | {"maximum_distance": 5, "dropout": 0.3} | changes))
 
 
 VARIANTS = {
@@ -50,12 +65,20 @@ VARIANTS = {
     "gpt2 of one head": gpt(GPT2Config, heads=1, layers=1, activation="relu"),
     "gpt3": gpt(GPT3Config, band=2),
     "gpt3 of wide bands": gpt(GPT3Config, band=8),
+    "reformer": reformer(layers=("lsh", "lsh"), rounds=2),
+    "reformer with local layers": reformer(
+        layers=("local", "lsh"), local_chunk=2, axial_shape=(2, 4), axial_widths=(4, 8), output_bias=True
+    ),
     "lstm": lstm(),
     "lstm of one layer": lstm(layers=1),
     "lstm residual": lstm(residual=True),
     "lstm tied": lstm(embedding_width=6, tied=True, residual=True),
     "lstmn": lstmn(),
     "lstmn of two layers": lstmn(layers=2, attention_width=None),
+    "music transformer": music(),
+    "music transformer that forgets distances": music(maximum_distance=2, beyond="nothing"),
+    "music transformer with sinusoids": music(maximum_distance=3, positions="sinusoidal", maximum_positions=8),
+    "music transformer of absolute positions": music(maximum_distance=None, positions="learned", maximum_positions=6),
 }
 EMBEDDING = {
     LSTMLanguageModel: lambda m: m.embedding,
@@ -63,8 +86,12 @@ EMBEDDING = {
     GPT: lambda m: m.embedding.tokens,
     GPT2: lambda m: m.embedding.tokens,
     GPT3: lambda m: m.embedding.tokens,
+    Reformer: lambda m: m.embedding.tokens,
+    MusicTransformer: lambda m: m.embedding.tokens,
 }
-CROPPABLE = {"lstm_language_model": False, "lstmn": False, "gpt": True, "gpt2": True, "gpt3": True}
+CROPPABLE = {"lstm_language_model": False, "lstmn": False, "reformer": True} | dict.fromkeys(
+    ("gpt", "gpt2", "gpt3", "music_transformer"), True
+)
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
@@ -122,7 +149,7 @@ def test_padding_and_the_rest_of_the_batch_change_nothing(variant, side, build, 
     """A row alone, without padding, equals the row in a batch padded on either side; so does one with other ids at padding."""
     model, tokens = build(variant), batch(variant, side=side)
     together = model(tokens)
-    filled = model(Tokens(tokens.ids.masked_fill(~tokens.valid, 5), tokens.valid))
+    filled = model(Tokens(tokens.ids.masked_fill(~tokens.valid, 5), tokens.valid, tokens.padded))
     torch.testing.assert_close(filled[tokens.valid], together[tokens.valid], rtol=0, atol=0)
     for row in range(3):
         alone = model(Tokens.pad([tokens.ids[row][tokens.valid[row]].tolist()]))

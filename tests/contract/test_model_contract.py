@@ -162,6 +162,7 @@ VARIANTS = {
     "transformer learned": transformer(positions="learned", width=15, decoder_layers=3, alignment_layer=0),
     "transformer target-shared": transformer(sharing="target", target_vocabulary=11),
     "transformer without positions": transformer(positions="none", width=15, norm="pre"),
+    "transformer relative": transformer(positions="relative", relative_distance=2),
     "transformer unscaled": transformer(scale_power=0.0),
     "transformer unshared": transformer(sharing="none", target_vocabulary=11, norm="pre"),
 }

@@ -84,7 +84,8 @@ def test_every_mechanism_of_the_contract_is_walked_to_its_own_weights(name, mask
     for row, head, position in ((0, 5, battery.BLIND), (1, 2, 4)):
         seen = walk_attention(case.mechanism, case.inputs, case.value, row=row, head=head, position=position)
         assert titles(seen)[0] == "Queries, keys, values"
-        assert titles(seen)[-2:] == ["Weigh", "Sum"]
+        added = ["What the mechanism adds"] if case.mechanism.declaration.added else []
+        assert titles(seen)[-2 - len(added) :] == ["Weigh", "Sum", *added]
         weights = case.mechanism.weights(case.inputs)[row, head, position].detach().numpy()
         assert np.array_equal(seen.weights, weights)
         close(seen.step("Sum")["o"], weights @ case.value[row, head // 2].detach().numpy())

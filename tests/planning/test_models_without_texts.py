@@ -13,7 +13,7 @@ from regard.training import read_recipe
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
-@pytest.mark.parametrize("name", ["copying.yaml", "digits-few-shot.yaml"])
+@pytest.mark.parametrize("name", ["copying.yaml", "digits-few-shot.yaml", "digits.yaml"])
 def test_a_recipe_without_texts_is_refused(name):
     with pytest.raises(InputError, match="a plan counts tokens of texts"):
         recipe_work(read_recipe(RECIPES / name), Asked(), count=1, read=True)

@@ -16,6 +16,8 @@ from regard.models import (
     GPT3,
     MODELS,
     T5,
+    AttentionStack,
+    AttentionStackConfig,
     Bert,
     BertConfig,
     DistilBert,
@@ -23,6 +25,8 @@ from regard.models import (
     GPT2Config,
     GPT3Config,
     GPTConfig,
+    MusicTransformer,
+    MusicTransformerConfig,
     T5Config,
     Transformer,
     TransformerConfig,
@@ -50,7 +54,28 @@ CASES: dict[str, tuple[nn.Module, Shape]] = {
     "bert-sequence": (Bert(BertConfig(vocabulary=17, layers=2, head="sequence", outputs=4, **SIZES, **DROPS)), TEXT),
     "bert-tokens": (Bert(BertConfig(vocabulary=17, layers=2, head="tokens", outputs=4, **SIZES, **DROPS)), TEXT),
     "distilbert": (DistilBert(DistilBertConfig(vocabulary=17, layers=2, head="masked", **SIZES, **DROPS)), TEXT),
+    "attention-stack": (
+        AttentionStack(AttentionStackConfig(vocabulary=17, layers=2, head="masked", **SIZES, **DROPS)),
+        TEXT,
+    ),
+    "attention-alone": (
+        AttentionStack(
+            AttentionStackConfig(
+                vocabulary=17, layers=2, head="tokens", outputs=3, skips=False, feedforward=False, **SIZES, **DROPS
+            )
+        ),
+        TEXT,
+    ),
     "transformer": (Transformer(TransformerConfig(norm="pre", **BOTH, **SIZES, **DROPS)), PAIR),
+    "transformer-relative": (
+        Transformer(TransformerConfig(positions="relative", relative_distance=4, **BOTH, **SIZES, **DROPS)),
+        PAIR,
+    ),
+    "music": (MusicTransformer(MusicTransformerConfig(vocabulary=17, layers=2, **SIZES, **DROPS)), TEXT),
+    "music-near": (
+        MusicTransformer(MusicTransformerConfig(vocabulary=17, layers=2, maximum_distance=3, **SIZES, **DROPS)),
+        TEXT,
+    ),
     "t5": (T5(T5Config(head_width=5, dropout=0.1, **BOTH, **SIZES)), PAIR),
     "t5-gated": (T5(T5Config(head_width=5, dropout=0.1, gated=True, sharing="inputs", **BOTH, **SIZES)), PAIR),
 }
@@ -65,7 +90,7 @@ def output_of(model: nn.Module, shape: Shape) -> torch.Tensor:
     source = tokens(LENGTH)
     if shape.target:
         return model(source, tokens(TARGET)).sum()
-    if isinstance(model, Bert | DistilBert):
+    if isinstance(model, AttentionStack | Bert | DistilBert):
         found = model(source, at=None if shape.told is None else torch.arange(int(shape.told)))
         return sum(part.sum() for part in (found.logits, found.next_sentence) if part is not None)
     return model(source).sum()

@@ -23,8 +23,21 @@ def dropped(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p, training=True)
+    return x * kept(x, p, drawn_seed())
+
+
+def drawn_seed() -> int:
+    """A seed for `kept`, by torch's generator."""
+    return int(torch.randint(2**63 - 1, ()))
+
+
+def kept(x: Tensor, p: float, seed: int) -> Tensor:
+    """What `dropped` multiplies x with, of its shape, dtype and device: the same each time for one seed."""
+    if x.device.type != "cpu":
+        drawn = torch.rand(x.shape, generator=torch.Generator(x.device).manual_seed(seed), device=x.device)
+        return (drawn >= p).to(x.dtype).mul_(1 / (1 - p))
     share = round(p * 65536)
-    draw = np.random.Generator(np.random.SFC64(int(torch.randint(2**63 - 1, ()))))
+    draw = np.random.Generator(np.random.SFC64(seed))
     bits = draw.integers(-(2**63), 2**63 - 1, -(-x.numel() // 4), dtype=np.int64, endpoint=True)
-    kept = torch.from_numpy(bits).view(torch.int16)[: x.numel()].view(x.shape) >= share - 32768
-    return x * kept.to(x.dtype).mul_(65536 / (65536 - share))
+    held = torch.from_numpy(bits).view(torch.int16)[: x.numel()].view(x.shape) >= share - 32768
+    return held.to(x.dtype).mul_(65536 / (65536 - share))

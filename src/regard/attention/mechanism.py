@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -72,6 +73,13 @@ class Attention(nn.Module, ABC):
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with what is random in the mechanism drawn into their record; nothing is by default."""
         return inputs
+
+    def decided(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
+        """What was decided between numbers so near that rounding may turn it round, by name; nothing is by default.
+
+        It goes into the record of whoever computes the same inputs again.
+        """
+        return {}
 
     def added(self, inputs: AttentionInputs, weights: Tensor) -> Tensor | None:
         """The declared term of the output besides `weights @ value`, (B, H, L, Ev); None where none is declared."""

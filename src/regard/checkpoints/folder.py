@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import elmo, layouts
+from regard.checkpoints import elmo, layouts, vit
 from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.layouts import LAYOUTS, OF_FAMILY
 from regard.checkpoints.names import IDENTITY, NameTable
@@ -27,9 +27,11 @@ WEIGHTS = "model.safetensors"
 CARD = "regard.json"
 
 NAME_TABLES: Mapping[str, NameTable] = {
+    "attention_stack": IDENTITY,
     "bahdanau": IDENTITY,
     "bert": IDENTITY,
     "cho": IDENTITY,
+    "convolutional_network": IDENTITY,
     "distilbert": IDENTITY,
     "elmo": IDENTITY,
     "gnmt": IDENTITY,
@@ -41,11 +43,15 @@ NAME_TABLES: Mapping[str, NameTable] = {
     "gpt3_classifier": IDENTITY,
     "han": IDENTITY,
     "infersent": IDENTITY,
+    "lambda_network": IDENTITY,
+    "lecture_network": IDENTITY,
     "lstm_language_model": IDENTITY,
     "lstm_transducer": IDENTITY,
     "lstmn": IDENTITY,
     "luong": IDENTITY,
+    "music_transformer": IDENTITY,
     "ntm": IDENTITY,
+    "reformer": IDENTITY,
     "show_and_tell": IDENTITY,
     "show_attend_and_tell": IDENTITY,
     "snail": IDENTITY,
@@ -54,6 +60,7 @@ NAME_TABLES: Mapping[str, NameTable] = {
     "transformer": IDENTITY,
     "use_averaging": IDENTITY,
     "use_transformer": IDENTITY,
+    "vit": IDENTITY,
 }
 """How each family's parameters are named on disk in Regard's own layout."""
 
@@ -257,6 +264,8 @@ def read_config(folder: str | os.PathLike[str]) -> Any:
 def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping[str, Tensor]) -> Any:
     path = folder / CONFIG
     if _is_theirs(values):
+        beside = folder / vit.PREPROCESSOR
+        values = {**values, vit.BESIDE: _read_json(beside)} if beside.is_file() else values
         said = None if is_foreign(folder) else read_card(folder).layout.get("unsaid", {})
         return LAYOUTS[name].config_to_ours(values, said, tensors, str(path))
     version = values.get("format_version", 1)

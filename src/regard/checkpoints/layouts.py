@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.checkpoints import bert, gpt, marian, t5
+from regard.checkpoints import bert, gpt, marian, reformer, t5, vit
 
 
 class Layout(Protocol):
@@ -37,6 +37,7 @@ class Layout(Protocol):
         """Our config from their config.json.
 
         Arguments:
+            values: those of config.json; under `preprocessor` those of preprocessor_config.json, where there is one.
             said: what regard.json keeps beside it; None for a folder made elsewhere.
             tensors: those of the file: their names and shapes say what config.json may not.
             where: what messages call config.json.
@@ -60,14 +61,26 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "distilbert": bert,
         "openai-gpt": gpt,
         "gpt2": gpt,
+        "reformer": reformer,
         "t5": t5,
         "mt5": t5,
+        "vit": vit,
     },
 )
 """By the `model_type` of their config.json."""
 
 OF_FAMILY: Mapping[str, Layout] = MappingProxyType(
-    {"transformer": marian, "bert": bert, "distilbert": bert, "gpt": gpt, "gpt2": gpt, "gpt3": gpt, "t5": t5}
+    {
+        "transformer": marian,
+        "bert": bert,
+        "distilbert": bert,
+        "gpt": gpt,
+        "gpt2": gpt,
+        "gpt3": gpt,
+        "t5": t5,
+        "vit": vit,
+        "reformer": reformer,
+    }
 )
 """By our own families; one that is not here is in no other library."""
 

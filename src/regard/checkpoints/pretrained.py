@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from regard.checkpoints.folder import WEIGHTS, parameters_of, read_parameters
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
-from regard.models import MODELS, BertConfig
+from regard.models import MODELS, BertConfig, ViTConfig
+from regard.models.vit import at_size
 from regard.text import INPUT_TOKENS
 
 REPLACEABLE = ("head.", "pooler.")
@@ -80,6 +81,8 @@ def _taken(model: nn.Module, folder: str | os.PathLike[str], layers: Sequence[in
     """The folder's tensors that the model takes over, by their names here."""
     config, found = read_parameters(folder)
     own = parameters_of(model)
+    if isinstance(config, ViTConfig) and isinstance(model.config, ViTConfig):
+        found = at_size(found, config, model.config)
     if layers is not None:
         found = _chosen(found, layers, str(folder))
     theirs, ours = (str(getattr(each, "head", "")) for each in (config, model.config))

@@ -67,7 +67,7 @@ class Claim:
                 raise InputError(
                     f"{where}: there is no measure {asked.measure!r}; {nearest(asked.measure, [*measures])}"
                 )
-            if asked.length is not None and not measures[asked.measure].bins:
+            if asked.length is not None and not measures[asked.measure].parted:
                 raise InputError(
                     f"{where}: measure {asked.measure!r} has no bins for length {asked.length}; give it some"
                 )

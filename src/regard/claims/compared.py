@@ -90,7 +90,7 @@ class Compared:
         """The number of each seed; infinity for a threshold that was never reached, None where there is none (or NaN).
 
         Arguments:
-            length: for a measure with bins: only pairs with sources of so many words.
+            length: for a measure with bins: only pairs with sources of so many words; for one along something, the place there.
 
         Raises:
             InputError: for an arm or measure that does not exist, or a length given of a measure without bins.
@@ -130,7 +130,7 @@ class Compared:
 
     def _measure_json(self, arm: str, measure: Measure) -> dict[str, Any]:
         found = spread_json(self.values(arm, measure.name))
-        if not measure.bins:
+        if not measure.parted:
             return found
         parts = self.of(arm)[0].values[measure.name].bins
         return found | {
@@ -160,22 +160,37 @@ class Compared:
         return table
 
     def bin_tables(self) -> dict[str, Table]:
-        """For each measure with bins, arms by lengths."""
+        """For each measure with bins arms by lengths; for those along something a row for each place, arms beside."""
+        return {
+            measure.name: self._along_table(measure) if measure.along else self._bin_table(measure)
+            for measure in self.comparison.measures
+            if measure.parted
+        }
+
+    def _bin_table(self, measure: Measure) -> Table:
         from rich.table import Table
 
-        tables = {}
-        for measure in self.comparison.measures:
-            if not measure.bins:
-                continue
-            table = tables[measure.name] = Table(header_style="bold")
-            table.add_column("arm")
-            for part in self.runs[0].values[measure.name].bins:
-                table.add_column(f"{part.label} words", justify="right")
-            for arm in self.comparison.arms:
-                parts = self.of(arm.name)[0].values[measure.name].bins
-                found = [self.values(arm.name, measure.name, part.shortest) for part in parts]
-                table.add_row(arm.name, *(spoken(measure, values) for values in found))
-        return tables
+        table = Table(header_style="bold")
+        table.add_column("arm")
+        for part in self.runs[0].values[measure.name].bins:
+            table.add_column(f"{part.label} words", justify="right")
+        for arm in self.comparison.arms:
+            parts = self.of(arm.name)[0].values[measure.name].bins
+            found = [self.values(arm.name, measure.name, part.shortest) for part in parts]
+            table.add_row(arm.name, *(spoken(measure, values) for values in found))
+        return table
+
+    def _along_table(self, measure: Measure) -> Table:
+        from rich.table import Table
+
+        table = Table(header_style="bold")
+        table.add_column(measure.along)
+        for arm in self.comparison.arms:
+            table.add_column(arm.name, justify="right")
+        for part in self.runs[0].values[measure.name].bins:
+            found = [self.values(arm.name, measure.name, part.shortest) for arm in self.comparison.arms]
+            table.add_row(part.label, *(spoken(measure, values) for values in found))
+        return table
 
     def save_plot(self, path: str | os.PathLike[str], title: str = "") -> None:
         """Write the comparison as a picture, .png or .svg.
@@ -228,7 +243,10 @@ def number_text(measure: Measure, value: float) -> str:
         return f"{value:,.0f}"
     if measure.kind in ("seconds", "seconds_per_epoch"):
         return f"{value:.1f}"
-    if measure.metric in ("exact_match", "token_accuracy", "position_accuracy") or measure.kind == "in_context":
+    if measure.metric in ("exact_match", "token_accuracy", "position_accuracy") or measure.kind in (
+        "in_context",
+        "repeated",
+    ):
         return f"{100 * value:.1f} %"
     return f"{value:.1f}" if measure.metric in ("bleu", "chrf") else f"{value:.4g}"
 

@@ -11,9 +11,11 @@ from typing import Any
 import yaml
 
 from regard.claims.arms import Arm, arms_of, check_together, copied, grid_arms
+from regard.claims.at_length import check_at_length
 from regard.claims.evaluated import check_evaluated
 from regard.claims.in_context import check_in_context
 from regard.claims.measure import JUDGING, Measure, read_measures, wanted
+from regard.claims.repeated import check_repeated
 from regard.errors import InputError, nearest
 from regard.structure import coerced, from_mapping
 from regard.tasks.kinds import kind_of
@@ -59,7 +61,7 @@ class Comparison:
             decodes = all(recipe.training.evaluate_generated > 0 for _, recipe in recipes)
             names = ("loss", "perplexity", "token_accuracy", *(("exact_match", "bleu") if decodes else ()))
             kinds = [kind_of(recipe.task) for _, recipe in recipes]
-            if all(kind.interface in ("encoder", "whole_text", "text_vectors") for kind in kinds):
+            if all(kind.interface in ("encoder", "whole_text", "text_vectors", "picture_classifier") for kind in kinds):
                 judged = [kind.predictor.judged or ("masked_loss", "masked_accuracy") for kind in kinds]
                 names = ("loss", *dict.fromkeys(name for each in judged for name in each))
             usual = tuple(Measure(name=name, kind="validation", metric=name) for name in names)
@@ -78,6 +80,10 @@ class Comparison:
                 raise InputError(f"{where}: a trained model computes nothing of that name; choose another kind")
             if measure.kind == "in_context":
                 check_in_context(measure, recipe, where)
+            if measure.kind == "repeated":
+                check_repeated(measure, recipe, where)
+            if measure.kind == "at_length":
+                check_at_length(measure, recipe, where)
             if measure.kind == "evaluated":
                 check_evaluated(measure, recipe, where)
             if measure.kind in JUDGING and recipe.task != TranslationTask.name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,18 +15,23 @@ from typing import Any, Protocol
 from regard.claims.arms import Arm, arms_of, check_together, copied
 from regard.claims.association_calibration import AssociationCalibration
 from regard.claims.compared import Compared, Run
+from regard.claims.corner_marks import CornerMarks
 from regard.claims.count_weighting import CountWeighting
 from regard.claims.fine_tuning import FineTuning
 from regard.claims.frequency_probe import FrequencyInVectors
 from regard.claims.frozen_features import FrozenFeatures
+from regard.claims.inactive_attention import InactiveAttention
 from regard.claims.layer_probes import LayerProbes
 from regard.claims.measure import Measure
-from regard.claims.measuring import Value
+from regard.claims.measuring import Bin, Value
 from regard.claims.planted_cue import PlantedCue
 from regard.claims.planted_direction import PlantedDirection
 from regard.claims.planted_statistics import PlantedStatistics
 from regard.claims.pooled_entailment import PooledEntailment
+from regard.claims.random_stacks import RandomStacks
+from regard.claims.reformer_identities import ReformerIdentities
 from regard.claims.shared_vocabulary import SharedVocabulary
+from regard.claims.sorting_depth import SortingDepth
 from regard.claims.subsampled_text import SubsampledText
 from regard.claims.unseen_forms import UnseenForms
 from regard.claims.word_order import WordOrder
@@ -44,12 +50,12 @@ class Experiment(Protocol):
     """What is computed from settings and a seed: a dataclass whose fields are the settings."""
 
     @property
-    def measures(self) -> tuple[str, ...]:
-        """The names of its numbers; the same whatever the arm."""
+    def measures(self) -> tuple[str | Measure, ...]:
+        """The names of its numbers, or measures along something; the same whatever the arm."""
         ...
 
-    def run(self, seed: int) -> Mapping[str, float]:
-        """Its numbers."""
+    def run(self, seed: int) -> Mapping[str, float | Mapping[int, float]]:
+        """Its numbers; of a measure along something one for each place, rising."""
         ...
 
 
@@ -69,6 +75,11 @@ EXPERIMENTS: Mapping[str, type[Any]] = MappingProxyType(
         "pooled_entailment": PooledEntailment,
         "word_order": WordOrder,
         "layer_probes": LayerProbes,
+        "inactive_attention": InactiveAttention,
+        "corner_marks": CornerMarks,
+        "random_stacks": RandomStacks,
+        "reformer_identities": ReformerIdentities,
+        "sorting_depth": SortingDepth,
     }
 )
 """The experiments there are, by the name a claim calls them."""
@@ -94,11 +105,10 @@ class Computation:
 
     def __post_init__(self) -> None:
         check_together(self.arms)
-        names = {self.experiment_of(arm).measures for arm in self.arms}
-        if len(names) != 1:
+        found = [_measures(self.experiment_of(arm)) for arm in self.arms]
+        if any(each != found[0] for each in found):
             raise InputError("the arms do not measure the same; give them settings that leave the measures alone")
-        measures = tuple(Measure(name=name, kind="computed") for name in names.pop())
-        object.__setattr__(self, "measures", measures)  # frozen for everybody else
+        object.__setattr__(self, "measures", found[0])  # frozen for everybody else
 
     @property
     def precision(self) -> str:
@@ -208,7 +218,7 @@ def _run(computation: Computation, arm: Arm, seed: int, folder: Path) -> Run:
             raise KeyError("asked")
     except (OSError, ValueError, KeyError, TypeError):  # none yet, of other settings, or damaged
         began = time.monotonic()
-        numbers = dict(experiment.run(seed))
+        numbers = json.loads(json.dumps(dict(experiment.run(seed))))  # likewise
         found = {"asked": asked, "numbers": numbers, "seconds": round(time.monotonic() - began, 3)}
         replace_file(folder / NUMBERS, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     return Run(
@@ -220,5 +230,18 @@ def _run(computation: Computation, arm: Arm, seed: int, folder: Path) -> Run:
         reason="computed",
         training_seconds=0.0,
         measuring_seconds=found["seconds"],
-        values={measure.name: Value(number=found["numbers"][measure.name]) for measure in computation.measures},
+        values={measure.name: _value(found["numbers"][measure.name]) for measure in computation.measures},
     )
+
+
+def _measures(experiment: Experiment) -> tuple[Measure, ...]:
+    return tuple(Measure(name=each, kind="computed") if isinstance(each, str) else each for each in experiment.measures)
+
+
+def _value(found: float | Mapping[str, float]) -> Value:
+    """A number; or those along something, as JSON has them, the last that is one being the measure's own."""
+    if not isinstance(found, Mapping):
+        return Value(number=found)
+    bins = tuple(Bin(shortest=int(place), longest=int(place), count=1, value=number) for place, number in found.items())
+    known = [number for number in found.values() if not math.isnan(number)]
+    return Value(number=known[-1] if known else None, bins=bins)

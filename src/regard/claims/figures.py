@@ -47,7 +47,8 @@ def figure(compared: Compared, title: str = "") -> Figure:
     """The figure that `save_plot` writes, to be changed further; it is not known to pyplot.
 
     A panel for each validation metric that is measured or reached for (lines are medians over seeds, bands their range), then
-    one for each measure: a point for each seed, a bar at the median, and against length for measures with bins.
+    one for each measure: a point for each seed, a bar at the median; against length, or against what they are measured along,
+    for measures of several numbers.
 
     Raises:
         InputError: without matplotlib.
@@ -63,8 +64,8 @@ def figure(compared: Compared, title: str = "") -> Figure:
     measures += [measure for measure in comparison.measures if measure.kind == "validation" and not measures]
     panels: list[tuple[str, Any, float]] = [("curve", metric, CURVE_HEIGHT) for metric in metrics]
     for measure in measures:
-        height = CURVE_HEIGHT if measure.bins else max(1.6, HEADING + ROW_HEIGHT * len(comparison.arms))
-        panels.append(("bins" if measure.bins else "dots", measure, height))
+        height = CURVE_HEIGHT if measure.parted else max(1.6, HEADING + ROW_HEIGHT * len(comparison.arms))
+        panels.append(("bins" if measure.parted else "dots", measure, height))
     rows = [panels[start : start + COLUMNS] for start in range(0, len(panels), COLUMNS)]
     heights = [max(height for _, _, height in row) for row in rows]
     drawing = Figure(figsize=(PANEL_WIDTH * min(COLUMNS, len(panels)), sum(heights)), layout="constrained")
@@ -207,8 +208,10 @@ def _by_length(axes: Axes, compared: Compared, measure: Measure, styles: dict[st
         if len(compared.comparison.seeds) > 1:
             axes.fill_between(places, lows, highs, color=style["color"], alpha=0.18, linewidth=0)
     axes.set_xticks(range(len(parts)), [part.label for part in parts], fontsize=7)
-    axes.set_xlabel("words of the source", fontsize=8)
+    axes.set_xlabel(measure.along or "words of the source", fontsize=8)
     axes.tick_params(axis="y", labelsize=7)
+    if measure.along and _spans_decades(axes):
+        axes.set_yscale("log")
     if measure.metric in SHARES:
         axes.set_ylim(-0.02, 1.02)
     axes.set_title(_heading(measure), fontsize=9, loc="left", **PLAIN)

@@ -26,6 +26,8 @@ Kind = Literal[
     "seconds_per_epoch",
     "tokens_per_second",
     "in_context",
+    "repeated",
+    "at_length",
     "evaluated",
     "computed",
 ]
@@ -56,7 +58,7 @@ _PLAIN = tuple(kind for kind in Kind.__args__ if kind not in (*METRICS, "compute
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """One number of each run, or one for each range of lengths.
+    """One number of each run, or one for each range of lengths, or for each layer.
 
     | kind | the number |
     |---|---|
@@ -69,6 +71,8 @@ class Measure:
     | `parameters` | how many the model has |
     | `seconds_per_epoch`, `tokens_per_second` | of training, evaluations left out; target tokens |
     | `in_context` | for `data.maps`: the share of right images on `size` texts of `split`, each after `shots` pairs |
+    | `repeated` | for `data.repeats`: the share of right tokens where w comes again, on `size` texts of `split`, by `model` |
+    | `at_length` | of a language model: the loss on `size` stretches of `length` tokens of its validation data |
     | `evaluated` | `metric` on `size` examples, as `regard evaluate` finds it, of the run's data changed as `data` says |
     | `computed` | what an experiment without training gives under this name; not for recipes |
 
@@ -87,6 +91,10 @@ class Measure:
         bins: lengths of the source in words at which one range ends and the next begins: [10, 20] makes 1 to 10, 11 to 20, and
             from 21.
         shots: of `in_context`: how many pairs stand before.
+        length: of `at_length`: tokens of a stretch.
+        model: of `repeated`: what differs in the model's config, such as `{rounds: 8}`; nothing that changes its weights.
+        along: of `computed`: what an experiment gives a number for each of, such as `layer`; the measure's own is the last that
+            there is.
 
     Raises:
         InputError: for settings that contradict each other.
@@ -105,6 +113,9 @@ class Measure:
     to: str | None = None
     bins: tuple[int, ...] = ()
     shots: int = 0
+    length: int = 0
+    model: dict[str, Any] = field(default_factory=dict)
+    along: str = ""
 
     def __post_init__(self) -> None:
         where = f"measure {self.name!r}"
@@ -123,6 +134,12 @@ class Measure:
             raise InputError(f"{where}: {self.kind} reads no pairs; leave generation, to and bins out")
         if self.shots < 0 or (self.shots and self.kind != "in_context"):
             raise InputError(f"{where}: shots is {self.shots}; give 0 or more, to kind in_context alone")
+        if self.model and self.kind != "repeated":
+            raise InputError(f"{where}: {self.kind} takes the model as it is; leave model out")
+        if self.along and self.kind != "computed":
+            raise InputError(f"{where}: {self.kind} is one number; leave along out")
+        if (self.length > 0) != (self.kind == "at_length"):
+            raise InputError(f"{where}: length is {self.length}; give 1 or more, to kind at_length alone")
         if self.kind == "teacher_forced" and self.generation:
             raise InputError(f"{where}: teacher_forced decodes nothing; leave generation out")
         if self.size < 1 or self.last < 1:
@@ -133,13 +150,25 @@ class Measure:
     @property
     def falls(self) -> bool:
         """Whether lower is better of what is measured."""
-        return self.metric in FALLING or self.kind in ("steps_to", "training_loss", "seconds", "seconds_per_epoch")
+        return self.metric in FALLING or self.kind in (
+            "steps_to",
+            "training_loss",
+            "seconds",
+            "seconds_per_epoch",
+            "at_length",
+        )
+
+    @property
+    def parted(self) -> bool:
+        """Whether there are several numbers of a run, told apart by a length or whatever it is measured along."""
+        return bool(self.bins or self.along)
 
     @property
     def judged(self) -> dict[str, Any]:
         """What decides the judging of a model on pairs; measures that agree in it share one."""
         return {
-            key: getattr(self, key) for key in ("kind", "data", "split", "size", "seed", "generation", "to", "bins")
+            key: getattr(self, key)
+            for key in ("kind", "data", "split", "size", "seed", "generation", "to", "bins", "model")
         }
 
     def to_mapping(self) -> dict[str, Any]:

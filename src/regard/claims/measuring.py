@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoints import read_card
+from regard.claims.at_length import loss_at_length
 from regard.claims.evaluated import evaluated
 from regard.claims.in_context import accuracy_by_shots
 from regard.claims.judging import judged
 from regard.claims.measure import FALLING, Measure, wanted
+from regard.claims.repeated import accuracy_of_repeats, changed
 from regard.data.pairs import read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -99,6 +101,10 @@ class RunMeasures:
             return Value(number=self.finished["metrics"].get(metric))
         if kind == "in_context":
             return Value(number=self._in_context(measure))
+        if kind == "repeated":
+            return Value(number=self._repeated(measure))
+        if kind == "at_length":
+            return Value(number=self._at_length(measure))
         if kind == "evaluated":
             return Value(number=self._evaluated(measure))
         if kind == "steps_to":
@@ -145,6 +151,16 @@ class RunMeasures:
         self.seconds += entry["seconds"]
         return entry["by_shots"][measure.shots]
 
+    def _repeated(self, measure: Measure) -> float:
+        entry = self._entry(measure)
+        self.seconds += entry["seconds"]
+        return entry["accuracy"]
+
+    def _at_length(self, measure: Measure) -> float:
+        entry = self._entry(measure)
+        self.seconds += entry["seconds"]
+        return entry["loss"]
+
     def _evaluated(self, measure: Measure) -> float:
         entry = self._entry(measure)
         self.seconds += entry["seconds"]
@@ -178,6 +194,8 @@ class RunMeasures:
             "generation": generation,
             "weights": dict(read_card(self.trained).digests),
         }
+        if measure.kind == "at_length":
+            asked["length"] = measure.length
         asked = json.loads(json.dumps(asked))  # as it will be read back
         entries = self._cached()
         for entry in entries:
@@ -202,6 +220,15 @@ class RunMeasures:
             texts = self.recipe.data.maps.texts(measure.split, measure.size, seed)
             model = load(self.trained, task="language_modelling", device=self.device)
             return {"by_shots": accuracy_by_shots(model, texts)}
+        if measure.kind == "repeated":
+            seed = self.recipe.seed if measure.seed is None else measure.seed
+            texts = self.recipe.data.repeats.texts(measure.split, measure.size, seed)
+            model = load(self.trained, task="language_modelling", device=self.device)
+            return {"accuracy": accuracy_of_repeats(changed(model, measure.model), texts)}
+        if measure.kind == "at_length":
+            model = load(self.trained, task="language_modelling", device=self.device)
+            store = TokenStore.open(self.trained / "data" / "validation")
+            return {"loss": loss_at_length(model, store, length=measure.length, size=measure.size)}
         if measure.kind == "evaluated":
             return {"metrics": evaluated(measure, self.recipe, load(self.trained, device=self.device))}
         pairs = self.pairs(measure)

@@ -38,6 +38,7 @@ class OwnData:
         needed: whether the claim has no data of its own.
         texts: whether plain text is meant, and not pairs.
         pictures: whether a folder or archive of pictures is meant, and not pairs.
+        pieces: whether music is meant: a folder of MIDI files, or a file of chorales.
         files: what to give, where that is neither pairs nor one text.
         languages: how the two parallel files of a split end in a folder, the source's first, such as [en, de].
         settings: dotted keys of the recipe on top, where the user's pairs ask for other ones.
@@ -49,6 +50,7 @@ class OwnData:
     needed: bool = False
     texts: bool = False
     pictures: bool = False
+    pieces: bool = False
     files: str = ""
     languages: tuple[str, str] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +88,7 @@ def on_own_data(
     cut = {
         key: value
         for key, value in recipe["data"].items()
-        if (own.texts or own.pictures) and key not in ("train", "validation", "builtin")
+        if (own.texts or own.pictures or own.pieces) and key not in ("train", "validation", "builtin", "motifs")
     }
     recipe["data"] = {**cut, "train": files.train, "validation": files.validation, **reading}
     for key, value in own.settings.items():
@@ -121,9 +123,14 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
     """
     if own.texts:
         return _texts(path)
-    if own.pictures:
+    if own.pictures or own.pieces:
         if not isinstance(path, str):
-            raise InputError(f"data.path is {path!r}; give a folder or a zip archive of pictures")
+            what = (
+                "a folder or a zip archive of pictures"
+                if own.pictures
+                else "a folder of MIDI files or a file of chorales"
+            )
+            raise InputError(f"data.path is {path!r}; give {what}")
         return Files(train=path, validation=None, test=None)
     if isinstance(path, str) and Path(path).is_dir():
         place = Path(path)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.tasks.kinds import kind_of
 from regard.training.run import train
 
 NEVER = 1_000_000_000
@@ -33,15 +34,14 @@ def trained(
         examples: to learn from; the last hundredth is held out.
         seed: of everything random.
         training: of that section what is not as below: learning rate, steps, batches.
-        data, tokenizer: those sections.
+        data, tokenizer: those sections, the latter of tasks of texts.
     """
     held_out = max(2, len(examples) // 100)
-    recipe = {
+    recipe: dict[str, Any] = {
         "task": task,
         "seed": seed,
         "model": dict(model),
         "data": dict(data or {}),
-        "tokenizer": {"kind": "word", "size": 1_000, **(tokenizer or {})},
         "training": {
             "schedule": "cosine",
             "warmup": 50,
@@ -51,6 +51,8 @@ def trained(
             **training,
         },
     }
+    if "tokenizer" in kind_of(task).sections:
+        recipe["tokenizer"] = {"kind": "word", "size": 1_000, **(tokenizer or {})}
     with tempfile.TemporaryDirectory(prefix="regard-") as place:
         folder = Path(place) / "run"
         train(recipe, output=folder, data=examples[:-held_out], validation=examples[-held_out:])

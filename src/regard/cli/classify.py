@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.classify_pictures import classify_pictures
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
@@ -26,7 +27,11 @@ def classify(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT", help="What to classify; else --input or standard input.", show_default=False),
+        typer.Argument(
+            metavar="TEXT",
+            help="What to classify; else --input or standard input. For a model of pictures files, folders or zips of them.",
+            show_default=False,
+        ),
     ] = None,
     pair: Annotated[
         str | None,
@@ -48,7 +53,8 @@ def classify(
 ) -> None:
     """Tell the class of texts, or of pairs of texts: one line out for each line in, the class and its probability.
 
-    A model that gives numbers, such as how alike two sentences are, gives the number.
+    A model that gives numbers, such as how alike two sentences are, gives the number. Of pictures the line begins with the name;
+    digits is scikit-learn's digits that no training sees, digits:4 the fifth of them.
 
     \b
     Example:
@@ -56,15 +62,20 @@ def classify(
       regard classify runs/paraphrases "It rains." --pair "Rain is falling."
       regard classify runs/spam --input messages.txt --output classes.tsv
       regard classify runs/spam --input messages.txt --json
+      regard classify runs/mnist seven.png scans.zip
     """  # noqa: D301  # \b keeps the lines of the example apart
     if pair is not None and (input_file is not None or len(texts or ()) != 1):
         raise InputError("--pair goes with one TEXT; pairs in a file stand in each line with a tab between")
-    waiting = read_texts(texts or (), input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.tasks.classification.rater import Rater
         from regard.tasks.loading import task_of
 
+        if task_of(model) == "picture_classification":
+            unfit = [name for name, given in (("--pair", pair), ("--input", input_file)) if given is not None]
+            classify_pictures(model, texts or (), file, as_json, device, unfit)
+            return
+        waiting = read_texts(texts or (), input_file)
         predictor: Any = opened(model, device, "regression" if task_of(model) == "regression" else "classification")
         ask = predictor.rate_batch if isinstance(predictor, Rater) else predictor.classify_batch
 

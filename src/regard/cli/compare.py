@@ -129,11 +129,12 @@ def plot(compared: Compared, places: Sequence[Path]) -> None:
 
 
 def print_tables(compared: Compared) -> None:
-    """The table, and one for each measure by length, on standard output."""
+    """The table, and one for each measure by length, or by what else it is measured along, on standard output."""
     from rich.console import Console
 
     console = Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else PIPE_WIDTH)
     console.print(compared.table())
     for name, table in compared.bin_tables().items():
-        console.print(f"\n{name}, by words of the source", markup=False, highlight=False)
+        by = compared.measure(name).along or "words of the source"
+        console.print(f"\n{name}, by {by}", markup=False, highlight=False)
         console.print(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,11 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.data.malformed import MalformedRows
+    from regard.tasks.language_modelling.language_model import LanguageModel
 
 PYTHON_DOCS = "python_docs"
+MELODIES = 100
+"""Builtin melodies that are read unless fewer are asked for."""
 
 
 def evaluate_texts(
@@ -35,7 +38,8 @@ def evaluate_texts(
     """Measure a language model on texts it has not seen.
 
     Arguments:
-        places: files of text, or `python_docs`, whose test split is taken.
+        places: files of text, or `python_docs`, whose test split is taken; for a model of music MIDI files, folders, files of
+            chorales, whose test split is taken too, or `motifs`.
         unfit: options and settings that were given and are only for pairs.
         limit: the most texts.
         output: where to write the perplexity and each text, a tab between.
@@ -57,7 +61,8 @@ def evaluate_texts(
         malformed = MalformedRows()
         language_model = opened(model, device, "language_modelling", precision=str(precision))
         unit = (language_model.recipe.get("data") or {}).get("unit", "line")
-        texts = list(itertools.islice(_texts(places, unit, malformed), limit))
+        found_texts = _pieces(places, language_model, malformed)
+        texts = list(itertools.islice(found_texts or _texts(places, unit, malformed), limit))
         if malformed.total:
             say(malformed.summary())
         started = time.monotonic()
@@ -89,6 +94,20 @@ def evaluate_texts(
         ("tokens", f"{found.tokens:,}, of which {found.unknown:,} unknown"),
     ]
     print_table([*rows, *(metric_text(name, value) for name, value in found.metrics.items())])
+
+
+def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRows) -> Iterable[str] | None:
+    """The words of pieces of music, for a model that reads such; None for one of texts."""
+    from regard.cli.pieces import MOTIFS, test_melodies
+    from regard.data.music import read_pieces
+    from regard.tasks.language_modelling.composing import writing_of
+    from regard.text.events import EVENTS
+
+    if model.task.tokenizer.kind not in EVENTS:
+        return None
+    if list(places) == [MOTIFS]:
+        return test_melodies(model, MELODIES)
+    return read_pieces(places, writing_of(model), split="test", malformed=malformed)
 
 
 def _texts(places: Sequence[str], unit: str, malformed: MalformedRows) -> Iterator[str]:

@@ -14,8 +14,11 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.inspection import AttentionMap, AttentionView
+    from regard.tasks.language_modelling.language_model import LanguageModel
 
 SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
+EVENTS_SHOWN = 128
+"""Of a piece of music that is named by its place."""
 
 
 def look(
@@ -23,7 +26,9 @@ def look(
     text: Annotated[
         str,
         typer.Argument(
-            metavar="TEXT", help="What the model is to read; a picture's file for a captioner.", show_default=False
+            metavar="TEXT",
+            help="What the model is to read; a picture's file for a captioner or a classifier of pictures.",
+            show_default=False,
         ),
     ],
     target: Annotated[
@@ -60,6 +65,7 @@ def look(
       regard look runs/lstmn "The FBI is chasing a criminal on the run ." -o fbi.html
       regard look runs/imdb "The first half drags. The end is wonderful." -o review.html
       regard look runs/scenes scenes:4 -o overlay.html
+      regard look runs/digits digits:4 -o patches.html
       regard look runs/paraphrases "It rains." --pair "Rain is falling." --layer "layers.2.*"
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in SUFFIXES:
@@ -94,6 +100,13 @@ def _seen(
             if given is not None:
                 raise InputError(f"{name} is for models that read texts; this one reads a picture, leave it out")
         return _captioning(model, text, target, layers)
+    if family.interface == "picture_classifier":
+        for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
+            if given is not None:
+                raise InputError(
+                    f"{name} is for models that read or write texts; this one reads a picture, leave it out"
+                )
+        return _classifying(model, text, layers)
     if family.interface == "language_model":
         for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
             if given is not None:
@@ -157,6 +170,23 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
     return record.view(0)
 
 
+def _classifying(model: Path, picture: str, layers: list[str] | None) -> AttentionView:
+    """The maps of a classifier over a picture, and where it has a class token the rollout of all its layers."""
+    from regard.cli.pictures import pictures_named
+    from regard.inspection import look as recording
+    from regard.inspection.with_rollout import with_rollout
+    from regard.tasks.loading import load
+
+    classifier = load(model, task="picture_classification")
+    found = pictures_named([picture], classifier)
+    if len(found) > 1:
+        raise InputError(f"{picture}: there are {len(found)} pictures; name one of them, such as {found[0].name}")
+    with recording(classifier, layers or None) as record:
+        classifier.classify(found[0].picture)
+    view = record.view(0)
+    return view if layers else with_rollout(view)
+
+
 def _writing(model: Path, text: str, target: str | None, layers: list[str] | None) -> AttentionView:
     """The maps of a text-to-text model, whatever it is asked."""
     import torch
@@ -190,10 +220,27 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
         raise InputError("the text is empty; there is nothing to look at")
     reader = load(model, task="language_modelling")
     tokenizer = reader.task.tokenizer
-    batch = reader.task.batch([[tokenizer.end_id, *tokenizer.encode(text), tokenizer.end_id]])
+    ids = tokenizer.encode(_music(text, reader))
+    batch = reader.task.batch([[tokenizer.end_id, *ids, tokenizer.end_id]])
     with recording(reader, layers or None) as record, torch.no_grad():
         reader.model(batch.tokens)
     return replace(record.view(0), title=text, examples=(text,))  # as it is, unknown words too
+
+
+def _music(text: str, model: LanguageModel) -> str:
+    """The text itself; or where a model of music is given the place of a piece, the first of its events."""
+    from regard.cli.pieces import MOTIFS, words_of
+    from regard.tasks.language_modelling.composing import writing_of
+    from regard.text.events import EVENTS
+
+    place = text.strip()
+    named = place.partition(":")[0] == MOTIFS or ".json" in place or Path(place).suffix.lower() in (".mid", ".midi")
+    if model.task.tokenizer.kind not in EVENTS or not named:
+        return text
+    words = words_of(place, model, writing_of(model))
+    if len(words) > EVENTS_SHOWN:
+        say(f"{place}: the first {EVENTS_SHOWN} of {len(words):,} events; give events themselves for others")
+    return " ".join(words[:EVENTS_SHOWN])
 
 
 def _reading(place: Path, text: str, second: str | None, layers: list[str] | None) -> AttentionView:

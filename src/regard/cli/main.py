@@ -20,7 +20,9 @@ from regard.cli.claims import claims
 from regard.cli.classify import classify
 from regard.cli.commands import Commands
 from regard.cli.compare import compare
+from regard.cli.compose import compose
 from regard.cli.console import on_terminal, one_line, say
+from regard.cli.depth import depth
 from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
 from regard.cli.fill import fill
@@ -90,11 +92,13 @@ for _command in (
     search,
     look,
     walk,
+    depth,
     compare,
     info,
     plan,
     bench,
     caption,
+    compose,
 ):
     app.command()(_command)
 app.add_typer(claims, name="claims", cls=Commands)

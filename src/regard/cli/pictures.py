@@ -12,9 +12,10 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.data.scenes import Scenes
     from regard.tasks.captioning.captioner import Captioner
-    from regard.tasks.captioning.examples import Picture
+    from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+    from regard.tasks.pictures import Picture
 
-SCENES = re.compile(r"scenes(?::(\d+))?")
+BUILTIN = re.compile(r"(scenes|digits)(?::(\d+))?")
 USUAL = 10
 
 
@@ -24,7 +25,7 @@ class NamedPicture(NamedTuple):
     Arguments:
         name: a file's, or a number's of builtin scenes.
         picture: as a captioner takes it.
-        caption: the right one, of a builtin scene; empty where nobody knows.
+        caption: the right one, or class, of a builtin picture; empty where nobody knows.
     """
 
     name: str
@@ -32,32 +33,52 @@ class NamedPicture(NamedTuple):
     caption: str = ""
 
 
-def pictures_named(places: Sequence[str], captioner: Captioner) -> list[NamedPicture]:
+def pictures_named(places: Sequence[str], model: Captioner | PictureClassifierPredictor) -> list[NamedPicture]:
     """The pictures at some places, in order.
 
     Arguments:
-        places: picture files; folders and zip archives, of which all pictures are taken; `scenes`, the first ten of the model's
-            own builtin test pictures, or `scenes:4`, the fifth alone.
-        captioner: whose scenes they are.
+        places: picture files; folders and zip archives, of which all pictures are taken; of a captioner `scenes`, the first ten
+            of its own builtin test pictures, or `scenes:4`, the fifth alone; of a classifier `digits` or `digits:4` likewise.
+        model: who is to read them.
 
     Raises:
-        InputError: for a place where there is nothing, or scenes of a model that was trained on files.
+        InputError: for a place where there is nothing, or builtin pictures that are not for this model.
     """
-    return [found for place in places for found in _at(place, captioner)]
+    return [found for place in places for found in _at(place, model)]
 
 
-def _at(place: str, captioner: Captioner) -> list[NamedPicture]:
-    match = SCENES.fullmatch(place)
+def _at(place: str, model: Captioner | PictureClassifierPredictor) -> list[NamedPicture]:
+    match = BUILTIN.fullmatch(place)
     if match is not None and not Path(place).exists():
-        return _scenes(captioner, None if match[1] is None else int(match[1]))
+        return _builtin(match[1], None if match[2] is None else int(match[2]), model)
     path = Path(place)
     if not path.is_dir() and path.suffix.lower() != ".zip":
         return [NamedPicture(place, place)]
     from regard.data.pictures import open_pictures
 
     found = open_pictures(path)
-    colour = captioner.task.size.channels == 3
+    colour = model.task.size.channels == 3
     return [NamedPicture(name, lambda name=name: found.read(name, colour=colour)) for name in found]
+
+
+def _builtin(name: str, number: int | None, model: Captioner | PictureClassifierPredictor) -> list[NamedPicture]:
+    from regard.tasks.captioning.captioner import Captioner
+
+    if isinstance(model, Captioner) != (name == "scenes"):
+        raise InputError(
+            f"{name} are for a model of another task than {model.task.name.replace('_', ' ')}; give picture files"
+        )
+    return _scenes(model, number) if isinstance(model, Captioner) else _digits(number)
+
+
+def _digits(number: int | None) -> list[NamedPicture]:
+    from regard.data.labelled_pictures import read_labelled_pictures
+
+    found = read_labelled_pictures(None, "test")
+    if number is not None and number >= len(found):
+        raise InputError(f"digits:{number} is not there; they are numbered from 0 to {len(found) - 1}")
+    rows = range(USUAL) if number is None else range(number, number + 1)
+    return [NamedPicture(f"digits:{row}", found[row].picture, found[row].label) for row in rows]
 
 
 def _scenes(captioner: Captioner, number: int | None) -> list[NamedPicture]:

@@ -67,7 +67,7 @@ class Labels:
         writes = known.get("target", reads)
         ids: list[int] = []
         if isinstance(run.source, Pictures):
-            source = None if run.grid is None else places_named(run.source, row, run.grid)
+            source = None if run.grid is None else places_named(run.source, row, run.grid, run.leading)
         else:
             places, ids = _real(run.source.ids[row], run.source.valid[row])
             source = list(zip(places, _texts(places, ids, reads, tokens), strict=True))
@@ -93,7 +93,7 @@ class Labels:
                 given = f"picture {row // draws + 1}"
             title = f"{reads.decode(ids) if given is None else given} → {answer}"
         elif isinstance(run.source, Pictures):
-            title = f"picture {row + 1}"
+            title = f"picture {row + 1}" + _class_told(run, row)
         elif reads is not None:
             fitting = run.predictions is not None and len(run.predictions) == len(run.source)
             title = _text_read(reads, ids, run.predictions[row] if run.predictions and fitting else None)
@@ -170,6 +170,13 @@ def _text_read(tokenizer: Tokenizer, ids: Sequence[int], prediction: Any) -> str
         if all(whole[: len(part)] == part for whole, part in zip(encoded, parts, strict=True)):
             return " | ".join(texts)
     return " | ".join(tokenizer.decode(part) for part in parts)
+
+
+def _class_told(run: Run, row: int) -> str:
+    """What a classifier said of a picture, where one did."""
+    found = run.predictions if run.source is not None and len(run.predictions or ()) == len(run.source) else None
+    label = None if found is None else getattr(found[row], "label", None)
+    return "" if label is None else f" → {label}"
 
 
 def _refuse_misfits(run: Run, tokens: Sequence[str] | None, target_tokens: Sequence[str] | None) -> None:

@@ -249,7 +249,7 @@ class Record:
             labels = Labels.of(seen, index, hypothesis, self.task, tokens, target_tokens)
             titles.append(labels.title)
             if isinstance(seen.source, Pictures) and seen.grid is not None and image is None:
-                picture, patches = shown(seen.source, index, seen.grid)
+                picture, patches = shown(seen.source, index, seen.grid, seen.leading)
                 images.append(picture)
             for address in self.addresses if addresses is None else addresses:
                 if addresses is not None or address in seen.calls:

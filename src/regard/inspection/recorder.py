@@ -254,7 +254,8 @@ class Recorder:
         read = [argument for argument in arguments if isinstance(argument, Tokens | Pictures)]
         source, target = [*read, None, None][:2]
         grid = getattr(self.module, "grid", None) if isinstance(source, Pictures) else None
-        return Run(source=source, target=target if isinstance(target, Tokens) else None, grid=grid)
+        leading = 0 if grid is None else getattr(self.module, "leading", 0)
+        return Run(source=source, target=target if isinstance(target, Tokens) else None, grid=grid, leading=leading)
 
     def _listening(self) -> bool:
         return threading.get_ident() == self._thread and not _is_recomputing()

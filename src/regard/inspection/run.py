@@ -19,6 +19,7 @@ class Run:
         hidden: outputs of the modules that were asked for, by address, in the order they were made.
         source, target: what the model read; the target only in a forward pass.
         grid: rows and columns of places in one frame, where it read pictures.
+        leading: how many vectors stand before those of the places, such as a class token's.
         hypotheses: of a search, per source row, best first; `rows` in them says where each stood at every step.
         predictions: what the hypotheses became, where a task made something of them.
     """
@@ -28,6 +29,7 @@ class Run:
     source: Tokens | Pictures | None = None
     target: Tokens | None = None
     grid: tuple[int, int] | None = None
+    leading: int = 0
     hypotheses: list[list[Hypothesis]] | None = None
     predictions: list[Any] | None = None
 

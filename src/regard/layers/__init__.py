@@ -3,14 +3,14 @@
 from regard.layers.activations import ACTIVATIONS, Activation
 from regard.layers.ancestry import Ancestry
 from regard.layers.blocks import CausalBlock, DecoderBlock, EncoderBlock
-from regard.layers.causal import CausalConfig, CausalStack, CausalState, CausalTransformer
+from regard.layers.causal import CausalConfig, CausalReader, CausalStack, CausalState, CausalTransformer
 from regard.layers.causal_classifier import CausalClassifier
 from regard.layers.cells import ChoCell, GatedRecurrentCell, RecurrentCell, ResetAfterCell, TanhCell
 from regard.layers.character_encoder import CharacterEncoder, Highway
 from regard.layers.dropout import Dropout
 from regard.layers.embeddings import PositionedEmbedding, token_embedding
 from regard.layers.encoder import Encoded, EncoderConfig, TextEmbedding, TextEncoder
-from regard.layers.feedforward import FeedForward, GatedFeedForward
+from regard.layers.feedforward import ChunkedFeedForward, FeedForward, GatedFeedForward
 from regard.layers.few_shot import FewShotConfig, FewShotLearner
 from regard.layers.gru import BidirectionalGRU
 from regard.layers.heads import FIXED_OUTPUTS, POOLED, HeadKind, PooledHead, Pooler, build_head
@@ -19,12 +19,15 @@ from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LS
 from regard.layers.maxout import maxout
 from regard.layers.order import in_order, put_back, reading_order
 from regard.layers.output import NEVER, OutputBias, Reduction, VocabularyOutput
-from regard.layers.picture_encoder import PictureEncoder, mean_annotation
+from regard.layers.patches import PatchEmbedding
+from regard.layers.picture_classifier import PictureClassifier, PictureClassifierConfig, Pixels
+from regard.layers.picture_encoder import PictureEncoder, halving_blocks, mean_annotation
 from regard.layers.pictures import Pictures
 from regard.layers.projected_lstm import TwoWayLSTM
 from regard.layers.reader import Reader, ReaderConfig
 from regard.layers.recurrent import BidirectionalReader, read
-from regard.layers.residual import NormPlacement, Residual
+from regard.layers.residual import NormPlacement, Residual, Straight
+from regard.layers.reversible import ReversibleBlock, Seen, through_reversibly
 from regard.layers.scalar_mix import ScalarMix
 from regard.layers.sentences import SentencesOf
 from regard.layers.source import Source
@@ -50,11 +53,13 @@ __all__ = [
     "CausalBlock",
     "CausalClassifier",
     "CausalConfig",
+    "CausalReader",
     "CausalStack",
     "CausalState",
     "CausalTransformer",
     "CharacterEncoder",
     "ChoCell",
+    "ChunkedFeedForward",
     "Combination",
     "Decoder",
     "DecoderBlock",
@@ -79,8 +84,12 @@ __all__ = [
     "LongShortTermMemoryCell",
     "NormPlacement",
     "OutputBias",
+    "PatchEmbedding",
+    "PictureClassifier",
+    "PictureClassifierConfig",
     "PictureEncoder",
     "Pictures",
+    "Pixels",
     "PooledHead",
     "Pooler",
     "PositionedEmbedding",
@@ -90,10 +99,13 @@ __all__ = [
     "Reduction",
     "ResetAfterCell",
     "Residual",
+    "ReversibleBlock",
     "ScalarMix",
+    "Seen",
     "SentencesOf",
     "Source",
     "SpeltWords",
+    "Straight",
     "TanhCell",
     "TextEmbedding",
     "TextEncoder",
@@ -107,6 +119,7 @@ __all__ = [
     "VocabularyOutput",
     "WholeTextReader",
     "build_head",
+    "halving_blocks",
     "in_order",
     "maxout",
     "mean_annotation",
@@ -114,5 +127,6 @@ __all__ = [
     "read",
     "reading_order",
     "spelt_words",
+    "through_reversibly",
     "token_embedding",
 ]

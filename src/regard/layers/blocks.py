@@ -53,7 +53,13 @@ class CausalBlock(nn.Module):
         self.feedforward_residual = residual()
 
     def forward(
-        self, x: Tensor, mask: Mask | None, past: KeysValues | None = None, *, places: Tensor | None = None
+        self,
+        x: Tensor,
+        mask: Mask | None,
+        past: KeysValues | None = None,
+        *,
+        places: Tensor | None = None,
+        query_places: Tensor | None = None,
     ) -> tuple[Tensor, KeysValues]:
         """One block, over a whole text or over the tokens that follow a cached past.
 
@@ -62,6 +68,7 @@ class CausalBlock(nn.Module):
             mask: over (B, H, L, past + L), True = may attend.
             past: keys and values of the tokens before.
             places: (B, past + L), the place of each key in its text where that is not its column.
+            query_places: (B, L), that of each query likewise.
 
         Returns:
             (B, L, D); keys and values of past and present tokens.
@@ -72,7 +79,7 @@ class CausalBlock(nn.Module):
             nonlocal present
             new = self.attention.keys_values(y)
             present = new if past is None else past.extended(new)
-            return self.attention(y, present, mask=mask, key_positions=places)
+            return self.attention(y, present, mask=mask, query_positions=query_places, key_positions=places)
 
         x = self.attention_residual(x, attend)
         x = self.feedforward_residual(x, self.feedforward)
@@ -116,6 +123,7 @@ class DecoderBlock(nn.Module):
         source_mask: Mask | None,
         past: KeysValues | None = None,
         places: Tensor | None = None,
+        query_places: Tensor | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One block, over a whole target or over the tokens that follow a cached past.
@@ -127,6 +135,7 @@ class DecoderBlock(nn.Module):
             source_mask: over (B, H, L, S), True = may attend.
             past: keys and values of the tokens before.
             places: (B, past + L), the place of each key in its sequence where that is not its column.
+            query_places: (B, L), that of each query likewise.
             record: what self-attention needs besides, as for `AttentionLayer`.
 
         Returns:
@@ -139,7 +148,9 @@ class DecoderBlock(nn.Module):
             nonlocal present
             new = self.attention.keys_values(y)
             present = new if past is None else past.extended(new)
-            return self.attention(y, present, mask=mask, key_positions=places, record=record)
+            return self.attention(
+                y, present, mask=mask, query_positions=query_places, key_positions=places, record=record
+            )
 
         def attend_source(y: Tensor) -> Tensor:
             nonlocal query

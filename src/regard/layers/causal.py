@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from regard.attention import Causal, Dense, Document, KeysValues, Mask, Padding, Window, positions_of
 from regard.attention.positions import check_length, positions_in_documents
-from regard.layers.blocks import CausalBlock
 from regard.layers.embeddings import PositionedEmbedding
 from regard.layers.output import Reduction
 from regard.layers.state import TARGET, DecoderState
@@ -61,6 +60,25 @@ class CausalState(DecoderState):
         return replace(kept, valid=None if valid is None else valid[:, :length])
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Entered:
+    """What the blocks of a stack are given.
+
+    Arguments:
+        x: (B, L, D), the embedded tokens.
+        masks: one for each block, True = may attend.
+        places: (B, C + L), the place of each key in its text; None where that is its column.
+        query_places: (B, L), that of each query; None: slot for slot, as the keys.
+        after: the state after, its past still to be filled in.
+    """
+
+    x: Tensor
+    masks: Sequence[Mask | None]
+    places: Tensor | None
+    query_places: Tensor | None
+    after: CausalState
+
+
 class CausalStack(nn.Module):
     """Embedding and blocks that look back, from a state to the next: what models of GPT's family have in common.
 
@@ -69,7 +87,7 @@ class CausalStack(nn.Module):
     Arguments:
         config: its sizes.
         embedding: tokens to vectors.
-        layers: the blocks.
+        layers: the blocks, called as `CausalBlock`s are, or as `_through` of a stack of other blocks calls them.
         norm: after the last of them; `nn.Identity()` for none.
         bands: how many tokens back each block looks, itself included; None = all the way. One for each block.
     """
@@ -82,7 +100,7 @@ class CausalStack(nn.Module):
         config: CausalConfig,
         *,
         embedding: PositionedEmbedding,
-        layers: Sequence[CausalBlock],
+        layers: Sequence[nn.Module],
         norm: nn.Module,
         bands: Sequence[int | None] = (),
     ) -> None:
@@ -94,8 +112,8 @@ class CausalStack(nn.Module):
         self.bands = tuple(bands) or (None,) * len(layers)
 
     @property
-    def maximum_length(self) -> int:
-        """The most tokens a text can have, the end token before it included."""
+    def maximum_length(self) -> int | None:
+        """The most tokens a text can have, the end token before it included; None where there is no limit."""
         return self.config.maximum_positions
 
     def start(self, rows: int) -> CausalState:
@@ -113,44 +131,73 @@ class CausalStack(nn.Module):
             InputError: where a text is longer than the model has positions for.
             ValueError: for several documents after the first token.
         """
+        entered = self._entered(tokens, state)
+        x, past = self._through(entered.x, entered.masks, state.past, entered.places, entered.query_places)
+        return self.norm(x), replace(entered.after, past=past)
+
+    def _entered(self, tokens: Tokens, state: CausalState) -> Entered:
+        """What the first block gets, and the state after, all but its past."""
         rows, length = tokens.ids.shape
         valid = _after(state, tokens)
-        places = None if valid is None else positions_of(valid)
+        columns, limit = state.length + length, self.maximum_length
+        # Where padding only follows, a token's place is its column.
+        follows = tokens.padded == "right" and state.length == 0 and (limit is None or columns <= limit)
+        places = None if valid is None or follows else positions_of(valid)
         if tokens.documents is not None:
             if state.length:
                 raise ValueError("several documents in a row are read from its beginning, not from a state after it")
             places = positions_in_documents(tokens.documents, tokens.valid)
-        columns = state.length + length
-        if columns > self.config.maximum_positions:  # of which padding takes none
-            longest = columns if valid is None else int(valid.sum(dim=1).max())
-            check_length(longest, self.config.maximum_positions, "text")
-        here = torch.arange(state.length, state.length + length, device=tokens.ids.device).expand(rows, -1)
-        x = self.embedding(tokens.ids, here if places is None else places[:, state.length :])
+        if limit is not None and columns > limit:  # of which padding takes none
+            check_length(columns if valid is None else int(valid.sum(dim=1).max()), limit, "text")
+        here = torch.arange(state.length, columns, device=tokens.ids.device).expand(rows, -1)
+        standing = here if places is None else places[:, state.length :]
         masks = {band: self._mask(tokens, state, valid, band) for band in dict.fromkeys(self.bands)}
-        x, past = self._through(x, [masks[band] for band in self.bands], state.past, places)
         if tokens.documents is not None:
             last = tokens.documents.where(tokens.valid, -1).amax(dim=1, keepdim=True)
             valid = tokens.valid & (tokens.documents == last)
-        after = replace(state, length=state.length + length, past=past, valid=valid)
-        return self.norm(x), after
+        return Entered(
+            x=self.embedding(tokens.ids, standing),
+            masks=[masks[band] for band in self.bands],
+            places=places,
+            query_places=None if places is None and state.length == 0 else standing,
+            after=replace(state, length=columns, valid=valid),
+        )
 
     def _through(
-        self, x: Tensor, masks: Sequence[Mask | None], past: tuple[KeysValues, ...] | None, places: Tensor | None
+        self,
+        x: Tensor,
+        masks: Sequence[Mask | None],
+        past: tuple[KeysValues, ...] | None,
+        places: Tensor | None,
+        query_places: Tensor | None,
     ) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """(B, L, D) through all blocks, each with its mask, and the keys and values of past and present tokens."""
         present = []
         for index, (layer, mask) in enumerate(zip(self.layers, masks, strict=True)):
-            x, own = layer(x, mask, None if past is None else past[index], places=places)
+            before = None if past is None else past[index]
+            x, own = layer(x, mask, before, places=places, query_places=query_places)
             present.append(own)
         return x, tuple(present)
 
+    def output_map(self) -> tuple[Tensor, Tensor | None]:
+        """The last map, from D to V, and its bias: the embedding table, without one."""
+        return self.embedding.tokens.weight, None
+
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) to (..., V), by the embedding table."""
-        return F.linear(hidden, self.embedding.tokens.weight)
+        """(..., D) to (..., V), by the last map."""
+        return F.linear(hidden, *self.output_map())
 
     def _mask(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
-        """What each new token may look at; None = everything, where it is the only one and no padding came before."""
+        """What each new token may look at, laid out where it is more than the past; None = everything."""
+        mask = self._rule(tokens, state, valid, band)
+        if mask is None or type(mask) is Causal:
+            return mask
         rows, length = tokens.ids.shape
+        return mask.evaluated(batch=rows, queries=length, keys=state.length + length, device=tokens.ids.device)
+
+    def _rule(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
+        """What each new token may look at; None = everything, where it is the only one and no padding came before."""
+        length = tokens.ids.shape[1]
         banded = band is not None and state.length + length > band
         first = state.length == 0
         plain = not banded and tokens.documents is None
@@ -167,14 +214,11 @@ class CausalStack(nn.Module):
             mask = mask & Document(tokens.documents)
         if valid is not None:
             mask = mask & Padding(valid)
-        return mask.evaluated(batch=rows, queries=length, keys=state.length + length, device=tokens.ids.device)
+        return mask
 
 
-class CausalTransformer(CausalStack):
-    """The stack as a language model, the embedding table once more at its end: GPT, and whatever differs from it in a part.
-
-    Its arguments are `CausalStack`'s.
-    """
+class CausalReader(CausalStack):
+    """The stack as a language model. Its arguments are `CausalStack`'s."""
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
         """Logits of every next token, or what becomes of them.
@@ -190,7 +234,7 @@ class CausalTransformer(CausalStack):
             InputError: where a text is longer than the model has positions for.
         """
         hidden, _ = self.hidden(tokens, self.start(len(tokens)))
-        return self.logits(hidden) if reduce is None else reduce(hidden, self.embedding.tokens.weight, None)
+        return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
 
     def read(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
         """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer.
@@ -218,6 +262,13 @@ class CausalTransformer(CausalStack):
         ids = tokens.unsqueeze(1)
         hidden, after = self.hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
         return self.logits(hidden[:, 0]), after
+
+
+class CausalTransformer(CausalReader):
+    """A language model of blocks with the embedding table once more at its end: GPT, and whatever differs from it in a part.
+
+    Its arguments are `CausalStack`'s.
+    """
 
 
 def _after(state: CausalState, tokens: Tokens) -> Tensor | None:

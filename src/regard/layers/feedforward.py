@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from regard.layers.dropout import Dropout
 
@@ -40,6 +42,43 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, D) to (B, L, D)."""
         return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class ChunkedFeedForward(FeedForward):
+    """The same, so many positions at a time (Kitaev et al. 2020, section 3).
+
+        FFN(X) = [FFN(X_1); ...; FFN(X_c)]
+
+    The F numbers of a position stand in memory for one chunk alone, in the backward pass too, which computes them again.
+
+    Arguments:
+        chunk: positions at a time; 0 = all.
+
+    The others are `FeedForward`'s.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner_width: int,
+        *,
+        activation: Callable[[Tensor], Tensor],
+        dropout: float = 0.0,
+        bias: bool = True,
+        chunk: int,
+    ) -> None:
+        super().__init__(width, inner_width, activation=activation, dropout=dropout, bias=bias)
+        self.chunk = chunk
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, D) to (B, L, D)."""
+        whole = super().forward
+        if not self.chunk or x.shape[1] <= self.chunk:
+            return whole(x)
+        parts = x.split(self.chunk, dim=1)
+        if not torch.is_grad_enabled():
+            return torch.cat([whole(part) for part in parts], dim=1)
+        return torch.cat([checkpoint(whole, part, use_reentrant=False) for part in parts], dim=1)
 
 
 class GatedFeedForward(nn.Module):

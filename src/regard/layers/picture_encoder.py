@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -55,8 +56,7 @@ class PictureEncoder(nn.Module):
         self.size = (channels, height, picture_width)
         self.frames = frames
         self.grid = (height >> len(convolutions), picture_width >> len(convolutions))
-        before = [channels, *convolutions[:-1]]
-        self.blocks = nn.Sequential(*(_block(*pair) for pair in zip(before, convolutions, strict=True)))
+        self.blocks = halving_blocks(channels, convolutions)
         last = convolutions[-1]
         self.row = nn.Embedding(self.grid[0], last)
         self.column = nn.Embedding(self.grid[1], last)
@@ -102,9 +102,15 @@ def mean_annotation(annotations: Tensor, valid: Tensor) -> Tensor:
     return (annotations * real).sum(dim=1) / real.sum(dim=1)
 
 
-def _block(before: int, after: int) -> nn.Sequential:
+def halving_block(before: int, after: int) -> nn.Sequential:
+    """A convolution 4 x 4 in steps of 2, group norm, ReLU: (B, before, Y, X) to (B, after, Y / 2, X / 2)."""
     groups = after // GROUP if after % GROUP == 0 else 1
     # In steps of two: taking the maximum over 2 x 2 instead would cost three times as much as all the rest.
     return nn.Sequential(
         nn.Conv2d(before, after, kernel_size=4, stride=2, padding=1), nn.GroupNorm(groups, after), nn.ReLU()
     )
+
+
+def halving_blocks(channels: int, convolutions: Sequence[int]) -> nn.Sequential:
+    """Such a block for each of the numbers of channels, one behind the other; none leave pictures as they are."""
+    return nn.Sequential(*(halving_block(*pair) for pair in itertools.pairwise([channels, *convolutions])))

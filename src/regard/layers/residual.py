@@ -1,4 +1,4 @@
-"""Residual connections with a norm before, after, or nowhere."""
+"""Residual connections with a norm before, after, or nowhere; and what stands in their place where there are none."""
 
 from __future__ import annotations
 
@@ -44,3 +44,16 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(B, L, D) to (B, L, D)."""
         return self.after(x + self.dropout(sublayer(self.before(x))))
+
+
+class Straight(Residual):
+    """A sub-layer's output in the place of its input: what is left of a residual connection without its skip.
+
+        output = after(dropout(sublayer(before(x))))
+
+    It has the parameters of a `Residual`, under the same names, so one can stand where the other stood.
+    """
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(B, L, D) to (B, L, D)."""
+        return self.after(self.dropout(sublayer(self.before(x))))

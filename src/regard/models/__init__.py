@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 from torch import nn
 
+from regard.models.attention_stack import AttentionStack, AttentionStackConfig
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.bert import Bert, BertConfig
 from regard.models.cho import Cho, ChoConfig
+from regard.models.convolutional_network import ConvolutionalNetwork, ConvolutionalNetworkConfig
 from regard.models.distilbert import DistilBert, DistilBertConfig
 from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gnmt import GNMT, GNMTConfig
@@ -31,11 +33,15 @@ from regard.models.gpt_classifiers import (
 )
 from regard.models.han import HAN, HANConfig
 from regard.models.infersent import InferSent, InferSentConfig
+from regard.models.lambda_network import LambdaNetwork, LambdaNetworkConfig
+from regard.models.lecture_network import LectureNetwork, LectureNetworkConfig
 from regard.models.lstm_language_model import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.lstm_transducer import LSTMTransducer, LSTMTransducerConfig
 from regard.models.lstmn import LSTMN, LSTMNConfig
 from regard.models.luong import Luong, LuongConfig
+from regard.models.music_transformer import MusicTransformer, MusicTransformerConfig
 from regard.models.ntm import NTM, NTMConfig
+from regard.models.reformer import Reformer, ReformerConfig
 from regard.models.show_and_tell import ShowAndTell, ShowAndTellConfig
 from regard.models.show_attend_and_tell import ShowAttendAndTell, ShowAttendAndTellConfig
 from regard.models.snail import SNAIL, SNAILConfig
@@ -48,6 +54,7 @@ from regard.models.universal_sentence_encoder import (
     USETransformer,
     USETransformerConfig,
 )
+from regard.models.vit import ViT, ViTConfig
 
 __all__ = [
     "GNMT",
@@ -60,12 +67,16 @@ __all__ = [
     "NTM",
     "SNAIL",
     "T5",
+    "AttentionStack",
+    "AttentionStackConfig",
     "Bahdanau",
     "BahdanauConfig",
     "Bert",
     "BertConfig",
     "Cho",
     "ChoConfig",
+    "ConvolutionalNetwork",
+    "ConvolutionalNetworkConfig",
     "DistilBert",
     "DistilBertConfig",
     "ELMo",
@@ -90,9 +101,17 @@ __all__ = [
     "LSTMNConfig",
     "LSTMTransducer",
     "LSTMTransducerConfig",
+    "LambdaNetwork",
+    "LambdaNetworkConfig",
+    "LectureNetwork",
+    "LectureNetworkConfig",
     "Luong",
     "LuongConfig",
+    "MusicTransformer",
+    "MusicTransformerConfig",
     "NTMConfig",
+    "Reformer",
+    "ReformerConfig",
     "SNAILConfig",
     "ShowAndTell",
     "ShowAndTellConfig",
@@ -107,6 +126,8 @@ __all__ = [
     "USEAveragingConfig",
     "USETransformer",
     "USETransformerConfig",
+    "ViT",
+    "ViTConfig",
 ]
 
 
@@ -120,6 +141,7 @@ Interface = Literal[
     "captioner",
     "transducer",
     "few_shot",
+    "picture_classifier",
 ]
 """What a model is called with: a source and a target (`regard.layers.Decoder`), one text from its beginning
 (`regard.layers.Reader`), one or two texts seen as a whole (`regard.layers.TextEncoder`), these for a class or a number alone
@@ -127,7 +149,7 @@ Interface = Literal[
 encoder gives too, and which with a head tells a class or a number; or an encoder that also tells every word from those before it,
 and from those after it; or pictures to write about (`regard.models.captioning.PictureDecoder`); or vectors
 one after another, for one at each step (`regard.layers.Transducer`); or a few labelled pictures and one more
-(`regard.layers.FewShotLearner`)."""
+(`regard.layers.FewShotLearner`); or pictures to tell the class of (`regard.layers.PictureClassifier`)."""
 
 
 ALSO_SERVES: Mapping[Interface, tuple[Interface, ...]] = MappingProxyType(
@@ -168,10 +190,14 @@ class Family:
 
 MODELS: Mapping[str, Family] = MappingProxyType(
     {
+        AttentionStackConfig.model_type: Family(AttentionStackConfig, AttentionStack, interface="encoder"),
         BahdanauConfig.model_type: Family(BahdanauConfig, Bahdanau),
         BertConfig.model_type: Family(BertConfig, Bert, interface="encoder"),
         DistilBertConfig.model_type: Family(DistilBertConfig, DistilBert, interface="encoder"),
         ChoConfig.model_type: Family(ChoConfig, Cho),
+        ConvolutionalNetworkConfig.model_type: Family(
+            ConvolutionalNetworkConfig, ConvolutionalNetwork, interface="picture_classifier"
+        ),
         ELMoConfig.model_type: Family(ELMoConfig, ELMo, interface="bidirectional_language_model", spelling=True),
         LSTMLanguageModelConfig.model_type: Family(
             LSTMLanguageModelConfig, LSTMLanguageModel, interface="language_model"
@@ -196,18 +222,23 @@ MODELS: Mapping[str, Family] = MappingProxyType(
         ),
         LSTMNConfig.model_type: Family(LSTMNConfig, LSTMN, interface="language_model"),
         LSTMTransducerConfig.model_type: Family(LSTMTransducerConfig, LSTMTransducer, interface="transducer"),
+        MusicTransformerConfig.model_type: Family(MusicTransformerConfig, MusicTransformer, interface="language_model"),
         NTMConfig.model_type: Family(NTMConfig, NTM, interface="transducer"),
         HANConfig.model_type: Family(HANConfig, HAN, interface="text_vectors", sentences=True),
         InferSentConfig.model_type: Family(InferSentConfig, InferSent, interface="text_vectors"),
+        LambdaNetworkConfig.model_type: Family(LambdaNetworkConfig, LambdaNetwork, interface="picture_classifier"),
+        LectureNetworkConfig.model_type: Family(LectureNetworkConfig, LectureNetwork, interface="picture_classifier"),
         USETransformerConfig.model_type: Family(USETransformerConfig, USETransformer, interface="text_vectors"),
         USEAveragingConfig.model_type: Family(USEAveragingConfig, USEAveraging, interface="text_vectors"),
         LuongConfig.model_type: Family(LuongConfig, Luong),
         GNMTConfig.model_type: Family(GNMTConfig, GNMT),
         ShowAndTellConfig.model_type: Family(ShowAndTellConfig, ShowAndTell, interface="captioner"),
         ShowAttendAndTellConfig.model_type: Family(ShowAttendAndTellConfig, ShowAttendAndTell, interface="captioner"),
+        ReformerConfig.model_type: Family(ReformerConfig, Reformer, interface="language_model"),
         SNAILConfig.model_type: Family(SNAILConfig, SNAIL, interface="few_shot"),
         SutskeverConfig.model_type: Family(SutskeverConfig, Sutskever),
         T5Config.model_type: Family(T5Config, T5),
         TransformerConfig.model_type: Family(TransformerConfig, Transformer),
+        ViTConfig.model_type: Family(ViTConfig, ViT, interface="picture_classifier"),
     }
 )

@@ -198,29 +198,30 @@ def heads_left(config: Any, layer: int) -> list[int]:
 
 def encoder_blocks(config: Any) -> list[EncoderBlock]:
     """The blocks of an encoder of BERT's family: post-norm, every projection with a bias."""
-    blocks = []
-    for layer in range(config.layers):
-        heads = len(heads_left(config, layer))
-        inner = heads * (config.width // config.heads)
-        blocks.append(
-            EncoderBlock(
-                attention=AttentionLayer(
-                    query=nn.Linear(config.width, inner),
-                    key=nn.Linear(config.width, inner),
-                    value=nn.Linear(config.width, inner),
-                    output=nn.Linear(inner, config.width),
-                    attention=ScoredAttention(ScaledDot(), dropout=config.attention_dropout),
-                    heads=heads,
-                ),
-                feedforward=FeedForward(
-                    config.width, config.feedforward_width, activation=ACTIVATIONS[config.activation]
-                ),
-                residual=lambda: Residual.with_norm(
-                    "post", config.width, dropout=config.dropout, epsilon=config.norm_epsilon
-                ),
-            )
+    return [
+        EncoderBlock(
+            attention=self_attention(config, layer),
+            feedforward=FeedForward(config.width, config.feedforward_width, activation=ACTIVATIONS[config.activation]),
+            residual=lambda: Residual.with_norm(
+                "post", config.width, dropout=config.dropout, epsilon=config.norm_epsilon
+            ),
         )
-    return blocks
+        for layer in range(config.layers)
+    ]
+
+
+def self_attention(config: Any, layer: int) -> AttentionLayer:
+    """The attention of one block, every projection with a bias, without the heads that were taken out."""
+    heads = len(heads_left(config, layer))
+    inner = heads * (config.width // config.heads)
+    return AttentionLayer(
+        query=nn.Linear(config.width, inner),
+        key=nn.Linear(config.width, inner),
+        value=nn.Linear(config.width, inner),
+        output=nn.Linear(inner, config.width),
+        attention=ScoredAttention(ScaledDot(), dropout=config.attention_dropout),
+        heads=heads,
+    )
 
 
 def head_of(config: Any, tokens: nn.Embedding) -> nn.Module:

@@ -17,6 +17,8 @@ from regard.attention import (
     MultiHeadAttention,
     NoPositions,
     Padding,
+    RelativeAttention,
+    RelativeVectors,
     ScaledDot,
     ScoredAttention,
     SinusoidalPositions,
@@ -58,7 +60,9 @@ class TransformerConfig:
         encoder_layers, decoder_layers: numbers of blocks.
         norm: `post` normalises after each residual sum, as published; `pre` before each sub-layer, with one more norm at the end
             of each stack.
-        positions: `sinusoidal` (fixed), `learned`, or `none`: nothing then tells the encoder the order of its tokens.
+        positions: `sinusoidal` (fixed), `learned`, `relative`: in self-attention keys and values have a vector for their distance
+            from the query (Shaw et al. 2018), or `none`: nothing then tells the encoder the order of its tokens.
+        relative_distance: the farthest distance that relative positions tell apart; 16 in their paper's base model.
         maximum_positions: the longest source or target, in tokens. Sinusoids cost nothing: raise it at will.
         sharing: `all` = source, target and output share one table (needs one vocabulary); `target` = target and output; `none`.
         scale_power: attention scores are q . k / E^scale_power, E the width of a head: 0.5 as published, 0 the plain inner
@@ -88,7 +92,8 @@ class TransformerConfig:
     encoder_layers: int = 6
     decoder_layers: int = 6
     norm: NormPlacement = "post"
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "relative", "none"] = "sinusoidal"
+    relative_distance: int = 16
     maximum_positions: int = 1024
     sharing: Literal["all", "target", "none"] = "all"
     scale_power: float = 0.5
@@ -138,6 +143,10 @@ class TransformerConfig:
             "a finite number",
             "0.5 is the published scale",
         )
+        relative = self.positions == "relative"
+        check(self.relative_distance >= 0, "relative_distance", self.relative_distance, "at least 0", "16 is usual")
+        scaled = not relative or self.scale_power == 0.5
+        check(scaled, "scale_power", self.scale_power, "0.5 beside positions=relative", "leave it out")
         check(
             self.sharing != "all" or self.source_vocabulary == self.target_vocabulary,
             "sharing",
@@ -258,7 +267,8 @@ class TransformerDecoder(nn.Module):
         The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
         """
         ids = state.by_source(tokens)
-        x = self.embedding(ids, torch.full_like(ids, state.length))
+        here = torch.full_like(ids, state.length)
+        x = self.embedding(ids, here)
         sources, width = ids.shape
         source_mask = Padding(state.source_valid).evaluated(
             batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
@@ -270,7 +280,13 @@ class TransformerDecoder(nn.Module):
         for index, layer in enumerate(self.layers):
             before = None if state.past is None else state.past[index]
             x, past, query = layer(
-                x, state.memory[index], mask=mask, source_mask=source_mask, past=before, places=places
+                x,
+                state.memory[index],
+                mask=mask,
+                source_mask=source_mask,
+                past=before,
+                places=places,
+                query_places=here,
             )
             pasts.append(past)
             queries.append(query)
@@ -335,7 +351,8 @@ class Transformer(nn.Module):
 
     def _embedding(self, table: nn.Embedding) -> PositionedEmbedding:
         config = self.config
-        kind = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions, "none": NoPositions}[config.positions]
+        kinds = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
+        kind = kinds.get(config.positions, NoPositions)
         return PositionedEmbedding(table, kind(config.width, config.maximum_positions), dropout=config.dropout)
 
     def _attention(self, queries: Side, keys: Side) -> MultiHeadAttention:
@@ -344,10 +361,20 @@ class Transformer(nn.Module):
             config.width,
             config.heads,
             bias=config.attention_bias,
-            attention=ScoredAttention(ScaledDot(config.scale_power), dropout=config.attention_dropout),
+            attention=self._mechanism(queries, keys),
             between=(queries, keys),
         )
         return _drawn(layer)
+
+    def _mechanism(self, queries: Side, keys: Side) -> ScoredAttention:
+        config = self.config
+        if config.positions != "relative" or queries != keys:  # between two sequences there is no distance
+            return ScoredAttention(ScaledDot(config.scale_power), dropout=config.attention_dropout)
+        of_keys, of_values = (
+            RelativeVectors(config.width // config.heads, config.relative_distance, both_ways=queries == "source")
+            for _ in range(2)
+        )
+        return RelativeAttention(of_keys, of_values, dropout=config.attention_dropout)
 
     def _feedforward(self) -> FeedForward:
         config = self.config

@@ -9,7 +9,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import nn
 
-from regard.attention import AttentionLayer, RelativeDot, ScoredAttention
+from regard.attention import AttentionLayer, RelativeDot, RelativeKeys, ScoredAttention
 from regard.layers import CausalBlock, CausalTransformer, DecoderBlock, EncoderBlock, GatedFeedForward, Residual
 from regard.layers.blocks import Block
 from regard.layers.heads import MaskedHead
@@ -201,11 +201,12 @@ def _attention(layer: AttentionLayer, queries: float, keys: float, length: float
     made = queries * sum(each.out_features for each in query) + keys * sum(each.out_features for each in [*key, *value])
     merged = queries * sum(each.in_features for each in output)
     dropout = layer.attention.dropout
-    learnt = isinstance(layer.attention, ScoredAttention) and isinstance(layer.attention.score, RelativeDot)
+    by_distance = RelativeDot | RelativeKeys
+    learnt = isinstance(layer.attention, ScoredAttention) and isinstance(layer.attention.score, by_distance)
     weights = WIDE * queries * layer.heads  # a fused kernel's sums
     if setup.on_processor and (dropout or c < WIDE):
         weights = c * queries * length * layer.heads * (3 if dropout else 1)
-    if learnt:  # a bias by distance, laid out for its gradient
+    if learnt:  # what is added by distance, laid out for its gradient
         weights += WIDE * queries * length * layer.heads
     return inputs + c * (made + merged) + weights
 

@@ -8,7 +8,7 @@ from functools import singledispatch
 
 from torch import nn
 
-from regard.attention import AttentionLayer
+from regard.attention import AttentionLayer, RelativeAttention, RelativeKeys, ScoredAttention
 from regard.layers import (
     CausalBlock,
     CausalClassifier,
@@ -107,7 +107,20 @@ def _attention(layer: AttentionLayer, rows: float, queries: float, keys: float) 
     from_target = _linear(layer.query, rows * queries) + _linear(layer.output, rows * queries)
     from_source = _linear(layer.key, rows * keys) + _linear(layer.value, rows * keys)
     width = _width(layer.query) + _width(layer.value) * layer.heads / layer.key_heads
-    return [(PROJECTIONS, from_target + from_source), (SCORES, 2 * rows * queries * keys * width)]
+    scores = 2 * rows * queries * keys * width + _by_distance(layer, rows * queries, keys)
+    return [(PROJECTIONS, from_target + from_source), (SCORES, scores)]
+
+
+def _by_distance(layer: AttentionLayer, queries: float, keys: float) -> float:
+    """The products of queries with vectors by distance, of which there are no more than distances."""
+    score = layer.attention.score if isinstance(layer.attention, ScoredAttention) else None
+    if not isinstance(score, RelativeKeys):
+        return 0.0
+    vectors = score.vectors
+    told = 1 + min(vectors.maximum_distance, keys - 1) + min(vectors.farthest_after, keys - 1)
+    if isinstance(layer.attention, RelativeAttention):  # whose values have vectors too, and all of them are multiplied
+        told += layer.attention.values.weight.shape[1]
+    return 2 * queries * told * _width(layer.query)
 
 
 def _linear(module: nn.Module, vectors: float) -> float:

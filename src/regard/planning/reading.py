@@ -22,10 +22,10 @@ from regard.tasks.prepared import Prepared
 from regard.training.recipe import Recipe
 from regard.training.settings import TrainingSettings
 
-WITHOUT_TEXTS = ("transducer", "few_shot", "captioner")
+WITHOUT_TEXTS = ("transducer", "few_shot", "captioner", "picture_classifier")
 """What models are called with whose work is not counted in tokens."""
 
-BUILTIN = ("builtin", "dates", "sequences", "maps")
+BUILTIN = ("builtin", "dates", "sequences", "maps", "repeats")
 """Settings of a data section that name data which is always there."""
 
 

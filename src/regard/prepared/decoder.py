@@ -104,7 +104,12 @@ class PreparedDecoder(CausalTransformer):
         return self.output(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
 
     def _through(
-        self, x: Tensor, masks: Sequence[Mask | None], past: tuple[KeysValues, ...] | None, places: Tensor | None
+        self,
+        x: Tensor,
+        masks: Sequence[Mask | None],
+        past: tuple[KeysValues, ...] | None,
+        places: Tensor | None,
+        query_places: Tensor | None,
     ) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """As `CausalStack`, the keys and values of all blocks together."""
         x, present = self.stack(x, masks, None if past is None else past[0])

@@ -75,6 +75,8 @@ def model_card(
     ]
     if "why" not in layout and hasattr(config, "head"):
         lines += _encoder_elsewhere(config, layout)
+    elif "why" not in layout and task["name"] == "picture_classification":
+        lines += _PICTURES_ELSEWHERE
     else:
         lines += _elsewhere(layout, task.get("languages") or [])
     if metrics:
@@ -120,6 +122,18 @@ def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str]) -> list[str]
         "",
     ]
 
+
+_PICTURES_ELSEWHERE = [
+    "The folder is also one of Hugging Face's, which transformers opens:",
+    "",
+    "```python",
+    "from transformers import AutoImageProcessor, AutoModelForImageClassification",
+    "",
+    'processor, model = AutoImageProcessor.from_pretrained("."), AutoModelForImageClassification.from_pretrained(".")',
+    'print(model(**processor(picture, return_tensors="pt")).logits)  # a picture of Pillow\'s',
+    "```",
+    "",
+]
 
 CLASSES = {
     "none": "AutoModel",

@@ -19,6 +19,8 @@ from regard.tasks.language_modelling.evaluation import TextEvaluation
 from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.masked_language_modelling.evaluation import MaskedEvaluation
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
+from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+from regard.tasks.picture_classification.evaluation import PictureEvaluation
 from regard.tasks.span_corruption.evaluation import SpanEvaluation
 from regard.tasks.span_corruption.span_filler import SpanFiller
 from regard.tasks.text_to_text.evaluation import TextToTextEvaluation
@@ -61,6 +63,10 @@ def evaluate(model: Copier, data: Sequence[Sequence[int]], /) -> CopyEvaluation:
 
 @overload
 def evaluate(model: FewShotClassifier, data: Sequence[Question], /) -> EpisodeEvaluation: ...
+
+
+@overload
+def evaluate(model: PictureClassifierPredictor, data: Sequence[Any], /) -> PictureEvaluation: ...
 
 
 @overload

@@ -16,6 +16,7 @@ from regard.tasks.kind import Kind
 from regard.tasks.language_modelling.kinds import LANGUAGE_MODELLING
 from regard.tasks.masked_language_modelling.kinds import MASKED_LANGUAGE_MODELLING
 from regard.tasks.multiple_choice.kinds import MULTIPLE_CHOICE
+from regard.tasks.picture_classification.kinds import PICTURE_CLASSIFICATION
 from regard.tasks.question_answering.kinds import QUESTION_ANSWERING
 from regard.tasks.sentence_embedding.kinds import SENTENCE_EMBEDDING
 from regard.tasks.span_corruption.kinds import SPAN_CORRUPTION
@@ -41,6 +42,7 @@ TASKS: Mapping[str, Kind] = MappingProxyType(
             CAPTIONING,
             COPYING,
             FEW_SHOT,
+            PICTURE_CLASSIFICATION,
             SENTENCE_EMBEDDING,  # last: it takes any encoder
         )
     }

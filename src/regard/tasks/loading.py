@@ -21,6 +21,7 @@ from regard.tasks.kinds import kind_of, task_for
 from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
 from regard.tasks.multiple_choice.chooser import Chooser
+from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
 from regard.tasks.question_answering.answerer import Answerer
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.span_corruption.span_filler import SpanFiller
@@ -170,6 +171,16 @@ def load(
     device: str | torch.device = "cpu",
     dtype: str = "float32",
 ) -> FewShotClassifier: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["picture_classification"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+) -> PictureClassifierPredictor: ...
 
 
 @overload

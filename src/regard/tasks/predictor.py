@@ -31,6 +31,7 @@ MODEL_FILES = frozenset(
         "vocab.txt",
         "words.txt",
         "generation_config.json",
+        "preprocessor_config.json",
         "source",
         "target",
         "modules.json",

@@ -13,11 +13,14 @@ from tokenizers import decoders, models
 from regard.errors import InputError
 from regard.text.bert import is_bert
 from regard.text.byte_level import is_byte_level
+from regard.text.events import events_in
 from regard.text.gpt import is_gpt
 from regard.text.spelling import is_spelling
 from regard.text.training import CHARACTER_PATTERN, SENTINEL
 
-Kind = Literal["bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling"]
+Kind = Literal[
+    "bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", "performance", "grid"
+]
 
 # What each family calls its special tokens, most specific first. GPT's one token plays every part.
 PADDING_TOKENS = ("<pad>", "[PAD]", "<|endoftext|>")
@@ -107,6 +110,8 @@ def kind_of(layout: dict) -> str | None:
         return "byte_bpe"
     if is_spelling(layout):
         return "spelling"
+    if model == "WordLevel" and (music := events_in(layout)) is not None:
+        return music
     if model == "WordLevel":
         splitter = layout.get("pre_tokenizer") or {}
         return "character" if splitter.get("pattern") == {"Regex": CHARACTER_PATTERN} else "word"

@@ -63,6 +63,9 @@ class Tokenizer(Vocabulary):
         `spelling` is ELMo's: every word is the bytes of its letters with a mark before them, words being what stands between
         white space; nothing is learnt, the texts are not read, and the size is always 259.
 
+        `performance` and `grid` are events of music, written as words (`regard.text.events`): nothing is learnt of them either,
+        and their sizes are always 391 and 132.
+
         In all others the special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
         target too. The text is brought to
         Unicode's composed form (NFC), and to lower case where asked; apart from that, decoding what was

@@ -11,11 +11,11 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.errors import InputError, nearest
-from regard.text import byte_level, spelling
+from regard.text import byte_level, events, spelling
 from regard.text.bert import SPECIAL, train_bert
 from regard.text.feeding import TooSmall, checked, learn, spool
 
-KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling")
+KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", *events.EVENTS)
 FIRST_TOKENS = ("</s>", "<unk>")
 UNKNOWN = "<unk>"
 LAST_TOKEN = "<pad>"
@@ -54,6 +54,8 @@ def train_backend(
         raise InputError(f"tokenizer kind {kind!r} is not known; {nearest(kind, KINDS)}")
     if kind == "spelling":
         return _spelling(lowercase, extra_tokens, sentinels)
+    if kind in events.EVENTS:
+        return _events(kind, lowercase, extra_tokens, sentinels)
     bert = kind == "bert"
     counted_down = _sentinels(sentinels, kind)
     _check_extra(extra_tokens, (*SPECIAL_TOKENS, *counted_down, *(["<s>"] if bert else [])))
@@ -121,6 +123,15 @@ def _spelling(lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> t
     if extra_tokens or sentinels:
         raise InputError("tokenizer kind 'spelling' has the tokens of ELMo alone; leave extra tokens and sentinels out")
     return spelling.backend(lowercase=lowercase)
+
+
+def _events(kind: str, lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> tokenizers.Tokenizer:
+    """Nothing to be learnt, and nothing to be added: the words of music are given."""
+    if lowercase or extra_tokens or sentinels:
+        raise InputError(
+            f"tokenizer kind {kind!r} has the words of music alone; leave lowercase, extra tokens and sentinels out"
+        )
+    return events.backend(kind)
 
 
 def _too_small(kind: str, size: int, needed: int) -> InputError:

@@ -1,6 +1,8 @@
-"""What weights, gradients and hidden states say: head statistics, rollout, attribution, probes."""
+"""What weights, gradients and hidden states say: head statistics, rollout, attribution, probes, rank by depth."""
 
 from regard.inspection.analysis.attribution import Attribution, TokenAttributions, attribute, attribute_scored
+from regard.inspection.analysis.collapse import Collapse, depth_table, stack_addresses
+from regard.inspection.analysis.collapse_forms import collapse_figure, collapse_forms
 from regard.inspection.analysis.encoder_scores import (
     AnswerProbability,
     ChoiceProbability,
@@ -22,7 +24,9 @@ from regard.inspection.analysis.gradients import (
 from regard.inspection.analysis.head import PLACES, Criteria, Head, Share
 from regard.inspection.analysis.head_statistics import DELIMITERS, HeadStatistics
 from regard.inspection.analysis.hidden_states import hidden_states
+from regard.inspection.analysis.paths import PathLengths
 from regard.inspection.analysis.probing import LayerProbe, Probed
+from regard.inspection.analysis.rank_one import composite_norm, relative_residual, row_residual
 from regard.inspection.analysis.rollout import Rollout
 from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore
 from regard.inspection.analysis.scores import SCORES, TargetProbability, TextProbability
@@ -35,6 +39,7 @@ __all__ = [
     "Attribution",
     "ChoiceProbability",
     "ClassProbability",
+    "Collapse",
     "Criteria",
     "GradientTimesInput",
     "Gradients",
@@ -46,6 +51,7 @@ __all__ = [
     "Likeness",
     "MaskProbability",
     "Method",
+    "PathLengths",
     "PredictedValue",
     "Probed",
     "ReadTokens",
@@ -59,7 +65,14 @@ __all__ = [
     "TokenAttributions",
     "attribute",
     "attribute_scored",
+    "collapse_figure",
+    "collapse_forms",
+    "composite_norm",
+    "depth_table",
     "hidden_states",
+    "relative_residual",
+    "row_residual",
+    "stack_addresses",
     "token",
     "zeros",
 ]

@@ -3,6 +3,7 @@
 from regard.inspection.editing.change import change
 from regard.inspection.editing.edits import Edit, MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights
 from regard.inspection.editing.effects import Effect, Effects, ablate, patch
+from regard.inspection.editing.skips import without_feedforward, without_skips
 
 __all__ = [
     "Edit",
@@ -16,4 +17,6 @@ __all__ = [
     "ablate",
     "change",
     "patch",
+    "without_feedforward",
+    "without_skips",
 ]

@@ -11,7 +11,17 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
-from regard.attention import Additive, Cosine, Dot, General, Location, RelativeDot, ScaledDot, Score
+from regard.attention import (
+    Additive,
+    Cosine,
+    Dot,
+    General,
+    Location,
+    RelativeDot,
+    RelativeKeys,
+    ScaledDot,
+    Score,
+)
 from regard.inspection.walk.scene import Scene, quoted, shape_of
 from regard.inspection.walk.source import body, statement
 from regard.inspection.walk.steps import Shown, Step
@@ -85,6 +95,28 @@ def _relative(score: RelativeDot, scene: Scene) -> Scored:
         ),
     )
     return [_products(scene, raw, statement(RelativeDot.forward, "query @ key")), added], scores
+
+
+@score_steps.register
+def _relative_keys(score: RelativeKeys, scene: Scene) -> Scored:
+    raw = scene.query @ scene.key.transpose(-2, -1)
+    apart = score.by_distance(scene.query, scene.key.shape[-2], scene.inputs)
+    root = scene.query.shape[-1] ** 0.5
+    scores = (raw + apart) / root
+    added = Step(
+        title="A vector for the distance",
+        sentence="How far the key stands from the query has a learnt vector, and the query is multiplied with that too: what it "
+        "looks for may lie in what a key holds, in how far away it is, or in both.",
+        equation="score_j = (q · k_j + q · a_(j - i)) / √E",
+        lines=statement(RelativeKeys.forward, "by_distance = "),
+        shown=(
+            scene.per_key("q · k", scene.mine(raw)),
+            scene.per_key("q · a", scene.mine(apart)),
+            _scores(scene, scores),
+        ),
+        notes=(f"Both products are divided by √{scene.query.shape[-1]} = {root:.4g}.",),
+    )
+    return [_products(scene, raw, statement(RelativeKeys.forward, "query @ key")), added], scores
 
 
 @score_steps.register

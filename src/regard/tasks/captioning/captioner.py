@@ -12,12 +12,12 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis, search
 from regard.layers import Pictures
-from regard.tasks.captioning.examples import Picture, frames_of
 from regard.tasks.captioning.metrics import compared
 from regard.tasks.captioning.pointing import Pointing, in_batches, pointed
 from regard.tasks.captioning.store import TARGET, CaptionStore
 from regard.tasks.captioning.task import CaptionBatch, CaptioningTask
 from regard.tasks.observer import Observers
+from regard.tasks.pictures import Picture, frames_of
 from regard.tasks.predictor import Predictor
 
 

@@ -13,11 +13,13 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.tasks.captioning.data import CaptionData
-from regard.tasks.captioning.examples import CaptionExample, example_of, frames_of, in_tokens
+from regard.tasks.captioning.examples import CaptionExample, example_of, in_tokens
 from regard.tasks.captioning.reading import examples_in
-from regard.tasks.captioning.store import CaptionStore, columns, frames_file, numbers_of, write_frames
-from regard.tasks.captioning.task import CaptioningTask, PictureSize
+from regard.tasks.captioning.store import CaptionStore, columns, numbers_of
+from regard.tasks.captioning.task import CaptioningTask
 from regard.tasks.encoders.preparation import cleared
+from regard.tasks.frames import frames_file, write_frames
+from regard.tasks.pictures import PictureSize, frames_of
 from regard.tasks.prepared import READY, TRAIN, VALIDATION, Prepared, finish, is_prepared
 from regard.tasks.tokenizer_settings import TokenizerSettings
 from regard.text import Tokenizer

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.pictures import Fit
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
@@ -24,26 +23,9 @@ from regard.tasks.captioning.objective import Objective
 from regard.tasks.captioning.store import TARGET, CaptionStore
 from regard.tasks.card import write_with_card
 from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.pictures import PictureSize
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PictureSize:
-    """What every picture is made into.
-
-    Arguments:
-        height, width: in pixels.
-        channels: 3 for colours, 1 for grey.
-        frames: the most frames of a sequence; 1 for pictures.
-        fit: how pictures of other proportions get there; see `regard.data.pictures.fitted`.
-    """
-
-    height: int
-    width: int
-    channels: int = 3
-    frames: int = 1
-    fit: Fit = "crop"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

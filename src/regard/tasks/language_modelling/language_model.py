@@ -76,6 +76,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         Arguments:
             batch_size: texts read together. It does not change the answers, only memory and speed.
             stretch: tokens read at once; the state is carried from stretch to stretch, so it does not change the answers either.
+                A model of which it would, whose `reads_in_parts` is false, reads each text at once.
             stride: of the windows in which a text is read that is longer than the model has positions for, see `windows`.
 
         Raises:
@@ -252,11 +253,13 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         ).ids
         found: list[torch.Tensor] = []
         right: list[torch.Tensor] = []
+        if not getattr(self.model, "reads_in_parts", True):
+            stretch = max(read.ids.shape[1], 1)
         with torch.no_grad():
             state = self.model.start(len(asked))
             for start in range(0, read.ids.shape[1], stretch):
                 part = slice(start, start + stretch)
-                logits, state = self.model.read(Tokens(read.ids[:, part], read.valid[:, part]), state)
+                logits, state = self.model.read(Tokens(read.ids[:, part], read.valid[:, part], read.padded), state)
                 labels = told[:, part].unsqueeze(-1)
                 wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
                 chosen = wide.gather(-1, labels)

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.malformed import MalformedRows
+from regard.data.music.keys import in_keys
+from regard.data.music.reading import own_split, read_pieces
 from regard.data.python_docs import python_docs
 from regard.data.texts import read_texts
 from regard.data.token_store import TokenStore
@@ -62,11 +64,10 @@ def _prepared(
     for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
         for path in folder.glob(name):
             shutil.rmtree(path, ignore_errors=True)
-    builtin = data.builtin is not None or data.maps is not None
     train = _reader(data, data.train, "train", given, seed)
     validation = (
         _reader(data, data.validation, "validation", given_validation, seed)
-        if given_validation is not None or data.validation is not None or builtin
+        if given_validation is not None or data.validation is not None or (given is None and _brings_validation(data))
         else None
     )
     malformed, counted = MalformedRows(), 0
@@ -79,7 +80,6 @@ def _prepared(
 
     if settings.path is not None:
         tokenizer = Tokenizer.load(settings.path)
-        counted = sum(1 for _ in texts())
     else:
         tokenizer = Tokenizer.train(
             texts(),
@@ -88,11 +88,20 @@ def _prepared(
             lowercase=settings.lowercase,
             sentinels=settings.sentinels,
         )
+    _check_words(data, tokenizer)
     tokenizer.save(folder)
+    if not counted:  # where nothing had to be learnt of them
+        counted = sum(1 for _ in train(malformed))
     held_out: frozenset[int] = frozenset()
     if validation is None:
         held_out = _held_out(counted, data.validation_share, seed)
-    kept = (text for i, text in enumerate(train(MalformedRows())) if i not in held_out)
+    farthest = 0 if data.music is None else data.music.transpose
+    kept = (
+        moved
+        for i, text in enumerate(train(MalformedRows()))
+        if i not in held_out
+        for moved in (in_keys(text, farthest) if farthest else (text,))
+    )
     others = (
         validation(malformed)
         if validation is not None
@@ -125,12 +134,41 @@ def _reader(data: TextData, place: Place | None, split: str, given: Texts | None
         return lambda _: given
     if data.builtin is not None:
         return lambda _: python_docs(split)
-    if data.maps is not None:
-        texts = data.maps.texts(split, data.maps.size if split == "train" else data.maps.validation_size, seed)
+    drawn = data.maps or data.repeats
+    if drawn is not None:
+        texts = drawn.texts(split, drawn.size if split == "train" else drawn.validation_size, seed)
         return lambda _: texts
+    if data.motifs is not None:
+        size = data.motifs.size if split == "train" else data.motifs.validation_size
+        melodies = data.motifs.melodies(split, size, seed)
+        return lambda _: melodies
+    writing = data.writing
+    if writing is not None:
+        places = data.train if place is None else place  # a file of chorales may have both splits
+        if places is None:
+            raise InputError("data.train is missing; name a folder of MIDI files, or data.music=null data.motifs={}")
+        own = "validation" if split == "validation" and own_split(places, "validation") else "train"
+        return lambda malformed: read_pieces(places, writing, split=own, malformed=malformed)
     if place is None:
         raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs, or data.maps={}")
     return lambda malformed: read_texts(place, unit=data.unit, malformed=malformed)
+
+
+def _brings_validation(data: TextData) -> bool:
+    """Whether the data has a validation split of its own."""
+    if data.music is not None:
+        return data.train is not None and own_split(data.train, "validation")
+    return data.builtin is not None or data.maps is not None or data.repeats is not None or data.motifs is not None
+
+
+def _check_words(data: TextData, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that does not know the words of the music that is to be read."""
+    writing = data.writing
+    if writing is not None and tokenizer.kind != writing.events:
+        where = "data.motifs" if data.music is None else f"data.music.events={writing.events}"
+        raise InputError(
+            f"the tokenizer is of kind {tokenizer.kind} beside {where}; give tokenizer.kind={writing.events}"
+        )
 
 
 def _stretches(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Iterator[list[int]]:

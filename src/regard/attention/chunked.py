@@ -1,0 +1,118 @@
+"""Local attention in chunks: each chunk of a text looks at itself and at those beside it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.alignments import Soft
+from regard.attention.inputs import AttentionInputs
+from regard.attention.mechanism import Attention, Declaration
+
+
+class ChunkedAttention(Attention):
+    """Scaled dot-product attention to the keys of the own chunk and of so many before it (the local layers of Reformer's code).
+
+        s_ij = q_i . k_j / sqrt(E),   c(j) = floor(j / m)
+        weights = softmax of s over the visible j with c(i) - before <= c(j) <= c(i)
+
+    Time and memory grow with the length, not with its square. Places are `key_positions` and `query_positions` of the inputs
+    where they are given, such as under padding in front; else slots, the queries belonging to the last.
+
+    Arguments:
+        chunk: m, in tokens.
+        before: how many chunks to look back, besides the own.
+        dropout: probability of dropping a weight in training.
+
+    Raises:
+        ValueError: for a chunk below 1 or a negative number of chunks.
+
+    >>> inputs = AttentionInputs(query=torch.zeros(1, 1, 6, 2), key=torch.zeros(1, 1, 6, 2))
+    >>> ChunkedAttention(chunk=2).weights(inputs)[0, 0, 5].tolist()
+    [0.0, 0.0, 0.25, 0.25, 0.25, 0.25]
+    """
+
+    def __init__(self, *, chunk: int, before: int = 1, dropout: float = 0.0) -> None:
+        super().__init__(dropout=dropout)
+        if chunk < 1 or before < 0:
+            raise ValueError(f"chunks of {chunk} and {before} before: there is at least one token in a chunk")
+        self.chunk = chunk
+        self.before = before
+
+    @property
+    def declaration(self) -> Declaration:
+        """No distribution over all that is seen: beyond the chunks nothing has weight."""
+        return Declaration(distribution=False)
+
+    def weights(self, inputs: AttentionInputs) -> Tensor:
+        """(B, H, L, S): the equation above, plainly."""
+        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        with torch.autocast(inputs.query.device.type, enabled=False):
+            scores = inputs.query.to(exact) @ inputs.key_per_query_head.to(exact).transpose(-1, -2)
+            seen = inputs.visible()
+            near = self._near(inputs)
+            return Soft()(scores / math.sqrt(inputs.query.shape[-1]), near if seen is None else near & seen, inputs)
+
+    def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
+        """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
+        inputs.check_value(value)
+        groups = inputs.query.shape[1] // value.shape[1]
+        value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
+        queries, keys = inputs.shape[2:]
+        if keys <= self.chunk or queries < keys or inputs.key_positions is not None:
+            weights = F.dropout(self.weights(inputs), self.dropout, self.training)
+            return weights.to(value.dtype) @ value
+        query = self._cut(inputs.query, 0)
+        key, value = self._cut(inputs.key_per_query_head, self.before), self._cut(value, self.before)
+        seen = self._seen(inputs)
+        batch, heads, count = query.shape[:3]
+        output = F.scaled_dot_product_attention(
+            query.flatten(0, 2),
+            key.flatten(0, 2),
+            value.flatten(0, 2),
+            attn_mask=seen.expand(batch, heads, *seen.shape[2:]).flatten(0, 2),
+            dropout_p=self.dropout if self.training else 0.0,
+        )
+        output = output.unflatten(0, (batch, heads, count))
+        # A query with nothing to see looked at everything alike.
+        output = output * seen.any(dim=-1, keepdim=True)
+        return output.flatten(2, 3)[:, :, :queries]
+
+    def extra_repr(self) -> str:
+        """Its sizes."""
+        return ", ".join(part for part in (f"chunk={self.chunk}, before={self.before}", super().extra_repr()) if part)
+
+    def _near(self, inputs: AttentionInputs) -> Tensor:
+        """(B or 1, 1, L, S) bool, which keys stand in the chunks of a query."""
+        queries, keys = inputs.shape[2:]
+        slots = torch.arange(keys, device=inputs.query.device)
+        key = slots.unsqueeze(0) if inputs.key_positions is None else inputs.key_positions
+        query = inputs.query_positions
+        if query is None:
+            query = key[:, keys - queries :]
+        back = (query // self.chunk).unsqueeze(-1) - (key // self.chunk).unsqueeze(-2)
+        return ((back >= 0) & (back <= self.before)).unsqueeze(1)
+
+    def _cut(self, x: Tensor, before: int) -> Tensor:
+        """X (B, H, S, E) to windows of chunks (B, H, n, (before + 1) m, E), with zeros before the first and after the last."""
+        count = -(-x.shape[2] // self.chunk)
+        x = F.pad(x, (0, 0, before * self.chunk, count * self.chunk - x.shape[2])).unflatten(2, (-1, self.chunk))
+        return torch.cat([x[:, :, step : step + count] for step in range(before + 1)], dim=3)
+
+    def _seen(self, inputs: AttentionInputs) -> Tensor:
+        """(B or 1, H or 1, n, m, w) bool, which keys of its window a query may see."""
+        keys, device = inputs.shape[3], inputs.query.device
+        count = -(-keys // self.chunk)
+        first = torch.arange(count, device=device).view(1, 1, -1, 1, 1) * self.chunk
+        query = first + torch.arange(self.chunk, device=device).view(-1, 1)
+        key = first + torch.arange(-self.before * self.chunk, self.chunk, device=device)
+        there = (key >= 0) & (key < keys)
+        if inputs.mask is None:
+            return there.expand(-1, -1, -1, self.chunk, -1)
+        batch, heads = inputs.shape[:2]
+        row = torch.arange(batch, device=device).view(-1, 1, 1, 1, 1)
+        head = torch.arange(heads, device=device).view(1, -1, 1, 1, 1)
+        return there & inputs.mask(row, head, query.clamp_max(keys - 1), key.clamp(0, keys - 1))

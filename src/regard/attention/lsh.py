@@ -1,0 +1,314 @@
+"""LSH attention: each query looks among the keys that a hash brought near it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.alignments import Soft
+from regard.attention.dropping import drawn_seed
+from regard.attention.hashed_order import LOW, HashedOrder, Part
+from regard.attention.hashed_rounds import attend_in_rounds
+from regard.attention.hashing import buckets_by_rotation, draw_rotations
+from regard.attention.inputs import AttentionInputs
+from regard.attention.masks import Causal
+from regard.attention.mechanism import Attention, Declaration
+
+ROTATIONS, BUCKETS = "rotations", "buckets"
+"""What `LSHAttention` reads in the record: the rotations of `draw`, (B, H, E, N, sum(buckets) / 2), or the buckets that came of
+them, (B, H, N, S) integers."""
+
+ALONE = -1e4
+"""A query's score with its own key: so low that it counts only where there is no other."""
+
+Sets = Literal["bucket", "chunk"]
+
+
+class LSHAttention(Attention):
+    """Attention among the keys that a hash brought near each query (Kitaev et al. 2020, section 2).
+
+        k_j = q_j / |q_j|,   s_ij = q_i . k_j,   s_ii = -10000             a token attends to itself where it sees no other
+        round r:  sort the tokens by (h_r(k_j), j), cut the order in chunks of m;  c_r(j): the chunk of j
+                  P_i^r = {j : h_r(j) = h_r(i), c_r(i) - before <= c_r(j) <= c_r(i)}
+        o_i = sum_j exp(s_ij - z_i) v_j,   z_i = log sum_j exp(s_ij),   j in the union of P_i^1 .. P_i^N and visible
+
+    That is the paper's merging of rounds: subtracting log N_ij, the number of rounds that hold j, from the scores of each leaves
+    every key once. With `sets="chunk"` it is the authors' released code instead: all keys of the chunks are in P_i^r, whatever
+    their bucket, the chunk before the first is the last of the round before (of the last round, for the first), and a key that
+    several rounds hold counts in each, which adds log N_ij to its score.
+
+    A query has the place of its own key: the L queries belong to the last L of the S slots. Slots that may not see themselves,
+    such as padding, go to the end of the order. Scores have no 1/sqrt(E): keys of length 1 and queries of a length that is learnt
+    set the temperature, as in the released code.
+
+    Up to m keys there is nothing to cut, and every visible key is in P_i: full attention with shared queries and keys. Where
+    there are fewer queries than keys, in decoding with a cache, the sets are those of the text so far; chunks that a longer text
+    would cut elsewhere are not foreseen.
+
+    In training, rotations are to be drawn anew for every call (`draw`); where the record has none they are those of `seed`.
+
+    Arguments:
+        chunk: m, in tokens.
+        rounds: N, how often all are hashed; more at evaluation than in training cost time and bring accuracy.
+        buckets: b, even; several factors where it is large, see `buckets_by_rotation`.
+        before: how many chunks to look back, besides the own.
+        sets: as above.
+        seed: of the rotations where none are drawn.
+        dropout: probability of dropping a weight in training, in each round.
+
+    Raises:
+        ValueError: for a chunk, rounds or buckets that cannot be.
+
+    >>> attention = LSHAttention(chunk=4, rounds=2, buckets=(4,))
+    >>> shared = torch.randn(1, 2, 12, 8)
+    >>> inputs = AttentionInputs(query=shared, key=shared, mask=Causal())
+    >>> value = torch.randn(1, 2, 12, 8)
+    >>> torch.allclose(attention(inputs, value), attention.weights(inputs) @ value, atol=1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        chunk: int,
+        rounds: int,
+        buckets: Sequence[int],
+        before: int = 1,
+        sets: Sets = "bucket",
+        seed: int = 0,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(dropout=dropout)
+        odd = not buckets or any(count < 2 or count % 2 for count in buckets)
+        if chunk < 1 or rounds < 1 or before < 0 or odd:
+            raise ValueError(
+                f"chunks of {chunk}, {rounds} rounds, {tuple(buckets)} buckets, {before} chunks before: there is at least one "
+                "token in a chunk, one round and one even number of buckets"
+            )
+        self.chunk = chunk
+        self.rounds = rounds
+        self.buckets = tuple(buckets)
+        self.before = before
+        self.sets: Sets = sets
+        self.seed = seed
+
+    @property
+    def declaration(self) -> Declaration:
+        """Drawn; no distribution, for among the keys near a query there may be none that it may see."""
+        return Declaration(distribution=False, drawn=True)
+
+    def full(self, keys: int) -> bool:
+        """Whether so few keys are looked at all together, without a hash."""
+        return keys <= self.chunk
+
+    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
+        """The same inputs with rotations in their record, the same for every row."""
+        drawn = self._rotations(inputs, generator).to(inputs.query.device)
+        return replace(inputs, record={**inputs.record, ROTATIONS: drawn.expand(inputs.shape[0], -1, -1, -1, -1)})
+
+    def decided(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
+        """The buckets of all keys, (B, H, N, S) int32, where keys are hashed at all."""
+        return {} if self.full(inputs.shape[3]) else {BUCKETS: self._buckets(inputs).int()}
+
+    def weights(self, inputs: AttentionInputs) -> Tensor:
+        """(B, H, L, S): the equations above, plainly."""
+        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        queries, keys = inputs.shape[2:]
+        with torch.autocast(inputs.query.device.type, enabled=False):
+            key = unit(inputs.key_per_query_head.to(exact))
+            scores = inputs.query.to(exact) @ key.transpose(-1, -2)
+            slots = torch.arange(keys, device=scores.device)
+            own = slots[keys - queries :, None] == slots
+            scores = scores.masked_fill(own, ALONE)
+            seen = inputs.visible()
+            if not self.full(keys):
+                rounds = self._rounds_that_hold(inputs)
+                if self.sets == "chunk":
+                    scores = scores + rounds.clamp_min(1).to(exact).log()
+                seen = rounds > 0 if seen is None else seen & (rounds > 0)
+            return Soft()(scores, seen, inputs)
+
+    def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
+        """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
+        inputs.check_value(value)
+        groups = inputs.query.shape[1] // value.shape[1]
+        value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
+        queries, keys = inputs.shape[2:]
+        if self.full(keys) or queries < keys:
+            weights = F.dropout(self.weights(inputs), self.dropout, self.training)
+            return weights.to(value.dtype) @ value
+        orders = self._orders(inputs)
+        dropout = self.dropout if self.training else 0.0
+        return attend_in_rounds(
+            _as_given(inputs.query),
+            _as_given(unit(inputs.key_per_query_head)),
+            _as_given(value),
+            orders=orders,
+            penalty=partial(self._penalty, inputs, orders),
+            dropout=dropout,
+            seed=drawn_seed() if dropout else 0,
+        ).to(value.dtype)
+
+    def extra_repr(self) -> str:
+        """Its sizes."""
+        told = f"chunk={self.chunk}, rounds={self.rounds}, buckets={self.buckets}, before={self.before}, sets={self.sets!r}"
+        return ", ".join(part for part in (told, super().extra_repr()) if part)
+
+    def _rotations(self, inputs: AttentionInputs, generator: torch.Generator | None) -> Tensor:
+        _, heads, _, width = inputs.query.shape
+        return draw_rotations(
+            width, heads=heads, rounds=self.rounds, buckets=self.buckets, generator=generator
+        ).unsqueeze(0)
+
+    def _buckets(self, inputs: AttentionInputs) -> Tensor:
+        """(B, H, N, S) int64."""
+        if BUCKETS in inputs.record:
+            return inputs.record[BUCKETS].long()
+        key = inputs.key_per_query_head
+        rotations = inputs.record.get(ROTATIONS)
+        if rotations is None:
+            rotations = self._rotations(inputs, torch.Generator().manual_seed(self.seed)).to(key.device)
+        exact = torch.float64 if key.dtype == torch.float64 else torch.float32
+        return buckets_by_rotation(key, rotations.to(exact), self.buckets)
+
+    def _rounds_that_hold(self, inputs: AttentionInputs) -> Tensor:
+        """(B, H, L, S) int64, the number of rounds r with j in P_i^r."""
+        queries, keys = inputs.shape[2:]
+        buckets = self._sorted_last(inputs, self._buckets(inputs))
+        slots = torch.arange(keys, device=buckets.device)
+        order = (buckets * keys + slots).argsort(dim=-1)
+        place = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
+        chunks = place // self.chunk  # (B, H, N, S)
+        if self.sets == "chunk":  # one row of chunks over all rounds, its ends joined
+            each = -(-keys // self.chunk)
+            chunks = chunks + each * torch.arange(self.rounds, device=chunks.device).view(-1, 1)
+            ring = each * self.rounds
+            held = torch.zeros(*inputs.shape, dtype=torch.int64, device=buckets.device)
+            for own in chunks[..., keys - queries :].unbind(dim=2):
+                for other in chunks.unbind(dim=2):
+                    held += (own.unsqueeze(-1) - other.unsqueeze(-2)) % ring <= self._reach(keys)
+            return held
+        back = chunks[..., keys - queries :, None] - chunks[..., None, :]
+        alike = buckets[..., keys - queries :, None] == buckets[..., None, :]
+        return (alike & (back >= 0) & (back <= self._reach(keys))).sum(dim=2)
+
+    def _sorted_last(self, inputs: AttentionInputs, buckets: Tensor) -> Tensor:
+        """The buckets, slots that may not see themselves in one after all others."""
+        if inputs.mask is None or _plainly_causal(inputs):
+            return buckets
+        batch, heads, queries, keys = inputs.shape
+        slots = torch.arange(keys, device=buckets.device).view(1, 1, -1)
+        rows = torch.arange(batch, device=buckets.device).view(-1, 1, 1)
+        own = inputs.mask(
+            rows, torch.arange(heads, device=buckets.device).view(1, -1, 1), slots - (keys - queries), slots
+        )
+        return buckets.where(own.unsqueeze(2), math.prod(self.buckets))
+
+    def _orders(self, inputs: AttentionInputs) -> list[HashedOrder]:
+        """Each round's order."""
+        keys = inputs.shape[3]
+        length = -(-keys // self.chunk) * self.chunk
+        buckets = self._sorted_last(inputs, self._buckets(inputs)).flatten(0, 1)  # (G, N, S)
+        slots = torch.arange(keys, device=buckets.device)
+        codes, order = (buckets * keys + slots).sort(dim=-1)
+        places = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
+        order = F.pad(order, (0, length - keys), value=keys - 1)
+        reach = self._reach(length)
+        return [
+            HashedOrder(
+                slots=order[:, turn],
+                places=places[:, turn],
+                wrapped=order[:, turn - 1, length - reach * self.chunk :],
+                buckets=F.pad(codes[:, turn] // keys, (0, length - keys), value=math.prod(self.buckets) + 1),
+                chunk=self.chunk,
+                reach=reach,
+            )
+            for turn in range(self.rounds)
+        ]
+
+    def _reach(self, keys: int) -> int:
+        """Chunks to look back: at most those there are."""
+        return min(self.before, -(-keys // self.chunk) - 1)
+
+    def _penalty(
+        self, inputs: AttentionInputs, orders: Sequence[HashedOrder], turn: int, part: Part
+    ) -> tuple[Tensor, Tensor]:
+        """What is added to the scores of a part of a round, and what those of the queries' own keys are (see `Penalty`)."""
+        order = orders[turn]
+        own = order.buckets[part.first : part.last].unflatten(1, (-1, self.chunk))[:, part.begin : part.end]
+        alone = torch.where(own < math.prod(self.buckets), ALONE, LOW)
+        if not _plainly_causal(inputs):
+            return self._unseen(inputs, orders, turn, part).float().mul_(LOW), alone
+        # By arithmetic: what is chosen by a condition is chosen one by one, most of the work beside the products.
+        if self.sets == "chunk":
+            before = order.asked(part).float() - 1
+            return _above(
+                order.offered(part, nowhere=inputs.shape[3]).float().unsqueeze(-2) - before.unsqueeze(-1)
+            ), alone
+        first, _ = order.bounds(part)
+        here = torch.arange((order.reach + 1) * self.chunk, device=own.device, dtype=torch.float32)
+        # In a bucket the order is that of time: what comes after the query stands after it.
+        later = _above(here - (self._diagonal(order) - 1))
+        penalty = _above(first.float().unsqueeze(-1) - here).add_(later)
+        if turn:
+            penalty += self._held_before(inputs, orders, turn, part).float().mul_(LOW)
+        return penalty, alone
+
+    def _unseen(self, inputs: AttentionInputs, orders: Sequence[HashedOrder], turn: int, part: Part) -> Tensor:
+        """Which keys of its window a query does not look at, or only where it is alone: (g, c, m, w) bool."""
+        order, (_, heads, _, keys) = orders[turn], inputs.shape
+        asked, offered = order.asked(part).unsqueeze(-1), order.offered(part, nowhere=keys).unsqueeze(-2)
+        unseen = (offered == asked) | (offered == keys)
+        if self.sets == "bucket":
+            first, last = (bound.unsqueeze(-1) for bound in order.bounds(part))
+            here = torch.arange(offered.shape[-1], device=asked.device)
+            unseen |= (here < first) | (here > last)
+            if turn:
+                unseen |= self._held_before(inputs, orders, turn, part)
+        if inputs.mask is not None:
+            sequence = torch.arange(part.first, part.last, device=asked.device).view(-1, 1, 1, 1)
+            unseen |= ~inputs.mask(sequence // heads, sequence % heads, asked, offered.clamp_max(keys - 1))
+        return unseen
+
+    def _held_before(self, inputs: AttentionInputs, orders: Sequence[HashedOrder], turn: int, part: Part) -> Tensor:
+        """Which keys of its window a query has met in an earlier round: (g, c, m, w) bool."""
+        keys = inputs.shape[3]
+        asked, offered = orders[turn].asked(part), orders[turn].offered(part, nowhere=keys).clamp_max(keys - 1)
+        held = orders[0].holds(asked, offered, part)
+        for earlier in orders[1:turn]:
+            held |= earlier.holds(asked, offered, part)
+        return held
+
+    def _diagonal(self, order: HashedOrder) -> Tensor:
+        """(m, 1), where in its window each query's own key stands."""
+        return torch.arange(self.chunk, device=order.slots.device).unsqueeze(-1) + order.reach * self.chunk
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors (..., E) of length one, x / |x|, with 1e-6 added to the mean square of their entries as the released code does."""
+    return x * ((x.square().mean(dim=-1, keepdim=True) + 1e-6).rsqrt() / math.sqrt(x.shape[-1]))
+
+
+def _plainly_causal(inputs: AttentionInputs) -> bool:
+    """Whether a query sees the keys of the slots up to its own and no others are ruled out."""
+    mask = inputs.mask
+    return type(mask) is Causal and mask.offset == inputs.shape[3] - inputs.shape[2]
+
+
+def _above(x: Tensor) -> Tensor:
+    """`LOW` where a whole number is above 0, else 0; overwrites it."""
+    return x.clamp_(0.0, 1.0).mul_(LOW)
+
+
+def _as_given(x: Tensor) -> Tensor:
+    """A tensor in the number format in which autocast would give it to a matrix product."""
+    kind = x.device.type
+    wide = x.dtype == torch.float64 or not torch.is_autocast_enabled(kind)
+    return x if wide else x.to(torch.get_autocast_dtype(kind))

@@ -1,0 +1,246 @@
+"""Vectors by distance: how far a key stands from a query, as a vector that the query is compared with (Shaw et al. 2018)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.inputs import AttentionInputs
+from regard.attention.masks import Causal
+from regard.attention.mechanism import Declaration, ScoredAttention
+from regard.attention.scores import Score
+
+Beyond = Literal["last", "nothing"]
+"""What a distance beyond the largest one has: the vector of the largest, or none."""
+
+
+class RelativeVectors(nn.Module):
+    """One vector for each distance from a query i to a key j, j - i (Shaw et al. 2018, section 3.2).
+
+        a_ij = w[clip(j - i, -k, k)]
+
+    The Music Transformer looks back alone and has a vector for each head (Huang et al. 2019, section 3.4); Shaw's heads share
+    theirs. In the authors' code of the former a distance that training never saw has no vector: `beyond="nothing"`.
+
+    Arguments:
+        width: E, of a query (or, for values, of a value).
+        maximum_distance: k, the farthest that is told apart.
+        heads: H where each has vectors of its own; 1 where they share them.
+        both_ways: whether keys after the query have vectors of their own; without, they have none, and a causal mask keeps them
+            out of sight.
+        beyond: what a distance beyond k has: the `last` vector on its side, as in Shaw et al., or `nothing`, which is a zero.
+
+    >>> vectors = RelativeVectors(4, 2)
+    >>> vectors.weight.shape
+    torch.Size([1, 5, 4])
+    >>> vectors.rows(torch.tensor([-9, -2, 0, 1, 9])).tolist()
+    [0, 0, 2, 3, 4]
+    """
+
+    def __init__(
+        self, width: int, maximum_distance: int, *, heads: int = 1, both_ways: bool = True, beyond: Beyond = "last"
+    ) -> None:
+        super().__init__()
+        if maximum_distance < 0 or heads < 1:
+            raise ValueError(f"{heads} heads and distances to {maximum_distance}; give at least 1 and 0")
+        self.maximum_distance = maximum_distance
+        self.both_ways = both_ways
+        self.beyond = beyond
+        self.weight = nn.Parameter(torch.empty(heads, maximum_distance * (2 if both_ways else 1) + 1, width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors with deviation E^-1/2, as the authors' code does."""
+        nn.init.normal_(self.weight, std=self.weight.shape[-1] ** -0.5)
+
+    @property
+    def farthest_after(self) -> int:
+        """The largest distance forwards that has a vector of its own."""
+        return self.maximum_distance if self.both_ways else 0
+
+    def rows(self, distance: Tensor) -> Tensor:
+        """The row of the table for each distance, any shape; one past the last row where there is no vector."""
+        nearest = distance.clamp(-self.maximum_distance, self.farthest_after)
+        without = torch.zeros_like(distance, dtype=torch.bool) if self.both_ways else distance > 0
+        if self.beyond == "nothing":
+            without = nearest != distance
+        return (nearest + self.maximum_distance).masked_fill(without, self.weight.shape[1])
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """The vectors themselves, plainly: distances (...) to (H or 1, ..., E). L x S of them take L S E numbers."""
+        return F.pad(self.weight, (0, 0, 0, 1))[:, self.rows(distance)]
+
+    def products(self, query: Tensor, distance: Tensor) -> Tensor:
+        """q_i . a_ij, without laying out a vector for each pair.
+
+        Arguments:
+            query: (B, H, L, E).
+            distance: (B or 1, L, S) integers.
+
+        Returns:
+            (B, H, L, S).
+        """
+        found = F.pad(query @ self.weight.to(query.dtype).transpose(-2, -1), (0, 1))
+        rows = self.rows(distance).unsqueeze(1)
+        return found.gather(-1, rows.expand(*query.shape[:3], rows.shape[-1]))
+
+    def products_of_slots(self, query: Tensor, keys: int, *, causal: bool = False) -> Tensor:
+        """q_i . a_ij where queries and keys stand at 0, 1, 2 and so on: by the skew, and no index is laid out.
+
+        Arguments:
+            query: (B, H, L, E).
+            keys: S.
+            causal: whether a mask hides the keys after the query: what is given for them may then be anything.
+
+        Returns:
+            (B, H, L, S).
+        """
+        queries = query.shape[-2]
+        before, after = queries - 1, keys - 1
+        if self.both_ways or keys > queries:
+            return skewed(self._by_distance(query, before, after), before, keys)
+        # The paper's own, L + 1 columns in all; what lies above the diagonal is garbage.
+        found = skewed(F.pad(self._by_distance(query, before, 0), (1, 0)), queries, keys)
+        return found if causal else found.tril()
+
+    def sums(self, weights: Tensor, distance: Tensor) -> Tensor:
+        """sum_j w_ij a_ij, again without a vector for each pair: weights (B, H, L, S) to (B, H, L, E)."""
+        table = self.weight.to(weights.dtype)
+        rows = self.rows(distance).unsqueeze(1).expand(weights.shape)
+        by_row = weights.new_zeros(*weights.shape[:3], table.shape[1] + 1).scatter_add(-1, rows, weights)
+        return by_row[..., :-1] @ table
+
+    def _by_distance(self, query: Tensor, before: int, after: int) -> Tensor:
+        """(B, H, L, before + 1 + after): the products of each query with the vectors from -before to after."""
+        most, ahead = self.maximum_distance, self.farthest_after
+        near = self.weight[:, most - min(before, most) : most + min(after, ahead) + 1].to(query.dtype)
+        found = query @ near.transpose(-2, -1)
+        missing = (max(before - most, 0), max(after - ahead, 0))
+        if self.beyond == "nothing" or not any(missing):
+            return F.pad(found, missing)
+        ends = (found[..., :1], found[..., -1:] if self.both_ways else torch.zeros_like(found[..., :1]))
+        far = [end.expand(*end.shape[:-1], count) for end, count in zip(ends, missing, strict=True)]
+        return torch.cat((far[0], found, far[1]), dim=-1)
+
+    def extra_repr(self) -> str:
+        """How many vectors there are, and of what."""
+        heads, _, width = self.weight.shape
+        ways = "both ways" if self.both_ways else "backwards"
+        return f"width={width}, maximum_distance={self.maximum_distance}, heads={heads}, {ways}, beyond={self.beyond}"
+
+
+def skewed(x: Tensor, zero: int, keys: int) -> Tensor:
+    """By distance to by key: out[i, j] = x[i, zero + j - i] (Huang et al. 2019, section 3.4).
+
+    Nothing is computed: what lies in memory is read again with rows shorter by one, so that each begins a place further on. Where
+    zero + j - i is no column of x, out[i, j] is another row's number and means nothing.
+
+    Arguments:
+        x: (..., L, N), a column for each distance.
+        zero: the column of distance 0, at most L.
+        keys: S, at most N - 1, or N of a single query.
+
+    Returns:
+        (..., L, S).
+
+    >>> skewed(torch.tensor([[0, -1, 0], [0, -1, 0]]), 2, 2).tril().tolist()
+    [[0, 0], [-1, 0]]
+    """
+    *batch, queries, columns = x.shape
+    if queries == 1:
+        return x[..., zero : zero + keys]
+    read = x.flatten(-2)[..., zero : zero + queries * (columns - 1)]
+    return read.reshape(*batch, queries, columns - 1)[..., :keys]
+
+
+class RelativeKeys(Score):
+    """The scaled product of the query with the key and with a vector for the distance to it (Shaw et al. 2018, equation 4).
+
+        score(q_i, k_j) = (q_i . k_j + q_i . a_ij) / sqrt(E)
+
+    Positions are `inputs.query_positions` and `inputs.key_positions`; without either, every slot is one.
+
+    Arguments:
+        vectors: a, as wide as a query.
+
+    >>> score = RelativeKeys(RelativeVectors(4, 8))
+    >>> score(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 5, 4)).shape
+    torch.Size([1, 2, 3, 5])
+    """
+
+    def __init__(self, vectors: RelativeVectors) -> None:
+        super().__init__()
+        self.vectors = vectors
+
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
+        """(B, H, L, E) and (B, H, S, E) to (B, H, L, S)."""
+        by_distance = self.by_distance(query, key.shape[-2], inputs)
+        return (query @ key.transpose(-2, -1) + by_distance) / math.sqrt(query.shape[-1])
+
+    def product_and_term(self, inputs: AttentionInputs) -> tuple[float, Tensor]:
+        """1 / sqrt(E), and the products with the vectors divided by the same."""
+        scale = 1.0 / math.sqrt(inputs.query.shape[-1])
+        return scale, self.by_distance(inputs.query * scale, inputs.shape[3], inputs)
+
+    def by_distance(self, query: Tensor, keys: int, inputs: AttentionInputs | None) -> Tensor:
+        """q_i . a_ij, (B, H, L, S)."""
+        if inputs is None or (inputs.query_positions is None and inputs.key_positions is None):
+            mask = None if inputs is None else inputs.mask
+            causal = type(mask) is Causal and mask.offset == 0
+            return self.vectors.products_of_slots(query, keys, causal=causal)
+        return self.vectors.products(query, distances(inputs))
+
+
+class RelativeAttention(ScoredAttention):
+    """Softmax attention with a vector by distance for each key, and another that is added to its value (Shaw et al. 2018).
+
+        e_ij = q_i . (k_j + a^K_ij) / sqrt(E),   z_i = sum_j softmax(e_i)_j (v_j + a^V_ij)
+
+    (equations 3 and 4 of the paper). Without vectors for values it is `ScoredAttention(RelativeKeys(...))`.
+
+    Arguments:
+        keys: a^K.
+        values: a^V, as wide as a value.
+        dropout: probability of dropping a weight in training.
+
+    >>> attention = RelativeAttention(RelativeVectors(4, 8), RelativeVectors(6, 8))
+    >>> inputs = AttentionInputs(query=torch.randn(2, 3, 5, 4), key=torch.randn(2, 3, 5, 4))
+    >>> value, weights = torch.randn(2, 3, 5, 6), attention.weights(inputs)
+    >>> torch.allclose(attention(inputs, value), weights @ value + attention.added(inputs, weights), atol=1e-5)
+    True
+    """
+
+    def __init__(self, keys: RelativeVectors, values: RelativeVectors, *, dropout: float = 0.0) -> None:
+        super().__init__(RelativeKeys(keys), dropout=dropout)
+        self.values = values
+
+    @property
+    def declaration(self) -> Declaration:
+        """A distribution, and a term added."""
+        return Declaration(distribution=True, added=True)
+
+    def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
+        """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
+        inputs.check_value(value)
+        weights = F.dropout(self.weights(inputs), self.dropout, self.training)
+        groups = inputs.query.shape[1] // value.shape[1]
+        repeated = value if groups == 1 else value.repeat_interleave(groups, dim=1)
+        return (weights.to(value.dtype) @ repeated + self.added(inputs, weights)).to(value.dtype)
+
+    def added(self, inputs: AttentionInputs, weights: Tensor) -> Tensor:
+        """sum_j w_ij a^V_ij, (B, H, L, Ev)."""
+        return self.values.sums(weights, distances(inputs))
+
+
+def distances(inputs: AttentionInputs) -> Tensor:
+    """From each query to each key, key's position minus query's, (B or 1, L, S) integers; slots where no positions are given."""
+    _, _, queries, keys = inputs.shape
+    device = inputs.query.device
+    of_query, of_key = inputs.query_positions, inputs.key_positions
+    here = torch.arange(queries, device=device).unsqueeze(0) if of_query is None else of_query
+    there = torch.arange(keys, device=device).unsqueeze(0) if of_key is None else of_key
+    return there.unsqueeze(-2) - here.unsqueeze(-1)

@@ -1,0 +1,65 @@
+"""An attention layer whose queries and keys are one projection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from regard.attention.inputs import AttentionInputs
+from regard.attention.layer import AttentionLayer, Side
+from regard.attention.masks import Mask
+from regard.attention.mechanism import Attention
+
+
+class SharedAttention(AttentionLayer):
+    """Self-attention with one projection for queries and keys (Kitaev et al. 2020, section 2, "shared-QK Transformer").
+
+        q_j = Wqk x_j,   k_j = q_j as the mechanism makes it a key
+
+    The L queries belong to the last L of the S keys, so they are projected with them and not again.
+
+    Arguments:
+        query_key: Wqk, on the last axis.
+        value, output, attention, heads, between: as for `AttentionLayer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_key: nn.Module,
+        value: nn.Module,
+        output: nn.Module,
+        attention: Attention,
+        heads: int,
+        between: tuple[Side, Side] = ("source", "source"),
+    ) -> None:
+        super().__init__(
+            query=query_key,
+            key=query_key,
+            value=value,
+            output=output,
+            attention=attention,
+            heads=heads,
+            between=between,
+        )
+
+    def inputs(
+        self,
+        target: Tensor,
+        keys: Tensor,
+        *,
+        mask: Mask | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+        record: Mapping[str, Tensor] | None = None,
+    ) -> AttentionInputs:
+        """The mechanism's inputs for `target` (B, L, D), whose projections are the last of `keys` (B, H, S, E)."""
+        return AttentionInputs(
+            query=keys[:, :, keys.shape[2] - target.shape[1] :],
+            key=keys,
+            mask=mask,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            record={} if record is None else record,
+        )

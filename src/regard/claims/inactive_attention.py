@@ -1,0 +1,154 @@
+"""The lectures' network for MNIST: whether its attention does anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.claims.trained_here import trained
+from regard.data.labelled_pictures import LabelledPicture, read_labelled_pictures
+from regard.models import LectureNetwork
+from regard.models.config import check
+from regard.models.lecture_network import without_queries_and_keys
+from regard.tasks.loading import load
+from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+from regard.tasks.picture_classification.evaluation import evaluate_pictures
+from regard.tasks.picture_classification.task import PictureBatch
+
+TOGETHER = 500
+"""Pictures read at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InactiveAttention:
+    """The lectures' network, trained as it is or without maps of queries and keys, and what these maps do in it.
+
+    Arguments:
+        path: a folder with MNIST's files; scikit-learn's digits where null.
+        attention: `given`, or `deleted`: trained from the start without queries and keys.
+        epochs: passes over the training pictures.
+        batch: pictures in an update.
+        learning_rate: of Adam.
+
+    Raises:
+        InputError: for numbers that are too small.
+    """
+
+    path: str | None = None
+    attention: Literal["given", "deleted"] = "given"
+    epochs: int = 5
+    batch: int = 32
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The accuracy in per cent; the others are 0 where there is nothing to delete."""
+        return (
+            "accuracy",
+            "largest change by deletion",
+            "largest difference from the values",
+            "largest gradient of queries and keys",
+            "largest gradient of values",
+            "parameters of queries and keys",
+        )
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Train the network, and look at what its queries and keys do on test pictures.
+
+        Raises:
+            InputError: for a folder without MNIST's files.
+        """
+        test = read_labelled_pictures(self.path, "test", colour=False)
+        with trained(
+            "picture_classification",
+            {"name": "lecture_network", "query_and_key": self.attention == "given"},
+            read_labelled_pictures(self.path, "train", colour=False),
+            seed=seed,
+            training={
+                "epochs": self.epochs,
+                "batch_tokens": self.batch,
+                "optimizer": "adam",
+                "betas": [0.9, 0.999],
+                "epsilon": 1e-8,
+                "learning_rate": self.learning_rate,
+                "schedule": "constant",
+                "warmup": 0,
+                "clip_norm": None,
+            },
+        ) as folder:
+            model = load(folder, task="picture_classification")
+            found: dict[str, float] = dict.fromkeys(self.measures, 0.0)
+            found["accuracy"] = 100 * evaluate_pictures(model, test).metrics["accuracy"]
+            if self.attention == "given":
+                found |= _inactivity(model, test)
+            return found
+
+
+def _inactivity(model: PictureClassifierPredictor, test: Sequence[LabelledPicture]) -> dict[str, float]:
+    """What the maps of queries and keys do to logits, to what attention gives, and to the loss, at most."""
+    network: LectureNetwork = model.model
+    reduced = without_queries_and_keys(network)
+    largest = {"logits": 0.0, "values": 0.0, "query or key": 0.0, "value": 0.0}
+    for batch in _batches(model, test):
+        network.zero_grad()
+        with torch.no_grad():
+            change = network(batch.pictures) - reduced(batch.pictures)
+            largest["logits"] = max(largest["logits"], _largest(change))
+        with _Values(network) as seen:
+            F.cross_entropy(network(batch.pictures), batch.labels).backward()
+        largest["values"] = max(largest["values"], *map(_largest, seen.differences))
+        for name, parameter in network.named_parameters():
+            if parameter.grad is not None and "attentions" in name:
+                kind = "value" if ".value." in name else "query or key"
+                largest[kind] = max(largest[kind], _largest(parameter.grad))
+    count = sum(
+        parameter.numel() for name, parameter in network.named_parameters() if ".query." in name or ".key." in name
+    )
+    return {
+        "largest change by deletion": largest["logits"],
+        "largest difference from the values": largest["values"],
+        "largest gradient of queries and keys": largest["query or key"],
+        "largest gradient of values": largest["value"],
+        "parameters of queries and keys": count,
+    }
+
+
+class _Values:
+    """Inside the block, how far what each attention layer gives is from its map of values."""
+
+    def __init__(self, network: LectureNetwork) -> None:
+        self._network = network
+        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self.differences: list[Tensor] = []
+
+    def __enter__(self) -> _Values:
+        self._hooks = [layer.register_forward_hook(self._compare) for layer in self._network.attentions]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _compare(self, layer: torch.nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        value: torch.nn.Module = layer.value  # type: ignore[assignment]
+        self.differences.append((output - value(arguments[0])).detach())
+
+
+def _batches(model: PictureClassifierPredictor, test: Sequence[LabelledPicture]) -> Iterator[PictureBatch]:
+    for start in range(0, len(test), TOGETHER):
+        some = test[start : start + TOGETHER]
+        labels = [model.task.number_of(each.label, each.name) for each in some]
+        yield PictureBatch(model.read([each.picture for each in some]), torch.tensor(labels)).to(model.device)
+
+
+def _largest(tensor: Tensor) -> float:
+    return float(tensor.abs().max())

@@ -1,0 +1,123 @@
+"""Whether stacks of attention learn to sort, with skip connections and without, and what becomes of their rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from regard.claims.measure import Measure
+from regard.claims.trained_here import trained
+from regard.data.sequences import Sequences
+from regard.inspection.analysis.collapse import Collapse
+from regard.models.config import check
+from regard.tasks.encoders.inputs import join, padded
+from regard.tasks.loading import load
+from regard.tasks.tagging.tagger import Tagger
+
+Sentence = tuple[list[str], list[str]]
+RESIDUAL = "residual"
+LAYER = "layer"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SortingDepth:
+    """An `AttentionStack` that writes at every place of a sequence the symbol that stands there when it is sorted (section 4).
+
+    Measured on sequences of the test split are the share of right symbols, in per cent; and the mean over them of
+    `regard.inspection.analysis.relative_residual` after the embedding, at 0, and after each layer of what was trained. A layer
+    that a shallower arm does not have has no number.
+
+    Arguments:
+        skips, feedforward, width, heads, layers, feedforward_width: as in `AttentionStackConfig`.
+        deepest: the most layers of any arm.
+        symbols: how many different ones there are.
+        length: of a sequence.
+        size: sequences to learn from.
+        test_size: sequences to measure on.
+        steps: updates.
+        batch: sequences in an update, about.
+        learning_rate: the peak, which falls to 0 along a cosine.
+
+    Raises:
+        InputError: for sizes that are none.
+    """
+
+    skips: bool = True
+    feedforward: bool = True
+    width: int = 48
+    heads: int = 2
+    layers: int = 6
+    feedforward_width: int = 96
+    deepest: int = 6
+    symbols: int = 10
+    length: int = 8
+    size: int = 10_000
+    test_size: int = 500
+    steps: int = 500
+    batch: int = 64
+    learning_rate: float = 2e-3
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "length", "test_size", "steps", "batch"):
+            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        deepest = self.deepest
+        check(deepest >= self.layers, "experiment.deepest", deepest, "no fewer than the layers", "raise it")
+        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+
+    @property
+    def measures(self) -> tuple[str | Measure, ...]:
+        """The share in per cent; a residual for each layer."""
+        return ("accuracy", Measure(name=RESIDUAL, kind="computed", along=LAYER))
+
+    def run(self, seed: int) -> dict[str, float | Mapping[int, float]]:
+        """Train the stack, and measure it."""
+        tokens = self.length + 2  # one before, one behind
+        with trained(
+            "tagging",
+            self._sizes(tokens),
+            _sentences("train", self.symbols, self.length, self.size, seed),
+            seed=seed,
+            data={"scheme": "none", "maximum_length": max(5, tokens)},
+            training={"steps": self.steps, "batch_tokens": self.batch * tokens, "learning_rate": self.learning_rate},
+        ) as folder:
+            tagger = load(folder, task="tagging")
+            test = _sentences("test", self.symbols, self.length, self.test_size, seed)
+            told = tagger.tag_batch([words for words, _ in test])
+            right = sum(
+                tag == symbol
+                for tagging, (_, answer) in zip(told, test, strict=True)
+                for tag, symbol in zip(tagging.tags, answer, strict=True)
+            )
+            residuals = residuals_of(tagger, [words for words, _ in test])
+        layers = {number: residuals.get(number, float("nan")) for number in range(self.deepest + 1)}
+        return {"accuracy": 100 * right / (len(test) * self.length), RESIDUAL: layers}
+
+    def _sizes(self, tokens: int) -> dict[str, Any]:
+        names = ("skips", "feedforward", "width", "heads", "layers", "feedforward_width")
+        return {
+            "name": "attention_stack",
+            "maximum_positions": tokens,
+            **{name: getattr(self, name) for name in names},
+        }
+
+
+def residuals_of(tagger: Tagger, sentences: list[list[str]]) -> dict[int, float]:
+    """The mean relative residual of some sentences after the embedding, 0, and after each layer."""
+    tokenizer = tagger.task.tokenizer
+    joined = [join(tokenizer, tokenizer.encode(" ".join(words)), maximum=tagger.maximum_length) for words in sentences]
+    tokens, _ = padded(joined, padding_id=tokenizer.padding_id)
+    with torch.no_grad():
+        states = tagger.model.hidden_states(tokens)
+    found = Collapse.of({str(number): state for number, state in enumerate(states)}, valid=tokens.valid)
+    return dict(enumerate(found.means))
+
+
+@lru_cache(maxsize=4)
+def _sentences(split: str, symbols: int, length: int, size: int, seed: int) -> list[Sentence]:
+    """Sequences and the same sorted, symbol by symbol; the same for every arm of a seed, drawn once."""
+    problems = Sequences(split, kind="sorting", symbols=symbols, shortest=length, longest=length, size=size, seed=seed)
+    return [(source.split(), target.split()) for source, target in problems]

@@ -1,0 +1,303 @@
+"""Reformer: the efficient Transformer (Kitaev, Kaiser, Levskaya 2020)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import (
+    Attention,
+    AttentionLayer,
+    AxialPositions,
+    Causal,
+    ChunkedAttention,
+    KeysValues,
+    LearnedPositions,
+    LSHAttention,
+    Mask,
+    Padding,
+    SharedAttention,
+)
+from regard.attention.hashing import usual_buckets
+from regard.attention.lsh import Sets
+from regard.layers import (
+    ACTIVATIONS,
+    Activation,
+    CausalReader,
+    CausalState,
+    ChunkedFeedForward,
+    Dropout,
+    PositionedEmbedding,
+    Reduction,
+    ReversibleBlock,
+    Seen,
+    Tokens,
+    through_reversibly,
+)
+from regard.models.config import check, check_sizes, check_types
+
+Kind = Literal["local", "lsh"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReformerConfig:
+    """The sizes of a Reformer that reads from the left; the defaults are those of Hugging Face's.
+
+    Arguments:
+        vocabulary: V, number of tokens.
+        width: D, of either stream.
+        heads: H.
+        head_width: E, of a head's queries, keys and values; H E need not be D.
+        feedforward_width: F, inside the feed-forward nets.
+        layers: which attention each block has, from the bottom up: `lsh`, among keys of like hashes, or `local`, in the own
+            chunk and those before.
+        maximum_positions: the longest text, in tokens.
+        axial_shape: two numbers whose product is `maximum_positions`, so that positions are a row's vector beside a column's;
+            empty = a vector for each position.
+        axial_widths: the widths of those vectors, D together.
+        chunk: m, tokens in a chunk of the hashed order; a text of no more tokens is attended to in full.
+        chunks_before: how many chunks to look back there, besides the own.
+        rounds: N, how often all are hashed; may be raised after training.
+        buckets: b, an even number, or factors of it; empty = 2 `maximum_positions` / m.
+        sets: which keys a query looks among: `bucket`, those of its bucket in these chunks, each once, as in the paper's
+            equations; or `chunk`, all in these chunks, as in the released code and in Hugging Face's.
+        local_chunk, local_chunks_before: the same of the local layers, over the text as it stands.
+        hash_seed: of the hashes in evaluation; in training they are drawn anew each time.
+        feedforward_chunk: positions that pass a feed-forward net at a time; 0 = all.
+        activation: of the feed-forward nets.
+        output_bias: whether the logits have a number added for each token; `transformers` 5 reads it and leaves it out.
+        dropout: probability of dropping an entry of embeddings and of each sub-layer's output in training.
+        attention_dropout, local_attention_dropout: of attention weights.
+        norm_epsilon: added to the variance in layer norms.
+        deviation: standard deviation of the normal distribution that matrices are drawn from.
+        padding_id: the token that fills padding.
+        end_id: the token that ends a text, and stands before the first of one.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "reformer"
+
+    vocabulary: int
+    width: int = 256
+    heads: int = 12
+    head_width: int = 64
+    feedforward_width: int = 512
+    layers: tuple[Kind, ...] = ("local", "lsh", "local", "lsh", "local", "lsh")
+    maximum_positions: int = 4096
+    axial_shape: tuple[int, ...] = ()
+    axial_widths: tuple[int, ...] = ()
+    chunk: int = 64
+    chunks_before: int = 1
+    rounds: int = 1
+    buckets: tuple[int, ...] = ()
+    sets: Sets = "chunk"
+    local_chunk: int = 64
+    local_chunks_before: int = 1
+    hash_seed: int = 0
+    feedforward_chunk: int = 0
+    activation: Activation = "relu"
+    output_bias: bool = False
+    dropout: float = 0.05
+    attention_dropout: float = 0.0
+    local_attention_dropout: float = 0.05
+    norm_epsilon: float = 1e-12
+    deviation: float = 0.02
+    padding_id: int = 0
+    end_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_sizes(self, "vocabulary", "width", "heads", "head_width", "feedforward_width", "maximum_positions")
+        check_sizes(self, "chunk", "rounds", "local_chunk")
+        check(len(self.layers) > 0, "layers", self.layers, "at least one of lsh and local", "such as [local, lsh]")
+        for name in ("chunks_before", "local_chunks_before", "feedforward_chunk"):
+            check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more", "1 chunk before is usual")
+        even = all(count > 0 and count % 2 == 0 for count in self.buckets)
+        check(even, "buckets", self.buckets, "even numbers", "such as [64]")
+        if self.axial_shape or self.axial_widths:
+            self._check_axial()
+        for name in ("dropout", "attention_dropout", "local_attention_dropout"):
+            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)", "0.05 is usual")
+        for name in ("norm_epsilon", "deviation"):
+            check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the usual one")
+        for name in ("padding_id", "end_id"):
+            value = getattr(self, name)
+            check(0 <= value < self.vocabulary, name, value, f"in [0, {self.vocabulary})", "it is one of the tokens")
+
+    def _check_axial(self) -> None:
+        shape, widths, positions = self.axial_shape, self.axial_widths, self.maximum_positions
+        fits = len(shape) == 2 and math.prod(shape) == positions
+        wanted = f"two numbers whose product is maximum_positions, {positions}"
+        check(fits, "axial_shape", shape, wanted, "such as [64, 64] for 4096")
+        fits = len(widths) == 2 and min(widths) > 0 and sum(widths) == self.width
+        wanted = f"two numbers whose sum is width, {self.width}"
+        check(fits, "axial_widths", widths, wanted, "such as a quarter and the rest")
+
+
+class Reformer(CausalReader):
+    """Reformer as a language model: LSH attention, chunked feed-forward nets, reversible blocks.
+
+        X1 = X2 = E[token] + P[position]
+        Y1 = X1 + attention(norm(X2));   Y2 = X2 + mlp(norm(Y1))           n times, attention causal, among like hashes or local
+        logits = W norm([Y1 ; Y2])                                         both streams, one after the other
+
+    In training no block keeps what it computed: the backward pass computes it again (`through_reversibly`).
+
+    Arguments:
+        config: its sizes.
+
+    >>> config = ReformerConfig(vocabulary=9, width=8, heads=2, head_width=4, feedforward_width=16, layers=("lsh",), chunk=4)
+    >>> Reformer(config)(Tokens.pad([[0, 4, 5, 3, 8, 1], [0, 7]])).shape
+    torch.Size([2, 6, 9])
+    """
+
+    config: ReformerConfig
+    reads_in_parts: bool = False
+    """Whether a text read in parts is the text read at once: not where the hashed order of a longer text is cut elsewhere."""
+
+    def __init__(self, config: ReformerConfig) -> None:
+        positions: nn.Module = LearnedPositions(config.width, config.maximum_positions)
+        if config.axial_shape:
+            positions = AxialPositions(config.axial_shape, config.axial_widths)
+        super().__init__(
+            config,
+            embedding=PositionedEmbedding(
+                nn.Embedding(config.vocabulary, config.width), positions, dropout=config.dropout, scale=1.0
+            ),
+            layers=[_block(config, kind) for kind in config.layers],
+            norm=nn.LayerNorm(2 * config.width, eps=config.norm_epsilon),
+        )
+        self.dropout = Dropout(config.dropout)
+        self.output = nn.Linear(2 * config.width, config.vocabulary, bias=config.output_bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all matrices from a normal distribution, axial positions from a standard normal one; biases are zero."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
+                nn.init.normal_(module.weight, std=self.config.deviation)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if isinstance(module, AxialPositions):
+                module.reset_parameters()
+
+    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """Logits of every next token, or what becomes of them.
+
+        Arguments:
+            tokens: (B, L), the end token of the text before first; padding may stand on either side.
+            reduce: applied in place of the last projection, so that the logits need not stand in memory.
+
+        Returns:
+            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+        """
+        if not (self.training and torch.is_grad_enabled()):
+            return super().forward(tokens, reduce=reduce)
+        entered = self._entered(tokens, self.start(len(tokens)))
+        seen = Seen(entered.masks[0], entered.places, entered.query_places)
+        streams = through_reversibly(list(self.layers), entered.x, seen)  # type: ignore[arg-type]
+        hidden = self.dropout(self.norm(torch.cat(streams, dim=-1)))
+        return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
+
+    def output_map(self) -> tuple[Tensor, Tensor | None]:
+        """The last map, from 2 D to V, and its bias."""
+        return self.output.weight, self.output.bias
+
+    def hidden(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
+        """Both streams after the last block, (B, L, 2 D), normalised, and the state after.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+            ValueError: for several documents after the first token.
+        """
+        hidden, after = super().hidden(tokens, state)
+        return self.dropout(hidden), after
+
+    def _mask(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
+        """As in the stack, but never laid out, which would take memory by the square of the length.
+
+        Padding is told of wherever it stands: it would take places among the hashed.
+        """
+        rule = self._rule(tokens, state, valid, band)
+        return rule & Padding(valid) if type(rule) is Causal and valid is not None else rule
+
+    def _through(
+        self,
+        x: Tensor,
+        masks: Sequence[Mask | None],
+        past: tuple[KeysValues, ...] | None,
+        places: Tensor | None,
+        query_places: Tensor | None,
+    ) -> tuple[Tensor, tuple[KeysValues, ...]]:
+        """(B, L, D) to both streams (B, L, 2 D), and the keys and values of past and present tokens."""
+        first, second, present = x, x, []
+        for index, (layer, mask) in enumerate(zip(self.layers, masks, strict=True)):
+            before = None if past is None else past[index]
+            first, second, own = layer(first, second, mask, before, places=places, query_places=query_places)
+            present.append(own)
+        return torch.cat((first, second), dim=-1), tuple(present)
+
+
+def _block(config: ReformerConfig, kind: Kind) -> ReversibleBlock:
+    inner = config.heads * config.head_width
+
+    def projection(given: int, made: int) -> nn.Linear:
+        return nn.Linear(given, made, bias=False)
+
+    value, output = projection(config.width, inner), projection(inner, config.width)
+    if kind == "lsh":
+        layer: AttentionLayer = SharedAttention(
+            query_key=projection(config.width, inner),
+            value=value,
+            output=output,
+            attention=_hashed(config),
+            heads=config.heads,
+            between=("target", "target"),
+        )
+    else:
+        layer = AttentionLayer(
+            query=projection(config.width, inner),
+            key=projection(config.width, inner),
+            value=value,
+            output=output,
+            attention=ChunkedAttention(
+                chunk=config.local_chunk, before=config.local_chunks_before, dropout=config.local_attention_dropout
+            ),
+            heads=config.heads,
+            between=("target", "target"),
+        )
+    return ReversibleBlock(
+        attention=layer,
+        feedforward=ChunkedFeedForward(
+            config.width,
+            config.feedforward_width,
+            activation=ACTIVATIONS[config.activation],
+            dropout=config.dropout,
+            chunk=config.feedforward_chunk,
+        ),
+        width=config.width,
+        dropout=config.dropout,
+        epsilon=config.norm_epsilon,
+    )
+
+
+def _hashed(config: ReformerConfig) -> Attention:
+    return LSHAttention(
+        chunk=config.chunk,
+        rounds=config.rounds,
+        buckets=config.buckets or usual_buckets(config.maximum_positions, config.chunk),
+        before=config.chunks_before,
+        sets=config.sets,
+        seed=config.hash_seed,
+        dropout=config.attention_dropout,
+    )

@@ -1,0 +1,275 @@
+"""An image is worth 16 x 16 words: Transformers for image recognition at scale (Dosovitskiy et al. 2021), the Vision Transformer.
+
+The names in the comments are the paper's (section 3.1): E the map of a patch, E_pos the positions, z_l the vectors after layer l.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from regard.attention import MultiHeadAttention
+from regard.layers import (
+    ACTIVATIONS,
+    Activation,
+    Dropout,
+    EncoderBlock,
+    FeedForward,
+    PatchEmbedding,
+    Pictures,
+    Pixels,
+    Residual,
+    halving_blocks,
+)
+from regard.layers.patches import POSITION_DEVIATION, Grid, resized_positions
+from regard.models.config import check
+from regard.models.pictures import check_channels, check_divides, check_picture_classifier
+
+NORM_EPSILON = 1e-6
+"""Of the layer norms in the authors' code."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViTConfig:
+    """The sizes of a ViT; the defaults are those of ViT-B/16.
+
+    Arguments:
+        picture_height, picture_width, picture_channels: of the pictures, in pixels. Filled in by the task.
+        outputs: the number of classes; 0 for none, and then the model gives the vector of the picture. Filled in by the task.
+        patch: P, pixels from side to side of a square patch; where there are convolutions, places of what they make.
+        width: D.
+        heads: H; divides the width.
+        feedforward_width: inside the feed-forward nets.
+        layers: number of blocks.
+        convolutions: channels of blocks in front, each of which halves height and width; none in the paper's plain model, some
+            in its hybrid.
+        pooling: `token`: the picture's vector is that of the class token; `mean`: the mean over patches, and there is no token.
+        activation: of the feed-forward nets.
+        query_key_value_bias: whether the maps of queries, keys and values have biases.
+        dropout: probability of dropping an entry of the embedding, inside feed-forward nets and of each sub-layer's output in
+            training.
+        attention_dropout: of attention weights.
+        position_deviation: standard deviation of the normal distribution that positions are drawn from. The paper's 0.02 is next
+            to nothing beside what a patch is mapped to; 1 is about as much, and a small model learns sooner from it.
+        norm_epsilon: added to the variance in layer norms.
+        pixel_mean, pixel_deviation: what pixels between 0 and 1 are moved and divided by, one number or one for each channel.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "vit"
+
+    picture_height: int
+    picture_width: int
+    picture_channels: int
+    outputs: int
+    patch: int = 16
+    width: int = 768
+    heads: int = 12
+    feedforward_width: int = 3072
+    layers: int = 12
+    convolutions: tuple[int, ...] = ()
+    pooling: Literal["token", "mean"] = "token"
+    activation: Activation = "gelu"
+    query_key_value_bias: bool = True
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    position_deviation: float = POSITION_DEVIATION
+    norm_epsilon: float = NORM_EPSILON
+    pixel_mean: tuple[float, ...] = (0.5,)
+    pixel_deviation: tuple[float, ...] = (0.5,)
+
+    def __post_init__(self) -> None:
+        check_picture_classifier(self, "patch", "width", "heads", "feedforward_width", "layers", least=0)
+        check_channels("convolutions", self.convolutions, some=False)
+        check(
+            self.width % self.heads == 0,
+            "heads",
+            self.heads,
+            f"a divisor of width {self.width}",
+            "change one of the two",
+        )
+        check_divides(self, "patch", self.step, "the pixels from one patch to the next")
+        dropout = self.attention_dropout
+        check(0 <= dropout < 1, "attention_dropout", dropout, "in [0, 1)", "0.1 is usual")
+        for name in ("norm_epsilon", "position_deviation"):
+            check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the paper's")
+        for name in ("pixel_mean", "pixel_deviation"):
+            value = getattr(self, name)
+            check(
+                len(value) in (1, self.picture_channels),
+                name,
+                value,
+                "one number, or one for each channel",
+                "give so many",
+            )
+        check(min(self.pixel_deviation) > 0, "pixel_deviation", self.pixel_deviation, "above 0", "0.5 is usual")
+
+    @property
+    def grid(self) -> Grid:
+        """Rows and columns of patches."""
+        return self.picture_height // self.step, self.picture_width // self.step
+
+    @property
+    def step(self) -> int:
+        """Pixels from one patch to the next."""
+        return self.patch << len(self.convolutions)
+
+    @classmethod
+    def base(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
+        """ViT-B: 86,567,656 parameters with patches of 16."""
+        return cls(picture_height=size, picture_width=size, picture_channels=3, outputs=outputs, patch=patch)
+
+    @classmethod
+    def large(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
+        """ViT-L: 304,326,632 parameters with patches of 16."""
+        return cls._of(24, 1024, 4096, 16, patch, size, outputs)
+
+    @classmethod
+    def huge(cls, patch: int = 14, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
+        """ViT-H: 632,045,800 parameters with patches of 14."""
+        return cls._of(32, 1280, 5120, 16, patch, size, outputs)
+
+    @classmethod
+    def tiny(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
+        """ViT-Ti, of the authors' repository."""
+        return cls._of(12, 192, 768, 3, patch, size, outputs)
+
+    @classmethod
+    def small(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
+        """ViT-S, of the authors' repository."""
+        return cls._of(12, 384, 1536, 6, patch, size, outputs)
+
+    @classmethod
+    def _of(
+        cls, layers: int, width: int, feedforward_width: int, heads: int, patch: int, size: int, outputs: int
+    ) -> ViTConfig:
+        return cls(
+            picture_height=size,
+            picture_width=size,
+            picture_channels=3,
+            outputs=outputs,
+            patch=patch,
+            width=width,
+            heads=heads,
+            feedforward_width=feedforward_width,
+            layers=layers,
+        )
+
+
+class ViT(nn.Module):
+    """A Transformer's encoder over the patches of a picture.
+
+        z_0 = [x_class; x_1 E; ...; x_N E] + E_pos                        (1)
+        z'_l = MSA(LN(z_{l-1})) + z_{l-1}                                 (2)
+        z_l = MLP(LN(z'_l)) + z'_l                                        (3)
+        y = LN(z_L)_0,   logits = W y + b                                 (4)
+
+    Nothing in it knows that patches 1 and 2 are neighbours, or that what is a stroke here is one there: it learns both. With
+    `convolutions` in front patches are cut out of what these make, as in the paper's hybrid; with `pooling: mean` y is the mean
+    over patches.
+
+    Arguments:
+        config: its sizes.
+
+    >>> import torch
+    >>> config = ViTConfig(picture_height=8, picture_width=8, picture_channels=1, outputs=3, patch=4, width=8, heads=2,
+    ...                    feedforward_width=16, layers=1)
+    >>> pictures = Pictures(torch.zeros(2, 1, 1, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
+    >>> ViT(config)(pictures).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.pixels = Pixels(
+            (config.picture_channels, config.picture_height, config.picture_width),
+            mean=config.pixel_mean,
+            deviation=config.pixel_deviation,
+        )
+        self.stem = halving_blocks(config.picture_channels, config.convolutions)
+        self.embedding = PatchEmbedding(
+            (config.picture_channels, *config.convolutions)[-1],
+            config.width,
+            patch=config.patch,
+            grid=config.grid,
+            token=config.pooling == "token",
+            deviation=config.position_deviation,
+        )
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(_block(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.head = nn.Linear(config.width, config.outputs) if config.outputs else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As the authors' code: Xavier's uniform matrices, biases of feed-forward nets all but zero, a head of zeros."""
+        for module in self.layers.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        for module in self.layers.modules():
+            if isinstance(module, FeedForward):
+                nn.init.normal_(module.inner.bias, std=1e-6)
+                nn.init.normal_(module.outer.bias, std=1e-6)
+        if self.head is not None:
+            nn.init.zeros_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
+
+    @property
+    def grid(self) -> Grid:
+        """Rows and columns of patches."""
+        return self.config.grid
+
+    @property
+    def leading(self) -> int:
+        """How many vectors stand before those of the patches: one, the class token's, or none."""
+        return int(self.config.pooling == "token")
+
+    def hidden(self, pictures: Pictures) -> Tensor:
+        """LN(z_L), (B, N + 1, D) with the class token first, or (B, N, D) without one."""
+        x = self.stem(self.pixels(pictures, self.norm.weight.dtype))
+        x = self.dropout(self.embedding(x))
+        for layer in self.layers:
+            x = layer(x, None)
+        return self.norm(x)
+
+    def forward(self, pictures: Pictures) -> Tensor:
+        """Pictures to logits (B, outputs); to y (B, D) where there are no classes."""
+        hidden = self.hidden(pictures)
+        pooled = hidden[:, 0] if self.config.pooling == "token" else hidden.mean(dim=1)
+        return pooled if self.head is None else self.head(pooled)
+
+
+def at_size(tensors: dict[str, Tensor], before: ViTConfig, after: ViTConfig) -> dict[str, Tensor]:
+    """The parameters of a ViT for pictures of another size: the positions of patches interpolated, all else as it is.
+
+    A ViT is often fine-tuned at a higher resolution than it was pre-trained at (section 3.2).
+
+    Arguments:
+        tensors: by name.
+        before, after: what they are of, and what they are to be of.
+    """
+    name = "embedding.positions"
+    if name not in tensors or before.grid == after.grid:
+        return tensors
+    return {**tensors, name: resized_positions(tensors[name], before.grid, after.grid)}
+
+
+def _block(config: ViTConfig) -> EncoderBlock:
+    attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
+    if not config.query_key_value_bias:
+        for projection in (attention.query, attention.key, attention.value):
+            projection.register_parameter("bias", None)
+    return EncoderBlock(
+        attention=attention,
+        feedforward=FeedForward(
+            config.width, config.feedforward_width, activation=ACTIVATIONS[config.activation], dropout=config.dropout
+        ),
+        residual=lambda: Residual.with_norm("pre", config.width, dropout=config.dropout, epsilon=config.norm_epsilon),
+    )

@@ -1,0 +1,1 @@
+"""Picture classification: pictures to classes."""

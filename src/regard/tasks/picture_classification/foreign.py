@@ -1,0 +1,50 @@
+"""Folders of Hugging Face's with a classifier of pictures in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoints.vit import PREPROCESSOR
+from regard.errors import InputError
+from regard.models import ViTConfig
+from regard.tasks.picture_classification.task import PictureClassificationTask
+from regard.tasks.pictures import PictureSize
+
+
+def classifies_pictures(config: Any) -> bool:
+    """Whether a model is a classifier of pictures."""
+    return isinstance(config, ViTConfig) and config.outputs > 0
+
+
+def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassificationTask:
+    """The task of a folder that another program wrote: the classes of its config.json, and pictures of the model's size.
+
+    Pictures are stretched to it, as that library does unless the folder says that it cuts out the middle.
+
+    Raises:
+        InputError: where it names other classes than the model has.
+    """
+    path = folder / "config.json"
+    named = json.loads(path.read_text(encoding="utf-8")).get("id2label")
+    if named is None:
+        classes = tuple(f"LABEL_{number}" for number in range(config.outputs))
+    elif not isinstance(named, Mapping) or {str(key) for key in named} != {str(i) for i in range(config.outputs)}:
+        raise InputError(f"{path}.id2label does not name the {config.outputs} classes of the model; mend it")
+    else:
+        classes = tuple(str(named[str(number)]) for number in range(config.outputs))
+    if len(set(classes)) != len(classes):  # as in ImageNet's, where two kinds of crane have one name
+        classes = tuple(
+            name if classes.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(classes)
+        )
+    beside = folder / PREPROCESSOR
+    said = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    size = PictureSize(
+        height=config.picture_height,
+        width=config.picture_width,
+        channels=config.picture_channels,
+        fit="crop" if said.get("do_center_crop") else "stretch",
+    )
+    return PictureClassificationTask(size=size, classes=classes)
