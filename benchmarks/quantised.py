@@ -47,7 +47,7 @@ def main() -> None:
         figures[f"{precision}, texts written alike, of {len(prompts)}"] = sum(map(tuple.__eq__, written, plain))
     record(
         ROOT / "docs" / "results" / "quantised.json",
-        title="What fewer bits cost: a small GPT on WikiText-2's test text",
+        title="What fewer bits cost: a small GPT on WikiText-2's validation text",
         command="python benchmarks/quantised.py MODEL TEXT",
         precision="as named",
         seed=None,

@@ -23,7 +23,8 @@ SUFFIXES = (".png", ".svg")
 # Okabe and Ito's colours, which people with any colour vision can tell apart; then the same again with other lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", ":", "-.")
-PANEL_WIDTH, CURVE_HEIGHT, ROW_HEIGHT, HEADING = 5.2, 3.4, 0.3, 1.0  # inches
+PANEL_WIDTH, CURVE_HEIGHT, ROW_HEIGHT, HEADING, TITLE_LINE = 5.2, 3.4, 0.3, 1.0, 0.22  # inches
+LETTERS_PER_INCH = 11.0  # of a title
 COLUMNS = 2
 DOTS_PER_INCH = 130
 # Without parse_math=False a dollar sign in an arm's name would begin a formula.
@@ -68,7 +69,9 @@ def figure(compared: Compared, title: str = "") -> Figure:
         panels.append(("bins" if measure.parted else "dots", measure, height))
     rows = [panels[start : start + COLUMNS] for start in range(0, len(panels), COLUMNS)]
     heights = [max(height for _, _, height in row) for row in rows]
-    drawing = Figure(figsize=(PANEL_WIDTH * min(COLUMNS, len(panels)), sum(heights)), layout="constrained")
+    width = PANEL_WIDTH * min(COLUMNS, len(panels))
+    told = sum(math.ceil(len(line) / (LETTERS_PER_INCH * width)) for line in title.splitlines())
+    drawing = Figure(figsize=(width, sum(heights) + TITLE_LINE * told), layout="constrained")
     grid = drawing.add_gridspec(len(rows), min(COLUMNS, len(panels)), height_ratios=heights)
     styles = _styles(compared)
     for number, (kind, what, _) in enumerate(panels):
