@@ -17,7 +17,7 @@ from regard.training.optimizers import build_optimizer
 
 WITHOUT_MAPS = (
     *("cho", "sutskever", "lstm_language_model", "lstm_transducer", "ntm"),
-    *("show_and_tell", "elmo", "han", "infersent", "use_averaging"),
+    *("show_and_tell", "elmo", "han", "infersent", "use_averaging", "convolutional_network"),
 )
 """Families whose linear maps are all read by something else than their own call."""
 
@@ -147,6 +147,11 @@ def test_every_map_that_can_have_an_adapter_is_applied_as_one(name, seeded):
     sizes |= {"gnmt": {"layers": 2}, "elmo": {"vocabulary": 259}}.get(name, {})
     if MODELS[name].interface == "captioner":
         sizes |= {"picture_height": 8, "picture_width": 8, "convolutions": (4,)}
+    if MODELS[name].interface == "picture_classifier":
+        sizes |= {"picture_height": 8, "picture_width": 8, "picture_channels": 3, "outputs": 2}
+        sizes |= {"patch": 4} if "patch" in known else {}
+    if name == "reformer":
+        sizes |= {"layers": ("local", "lsh")}
     if name.startswith("lstm"):
         sizes.pop("heads", None)
     model = MODELS[name].model(config(**sizes))
@@ -158,9 +163,10 @@ def test_every_map_that_can_have_an_adapter_is_applied_as_one(name, seeded):
     given = (tokens, tokens) if MODELS[name].interface == "encoder_decoder" else (tokens,)
     if MODELS[name].interface == "few_shot":
         given = (torch.randint(256, (2, 3, 16, 16), dtype=torch.uint8), torch.tensor([[0, 1], [1, 0]]))
-    if MODELS[name].interface == "captioner":
+    if MODELS[name].interface in ("captioner", "picture_classifier"):
         pixels = torch.randint(256, (2, 1, 3, 8, 8), dtype=torch.uint8)
-        given = (Pictures(pixels, torch.ones(2, 1, dtype=torch.bool)), tokens)
+        pictures = Pictures(pixels, torch.ones(2, 1, dtype=torch.bool))
+        given = (pictures, tokens) if MODELS[name].interface == "captioner" else (pictures,)
     made = model(*given)
     found = made if isinstance(made, torch.Tensor) else made.logits if hasattr(made, "drawn") else made.hidden
     found.square().sum().backward()

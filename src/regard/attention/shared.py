@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from regard.attention.inputs import AttentionInputs
-from regard.attention.layer import AttentionLayer, Side
+from regard.attention.keys_values import KeysValues
+from regard.attention.layer import AttentionLayer, Side, split_heads
 from regard.attention.masks import Mask
 from regard.attention.mechanism import Attention
 
@@ -36,13 +37,17 @@ class SharedAttention(AttentionLayer):
     ) -> None:
         super().__init__(
             query=query_key,
-            key=query_key,
+            key=nn.Identity(),
             value=value,
             output=output,
             attention=attention,
             heads=heads,
             between=between,
         )
+
+    def keys_values(self, source: Tensor) -> KeysValues:
+        """What is attended to, projected: source (B, S, D) to keys (B, H, S, E) and values (B, H, S, Ev)."""
+        return KeysValues(split_heads(self.query(source), self.heads), split_heads(self.value(source), self.heads))
 
     def inputs(
         self,

@@ -228,7 +228,13 @@ def test_looking_leaves_no_trace(translator):
 
 
 def test_scores_are_of_tasks_and_a_task_takes_no_other(translator, language_model):
-    without_token_vectors = {"captioning", "few_shot", "copying", "bidirectional_language_modelling"}
+    without_token_vectors = {
+        "captioning",
+        "few_shot",
+        "copying",
+        "bidirectional_language_modelling",
+        "picture_classification",
+    }
     assert set(SCORES) == set(TASKS) - without_token_vectors
     with pytest.raises(InputError, match="a model for translation is asked for a TargetProbability, not for a TextP"):
         attribute(translator("bahdanau"), TextProbability(text="a"))
