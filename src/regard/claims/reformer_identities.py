@@ -112,7 +112,7 @@ def _gradients_apart(model: Reformer, tokens: Tokens, draw: torch.Generator) -> 
     found: list[tuple[Tensor, ...]] = []
     for reversing in (True, False):
         with torch.random.fork_rng(devices=[]):
-            torch.random.default_generator.manual_seed(seed)
+            torch.random.manual_seed(seed)
             logits = model(tokens) if reversing else model.logits(model.hidden(tokens, model.start(2))[0])
             found.append(torch.autograd.grad(logits, list(model.parameters()), upstream))
     return max(_largest(mine - kept) / max(_largest(kept), 1e-12) for mine, kept in zip(*found, strict=True))
