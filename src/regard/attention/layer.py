@@ -75,6 +75,11 @@ class AttentionLayer(nn.Module):
             split_heads(self.key(source), self.key_heads), split_heads(self.value(source), self.key_heads)
         )
 
+    def queries(self, target: Tensor, keys: Tensor) -> Tensor:
+        """What asks, projected: target (B, L, D) to (B, H, L, E); for a layer whose queries are among its keys, those."""
+        del keys
+        return split_heads(self.query(target), self.heads)
+
     def inputs(
         self,
         target: Tensor,
@@ -87,7 +92,7 @@ class AttentionLayer(nn.Module):
     ) -> AttentionInputs:
         """The mechanism's inputs for queries from `target` (B, L, D) and projected `keys` (B, G, S, E)."""
         return AttentionInputs(
-            query=split_heads(self.query(target), self.heads),
+            query=self.queries(target, keys),
             key=keys,
             mask=mask,
             query_positions=query_positions,

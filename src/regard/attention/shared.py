@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from torch import Tensor, nn
 
-from regard.attention.inputs import AttentionInputs
 from regard.attention.keys_values import KeysValues
 from regard.attention.layer import AttentionLayer, Side, split_heads
-from regard.attention.masks import Mask
 from regard.attention.mechanism import Attention
 
 
@@ -49,22 +45,6 @@ class SharedAttention(AttentionLayer):
         """What is attended to, projected: source (B, S, D) to keys (B, H, S, E) and values (B, H, S, Ev)."""
         return KeysValues(split_heads(self.query(source), self.heads), split_heads(self.value(source), self.heads))
 
-    def inputs(
-        self,
-        target: Tensor,
-        keys: Tensor,
-        *,
-        mask: Mask | None = None,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
-        record: Mapping[str, Tensor] | None = None,
-    ) -> AttentionInputs:
-        """The mechanism's inputs for `target` (B, L, D), whose projections are the last of `keys` (B, H, S, E)."""
-        return AttentionInputs(
-            query=keys[:, :, keys.shape[2] - target.shape[1] :],
-            key=keys,
-            mask=mask,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            record={} if record is None else record,
-        )
+    def queries(self, target: Tensor, keys: Tensor) -> Tensor:
+        """The projections of `target` (B, L, D), which are the last of `keys` (B, H, S, E)."""
+        return keys[:, :, keys.shape[2] - target.shape[1] :]
