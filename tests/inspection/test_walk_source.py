@@ -45,7 +45,7 @@ def test_every_line_stands_in_its_file(family, changes, layer, translator, monke
 def test_the_steps_stand_beside_the_lines_that_compute_them(translator):
     seen = walk(translator("transformer"), "abcd", position=0, target="DCB")
     symbols = {step.title: [line.symbol for line in step.lines] for step in seen.steps}
-    assert symbols["Queries, keys, values"] == ["AttentionLayer.inputs", "AttentionLayer.keys_values"]
+    assert symbols["Queries, keys, values"] == ["AttentionLayer.queries", "AttentionLayer.keys_values"]
     assert symbols["Scores"] == symbols["Scale"] == ["ScoredAttention.aligned", "ScaledDot.forward"]
     assert symbols["Softmax"] == ["ScoredAttention.aligned", "Soft.forward"]
     assert symbols["Weigh"] == symbols["Sum"] == ["ScoredAttention.forward"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention import AttentionInputs, Causal, LSHAttention
 from regard.attention.lsh import BUCKETS
 from regard.claims.measure import Measure
-from regard.layers import ReversibleBlock, Seen, Tokens
+from regard.layers import Randomness, ReversibleBlock, Seen, Tokens
 from regard.models import Reformer, ReformerConfig
 from regard.models.config import check
 
@@ -108,11 +108,10 @@ class ReformerIdentities:
 def _gradients_apart(model: Reformer, tokens: Tokens, draw: torch.Generator) -> float:
     """The largest difference of two ways to the gradients, by the largest entry of each, dropout and hashes drawn alike."""
     upstream = torch.randn(*tokens.ids.shape, 32, generator=draw)
-    seed = int(torch.randint(2**31, (), generator=draw))
+    chance = Randomness(draw.get_state(), upstream.device, None)
     found: list[tuple[Tensor, ...]] = []
     for reversing in (True, False):
-        with torch.random.fork_rng(devices=[]):
-            torch.random.manual_seed(seed)
+        with chance.again():
             logits = model(tokens) if reversing else model.logits(model.hidden(tokens, model.start(2))[0])
             found.append(torch.autograd.grad(logits, list(model.parameters()), upstream))
     return max(_largest(mine - kept) / max(_largest(kept), 1e-12) for mine, kept in zip(*found, strict=True))

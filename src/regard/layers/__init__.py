@@ -27,7 +27,7 @@ from regard.layers.projected_lstm import TwoWayLSTM
 from regard.layers.reader import Reader, ReaderConfig
 from regard.layers.recurrent import BidirectionalReader, read
 from regard.layers.residual import NormPlacement, Residual, Straight
-from regard.layers.reversible import ReversibleBlock, Seen, through_reversibly
+from regard.layers.reversible import Randomness, ReversibleBlock, Seen, through_reversibly
 from regard.layers.scalar_mix import ScalarMix
 from regard.layers.sentences import SentencesOf
 from regard.layers.source import Source
@@ -93,6 +93,7 @@ __all__ = [
     "PooledHead",
     "Pooler",
     "PositionedEmbedding",
+    "Randomness",
     "Reader",
     "ReaderConfig",
     "RecurrentCell",

@@ -64,7 +64,7 @@ def projection_step(layer: AttentionLayer, scene: Scene, asks: str, read: Tensor
         sentence=sentence,
         equation=equations,
         lines=(
-            *statement(AttentionLayer.inputs, "split_heads(self.query"),
+            *statement(type(layer).queries, "split_heads(self.query"),
             *statement(AttentionLayer.keys_values, "split_heads(self.key("),
         ),
         shown=(*asking, *_projected(scene)),
