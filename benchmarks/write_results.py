@@ -7,6 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from regard.claims import claims as catalogue
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 
@@ -23,18 +27,33 @@ def main() -> None:
     for name, page in pages:
         if "claim" not in page:
             lines += section(name, page)
-    lines += claims([(name, page) for name, page in pages if "claim" in page])
+    judged = [(name, page) for name, page in pages if "claim" in page]
+    readings = yaml.safe_load((RESULTS / "readings.yaml").read_text(encoding="utf-8"))
+    lines += claims(judged, readings)
     (ROOT / "docs" / "results.md").write_text("\n".join(lines), encoding="utf-8")
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     for name, page in pages:
         mark = f"<!-- results:{name} -->"
         text = re.sub(re.escape(mark) + r"[^\n|]*", lambda _, m=mark, p=page: m + " " + summary(p) + " " + " ", text)
+    text = re.sub(r"(<!-- claims -->)[^\n|]*", lambda found: f"{found[1]} {counted(judged)} ", text)
     readme.write_text(text, encoding="utf-8")
 
 
-def claims(pages: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """A table of the papers' claims, by row, then a section for each; refutations stand as they came out."""
+def counted(pages: list[tuple[str, dict[str, Any]]]) -> str:
+    """How many claims were run, and what came out."""
+    verdicts = [page["claim"]["verdict"] for _, page in pages]
+    parts = [f"{verdicts.count(kind)} {kind}" for kind in ("confirmed", "refuted", "undecided") if kind in verdicts]
+    return f"{len(verdicts)} of {len(catalogue())} run: {', '.join(parts)}"
+
+
+def claims(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str]) -> list[str]:
+    """A table of the papers' claims, by row, those not run yet, then a section for each; refutations stand as they came out.
+
+    Arguments:
+        pages: names and contents of the recorded results.
+        readings: what a verdict comes to, by the claim's name.
+    """
     if not pages:
         return []
     pages = sorted(pages, key=lambda found: order(found[1]["claim"]["row"]))
@@ -51,13 +70,27 @@ def claims(pages: list[tuple[str, dict[str, Any]]]) -> list[str]:
         claim = page["claim"]
         link = f"[{spoken(claim['statement'])}](#{anchor(page['title'])})"
         verdict = f"**{claim['verdict']}**" + (f" (with {spoken(claim['changes'])})" if claim["changes"] else "")
+        verdict += f": {spoken(readings[claim['claim']])}" if claim["claim"] in readings else ""
         figures = {key: value for key, value in page["figures"].items() if key not in ("verdict", "minutes")}
         measured = "; ".join(f"{key} {spread(value)}" for key, value in figures.items())
         lines.append(f"| {claim['row']} | {link} | {spoken(claim['predicted'])} | {measured} | {verdict} |")
-    lines.append("")
+    lines += ["", *missing({page["claim"]["claim"] for _, page in pages})]
     for name, page in pages:
         lines += [*section(name, page), f"![{spoken(page['claim']['statement'])}](results/{page['plot']})", ""]
     return lines
+
+
+def missing(judged: set[str]) -> list[str]:
+    """The claims in the catalogue that have no figures here, each with its command."""
+    left = [claim for claim in catalogue() if claim.name not in judged]
+    if not left:
+        return []
+    lines = ["Not run yet, with the minutes they are planned to take:", ""]
+    for claim in left:
+        lines.append(
+            f"- {claim.row} {spoken(claim.statement)} `regard claims run {claim.name}`, {spoken(claim.minutes)}"
+        )
+    return [*lines, ""]
 
 
 def order(row: str) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Claims in which no model is trained: an experiment's numbers by arm and seed, judged, kept and written down like any other."""
+"""Claims of experiments: an experiment's numbers by arm and seed, judged, kept and written down like any other."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def test_changes_stand_beside_the_verdict(small, folder, tmp_path):
     assert "experiment.size=70" in verdict.changes
     (place,) = tmp_path.iterdir()
     assert place.name.startswith("small-")
-    with pytest.raises(regard.InputError, match=r"training\.steps=3'?: no model is trained here; settings begin with"):
+    with pytest.raises(
+        regard.InputError, match=r"training\.steps=3'?: an experiment stands here for the recipe; settings begin with"
+    ):
         run_claim(small(), [f"data.path={folder}", "training.steps=3"], output=tmp_path)
     with pytest.raises(regard.InputError, match="unknown key 'sise'; did you mean 'size'"):
         run_claim(small(), [f"data.path={folder}", "experiment.sise=3"], output=tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ class AssociationCalibration:
         InputError: for numbers that are too small.
     """
 
+    precision: ClassVar[str] = "no model is trained"
     runs: int = 300
     planted_runs: int = 20
     size: int = 8

@@ -83,7 +83,7 @@ class Claim:
 
     @cached_property
     def resolved(self) -> Comparison | Computation:
-        """The comparison as the catalogue has it; a computation where no model is trained."""
+        """The comparison as the catalogue has it; a computation where an experiment stands for the recipe."""
         try:
             if EXPERIMENT in self.comparison:
                 return read_computation(self.comparison)

@@ -1,4 +1,4 @@
-"""Comparisons in which no model is trained: the arms are settings of an experiment, and its numbers are what is measured."""
+"""Comparisons that are no recipe's: the arms are settings of an experiment, and its numbers are what is measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from regard.claims.arms import Arm, arms_of, check_together, copied
 from regard.claims.association_calibration import AssociationCalibration
@@ -47,7 +47,13 @@ NUMBERS = "numbers.json"
 
 
 class Experiment(Protocol):
-    """What is computed from settings and a seed: a dataclass whose fields are the settings."""
+    """What is computed from settings and a seed: a dataclass whose fields are the settings.
+
+    Arguments:
+        precision: of what it trains or computes, as measured results have it.
+    """
+
+    precision: ClassVar[str]
 
     @property
     def measures(self) -> tuple[str | Measure, ...]:
@@ -59,7 +65,7 @@ class Experiment(Protocol):
         ...
 
 
-EXPERIMENTS: Mapping[str, type[Any]] = MappingProxyType(
+EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType(
     {
         "shared_vocabulary": SharedVocabulary,
         "frozen_features": FrozenFeatures,
@@ -113,7 +119,7 @@ class Computation:
     @property
     def precision(self) -> str:
         """As measured results have it."""
-        return "no model is trained"
+        return EXPERIMENTS[self.experiment["name"]].precision
 
     def arm(self, name: str) -> Arm:
         """The arm of that name.
@@ -172,7 +178,7 @@ def read_computation(
     for override in overrides:
         key, value = read_override(override)
         if not key.startswith(f"{EXPERIMENT}."):
-            raise InputError(f"{override!r}: no model is trained here; settings begin with {EXPERIMENT}.")
+            raise InputError(f"{override!r}: an experiment stands here for the recipe; settings begin with {EXPERIMENT}.")
         put(values, key, value)
     return Computation(
         experiment=values[EXPERIMENT],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +27,8 @@ class CornerMarks:
     """One lambda layer over the 8 x 8 places that two convolutions leave of a picture.
 
     A picture is a digit in the middle and a white square in one corner; its class is both, as `7 top left`. The four marks are
-    the same and the model's output is a mean over places, so which corner it is can be told from where things are alone.
+    the same and the model's output is a mean over places, so which corner it is can be told only from where things are: by lambdas
+    of position, or by the convolutions, whose borders of zeros tell it, too.
 
     Arguments:
         path: a folder with MNIST's files; scikit-learn's digits, enlarged, where null.
@@ -41,6 +43,7 @@ class CornerMarks:
         InputError: for numbers that are too small.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     lambdas: Lambdas = "both"
     size: int = 60_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from regard.claims.vector_data import file_of, training_text
 from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
@@ -33,6 +34,7 @@ class CountWeighting:
         width, window, epochs, minimum_count: of the training.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     pairs: str = "EN-WS-353-ALL.txt"
     analogies: str = "questions-words.txt"

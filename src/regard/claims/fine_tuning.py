@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class FineTuning:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     format: str = "auto"
     model: str = "gpt"

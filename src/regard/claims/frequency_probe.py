@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from regard.claims.own_data import SPLITS
 from regard.errors import InputError
@@ -40,6 +41,7 @@ class FrequencyInVectors:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     pairs: str = "EN-WS-353-ALL.txt"
     method: Method = "skipgram"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -54,6 +54,7 @@ class FrozenFeatures:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     model: str = "bert-{seed}"
     layers: str = "last"

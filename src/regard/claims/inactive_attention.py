@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +39,7 @@ class InactiveAttention:
         InputError: for numbers that are too small.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     attention: Literal["given", "deleted"] = "given"
     epochs: int = 5

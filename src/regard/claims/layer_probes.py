@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -66,6 +66,7 @@ class LayerProbes:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     model: str = "elmo-{seed}"
     senses: str = "coarsewsd-20"

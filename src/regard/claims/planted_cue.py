@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from regard.claims.trained_here import trained
 from regard.data.cue_documents import CueDocument, CueDocuments
@@ -37,6 +37,7 @@ class PlantedCue:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     gathering: Literal["attention", "average", "maximum"] = "attention"
     width: int = 32
     size: int = 8_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ class PlantedDirection:
         InputError: for numbers that are too small.
     """
 
+    precision: ClassVar[str] = "no model is trained"
     words: int = 2_000
     width: int = 100
     pairs: int = 10

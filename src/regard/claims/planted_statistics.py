@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class PlantedStatistics:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     method: Method = "skipgram"
     words: int = 500
     topics: int = 20

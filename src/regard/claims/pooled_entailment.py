@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ class PooledEntailment:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     encoder: Encoder = "max"
     width: int = 64
     classifier_width: int = 128

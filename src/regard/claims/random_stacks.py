@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,7 @@ class RandomStacks:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float64"
     skips: bool = False
     feedforward: bool = False
     tokens: int = 32

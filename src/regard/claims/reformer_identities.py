@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ class ReformerIdentities:
         InputError: for a text of a single chunk.
     """
 
+    precision: ClassVar[str] = "float32"
     length: int = 96
     chunk: int = 16
 

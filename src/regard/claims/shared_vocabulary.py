@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class SharedVocabulary:
         InputError: for a language that is not among them, or a share that is none.
     """
 
+    precision: ClassVar[str] = "no model is trained"
     path: str | None = None
     languages: tuple[str, ...] = ("en", "de", "fr")
     cut: str = "fr"

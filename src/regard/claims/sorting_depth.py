@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -46,6 +46,7 @@ class SortingDepth:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     skips: bool = True
     feedforward: bool = True
     width: int = 48

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from regard.claims.vector_data import file_of, training_text
 from regard.models.config import check
@@ -30,6 +31,7 @@ class SubsampledText:
         width, window, epochs, minimum_count: of the training; the rest is as published.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     pairs: str = "EN-WS-353-ALL.txt"
     tokenisation: Tokenisation = "whitespace"

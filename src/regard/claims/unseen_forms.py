@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,6 +55,7 @@ class UnseenForms:
         buckets: of fastText.
     """
 
+    precision: ClassVar[str] = "float32"
     path: str | None = None
     analogies: str = "questions-words.txt"
     tokenisation: Tokenisation = "whitespace"

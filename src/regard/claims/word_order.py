@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ class WordOrder:
         InputError: for sizes that are none.
     """
 
+    precision: ClassVar[str] = "float32"
     encoder: Literal["transformer", "averaging", "bigrams"] = "transformer"
     width: int = 64
     layers: int = 2
