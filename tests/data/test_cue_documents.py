@@ -58,7 +58,7 @@ def test_splits_share_no_document_and_a_document_is_a_function_of_its_number():
         ({"split": "tset"}, "test"),
         ({"words": 1}, "1 words"),
         ({"sentences": 0}, "0 sentences"),
-        ({"size": -1}, "size -1"),
+        ({"size": -1}, "got -1"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(change, said):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.maps import SPLITS, Maps
+from regard.data.drawn import SPLITS
+from regard.data.maps import Maps
 from regard.errors import InputError
 
 numbers = st.fixed_dictionaries(
@@ -63,7 +64,7 @@ def test_as_many_as_can_be_told_are_as_many_as_it_says():
         ({"split": "dev"}, "no split 'dev'"),
         ({"symbols": 2}, "symbols is 2; give at least 3"),
         ({"pairs": 0}, "pairs is 0"),
-        ({"size": -1}, "size -1"),
+        ({"size": -1}, "got -1"),
     ],
 )
 def test_numbers_out_of_range(arguments, message):

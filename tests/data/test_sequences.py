@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.sequences import KINDS, SPLITS, Sequences, dictionary
+from regard.data.drawn import SPLITS
+from regard.data.sequences import KINDS, Sequences, dictionary
 from regard.errors import InputError
 
 problems = st.fixed_dictionaries(

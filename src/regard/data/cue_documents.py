@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from random import Random
-from typing import overload
+from typing import ClassVar
 
-from regard.errors import InputError, nearest
+from regard.data.drawn import Drawn, below, split_of
+from regard.errors import InputError
 
-__all__ = ["SPLITS", "CueDocument", "CueDocuments"]
+__all__ = ["CueDocument", "CueDocuments"]
 
-SPLITS: tuple[str, ...] = ("train", "validation", "test")
 CUE = "indeed"
 """The word that makes a word of praise or blame beside it count."""
-
-_TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +32,7 @@ class CueDocument:
     words: tuple[int, int]
 
 
-class CueDocuments(Sequence[CueDocument]):
+class CueDocuments(Drawn[CueDocument]):
     r"""`size` documents of one split; document i is a pure function of the numbers, seed, split and i.
 
     Words are `w1`, `w2` and so on, which mean nothing; `good1` to `good5` and `bad1` to `bad5`; and the cue, `indeed`. One
@@ -62,6 +58,9 @@ class CueDocuments(Sequence[CueDocument]):
     ('indeed', True)
     """
 
+    called: ClassVar[str] = "cue documents"
+    noun: ClassVar[str] = "document"
+
     def __init__(
         self,
         split: str = "train",
@@ -72,67 +71,40 @@ class CueDocuments(Sequence[CueDocument]):
         size: int = 8_000,
         seed: int = 0,
     ) -> None:
-        if split not in SPLITS:
-            raise InputError(f"cue documents: no split {split!r}; {nearest(split, SPLITS)}")
-        if sentences < 1 or words < 2 or fillers < 2 or size < 0:
+        super().__init__(split, size=size, seed=seed)
+        if sentences < 1 or words < 2 or fillers < 2:
             raise InputError(
-                f"cue documents: {sentences} sentences of {words} words, {fillers} fillers and size {size} cannot be; give at "
-                "least 1 sentence, 2 words, 2 fillers and no negative size"
+                f"cue documents: {sentences} sentences of {words} words and {fillers} fillers cannot be; give at least 1 "
+                "sentence, 2 words and 2 fillers"
             )
-        self.split, self.sentences, self.words = split, sentences, words
-        self.fillers, self.size, self.seed = fillers, size, seed
+        self.sentences = sentences
+        self.words = words
+        self.fillers = fillers
 
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> CueDocument: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[CueDocument]: ...
-    def __getitem__(self, index: int | slice) -> CueDocument | list[CueDocument]:
-        """Document `index`, or the list of a slice of them."""
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(self.size))]
-        position = index + self.size if index < 0 else index
-        if not 0 <= position < self.size:
-            raise IndexError(f"cue documents: no document {index} among {self.size}")
-        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
+    def draw(self, rng: Random) -> CueDocument:
+        """A document."""
         while True:  # a tenth of all are in the smallest splits
             document = self._draw(rng)
-            if _hash(document.text) % 10 in _TENTHS[self.split]:
+            if split_of(document.text) == self.split:
                 return document
-
-    def __repr__(self) -> str:
-        return (
-            f"CueDocuments({self.split!r}, sentences={self.sentences}, words={self.words}, fillers={self.fillers}, "
-            f"size={self.size}, seed={self.seed})"
-        )
 
     def labelled(self) -> list[tuple[str, str]]:
         """Texts and their classes, as training takes them."""
         return [(document.text, document.label) for document in self]
 
     def _draw(self, rng: Random) -> CueDocument:
-        # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
-        def below(number: int) -> int:
-            return int(rng.random() * number)
-
         def opinion(label: str) -> str:
-            return f"{label}{1 + below(5)}"
+            return f"{label}{1 + below(rng, 5)}"
 
-        label = ("good", "bad")[below(2)]
-        lines = [[f"w{1 + below(self.fillers)}" for _ in range(self.words)] for _ in range(self.sentences)]
-        planted = below(self.sentences)
-        cue, told = below(self.words), below(self.words - 1)
+        label = ("good", "bad")[below(rng, 2)]
+        lines = [[f"w{1 + below(rng, self.fillers)}" for _ in range(self.words)] for _ in range(self.sentences)]
+        planted = below(rng, self.sentences)
+        cue, told = below(rng, self.words), below(rng, self.words - 1)
         told += told >= cue
         for number, line in enumerate(lines):
             if number == planted:
                 line[cue], line[told] = CUE, opinion(label)
-            elif below(2):
-                line[below(self.words)] = opinion(("good", "bad")[below(2)])
+            elif below(rng, 2):
+                line[below(rng, self.words)] = opinion(("good", "bad")[below(rng, 2)])
         text = "\n\n".join(" ".join(line) for line in lines)
         return CueDocument(text=text, label=label, sentence=planted, words=(cue, told))
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -10,22 +10,21 @@ from __future__ import annotations
 import datetime
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import blake2b
 from random import Random
-from typing import TypeVar, overload
+from typing import ClassVar
 
 from regard.data.date_forms import LANGUAGES, date_table, kind_of_letter, read_date
 from regard.data.date_patterns import Form, Span, compose, load_locale
+from regard.data.drawn import SPLITS, Drawn, below, one_of, split_of
 from regard.errors import InputError, nearest
 
 __all__ = [
     "FIRST_DAY",
     "LANGUAGES",
     "LAST_DAY",
-    "SPLITS",
     "DateExample",
     "Dates",
     "read_date",
@@ -34,12 +33,10 @@ __all__ = [
     "written_forms",
 ]
 
-SPLITS: tuple[str, ...] = ("train", "validation", "test")
 FIRST_DAY = datetime.date(1920, 1, 1)
 LAST_DAY = datetime.date(2039, 12, 31)
 
 _TYPO_ATTEMPTS = 1000
-_Option = TypeVar("_Option")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +63,7 @@ class DateExample:
     alignment: tuple[Span | None, ...]
 
 
-class Dates(Sequence[DateExample]):
+class Dates(Drawn[DateExample]):
     """`size` random dates of one split; example i is a pure function of (seed, split, i).
 
     The days from 1920 to 2039 are divided once and for all, 80/10/10, by a hash of the day: whatever the
@@ -93,6 +90,8 @@ class Dates(Sequence[DateExample]):
 
     """
 
+    called: ClassVar[str] = "dates"
+
     def __init__(
         self,
         split: str = "train",
@@ -102,10 +101,7 @@ class Dates(Sequence[DateExample]):
         languages: Iterable[str] = LANGUAGES,
         typo_rate: float = 0.0,
     ) -> None:
-        if split not in SPLITS:
-            raise InputError(f"dates: no split {split!r}; {nearest(split, SPLITS)}")
-        if size < 0:
-            raise InputError(f"dates: size must not be negative, got {size}")
+        super().__init__(split, size=size, seed=seed)
         if not 0 <= typo_rate <= 1:
             raise InputError(f"dates: typo_rate must be between 0 and 1, got {typo_rate}")
         codes = (languages,) if isinstance(languages, str) else tuple(dict.fromkeys(languages))
@@ -113,39 +109,21 @@ class Dates(Sequence[DateExample]):
             raise InputError("dates: languages is empty; give at least one code")
         for code in codes:
             _check_language(code)
-        self.split = split
-        self.size = size
-        self.seed = seed
         self.languages = codes
         self.typo_rate = typo_rate
 
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> DateExample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[DateExample]: ...
-    def __getitem__(self, index: int | slice) -> DateExample | list[DateExample]:
-        """Example `index`, or the list of a slice of them."""
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(self.size))]
-        position = index + self.size if index < 0 else index
-        if not 0 <= position < self.size:
-            raise IndexError(f"dates: no example {index} among {self.size}")
-        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
-        locale = _pick(rng, self.languages)
-        day = _pick(rng, split_days(self.split))
+    def draw(self, rng: Random) -> DateExample:
+        """An example."""
+        locale = one_of(rng, self.languages)
+        day = one_of(rng, split_days(self.split))
         typo = rng.random() < self.typo_rate
         choice = date_table().choices[locale, day.month, day.weekday()]
         example = _write(choice.draw(rng.random(), letters=typo), day)
         return with_typo(example, rng) if typo else example
 
-    def __repr__(self) -> str:
-        return (
-            f"Dates({self.split!r}, size={self.size}, seed={self.seed}, "
-            f"languages=<{len(self.languages)}>, typo_rate={self.typo_rate})"
-        )
+    def shown(self, name: str) -> str:
+        """A setting as `repr` has it; of the languages how many there are."""
+        return f"<{len(self.languages)}>" if name == "languages" else super().shown(name)
 
 
 @lru_cache(maxsize=len(SPLITS))
@@ -158,7 +136,7 @@ def split_days(split: str) -> tuple[datetime.date, ...]:
     if split not in SPLITS:
         raise InputError(f"dates: no split {split!r}; {nearest(split, SPLITS)}")
     every = map(datetime.date.fromordinal, range(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1))
-    return tuple(day for day in every if _split_of(day) == split)
+    return tuple(day for day in every if split_of(f"regard dates {day.isoformat()}") == split)
 
 
 def written_forms(day: datetime.date, locale: str) -> list[DateExample]:
@@ -226,17 +204,17 @@ def _two_digits(source: str, span: Span) -> tuple[Span, Span]:
 def _draw_edit(example: DateExample, rng: Random) -> tuple[int, int, str] | None:
     """An edit as (start, end, letters to put there), or None where the letter drawn cannot be edited so."""
     source = example.source
-    position = _pick(rng, [place for place, character in enumerate(source) if character.isalpha()])
+    position = one_of(rng, [place for place, character in enumerate(source) if character.isalpha()])
     letter = source[position]
     alphabet = date_table().alphabet[example.locale].get(kind_of_letter(letter), "")
-    match _pick(rng, ("replace", "delete", "insert", "exchange")):
+    match one_of(rng, ("replace", "delete", "insert", "exchange")):
         case "replace" if others := alphabet.replace(letter, ""):
-            return position, position + 1, _pick(rng, others)
+            return position, position + 1, one_of(rng, others)
         case "delete":
             return position, position + 1, ""
         case "insert" if alphabet:
-            place = position + int(rng.random() * 2)
-            return place, place, _pick(rng, alphabet)
+            place = position + below(rng, 2)
+            return place, place, one_of(rng, alphabet)
         case "exchange":
             neighbour = source[position + 1 : position + 2]
             if neighbour.isalpha() and neighbour != letter:
@@ -273,17 +251,3 @@ def _check_language(code: str) -> None:
     if code not in LANGUAGES:
         raise InputError(f"dates: no language {code!r}; {nearest(code, LANGUAGES)}")
     load_locale(code)
-
-
-def _split_of(day: datetime.date) -> str:
-    tenth = _hash(f"regard dates {day.isoformat()}") % 10
-    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def _pick(rng: Random, options: Sequence[_Option]) -> _Option:
-    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
-    return options[int(rng.random() * len(options))]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from random import Random
-from typing import NamedTuple, overload
+from typing import ClassVar, NamedTuple
 
-from regard.errors import InputError, nearest
+from regard.data.drawn import Drawn, one_of, split_of
 
-__all__ = ["LABELS", "SPLITS", "Entailment", "Phrase", "Statement", "label_of"]
+__all__ = ["LABELS", "Entailment", "Phrase", "Statement", "label_of"]
 
-SPLITS: tuple[str, ...] = ("train", "validation", "test")
 LABELS = ("entailment", "neutral", "contradiction")
 
 _KINDS = {
@@ -23,8 +21,6 @@ _KINDS = {
 _VERBS = {"touch": ("push", "lift"), "watch": ("study", "guard"), "like": ("love", "admire")}
 ADJECTIVES = ("small", "red", "old", "new")
 QUANTIFIERS = ("all", "some", "several", "no", "not all")
-
-_TENTHS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
 
 
 def _above() -> dict[str, tuple[str, ...]]:
@@ -157,7 +153,7 @@ def _excludes(one: Statement, other: Statement) -> bool:
     return _does_within(one, other) if one.positive else _does_within(other, one)
 
 
-class Entailment(Sequence[tuple[tuple[str, str], str]]):
+class Entailment(Drawn[tuple[tuple[str, str], str]]):
     """`size` pairs of one split with their label, each label as often; pair i is a pure function of seed, split and i.
 
     A second sentence is the first with some parts changed: the quantifier, the negation, a word for one above or below it, an
@@ -176,53 +172,40 @@ class Entailment(Sequence[tuple[tuple[str, str], str]]):
     True
     """
 
+    called: ClassVar[str] = "entailment"
+    noun: ClassVar[str] = "pair"
+
     def __init__(self, split: str = "train", *, size: int = 30_000, seed: int = 0) -> None:
-        if split not in SPLITS:
-            raise InputError(f"entailment: no split {split!r}; {nearest(split, SPLITS)}")
-        if size < 0:
-            raise InputError(f"entailment: size must not be negative, got {size}")
-        self.split, self.size, self.seed = split, size, seed
+        super().__init__(split, size=size, seed=seed)
 
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[tuple[str, str], str]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[tuple[str, str], str]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[tuple[str, str], str] | list[tuple[tuple[str, str], str]]:
-        """Pair `index` with its label, or the list of a slice of them."""
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(self.size))]
-        premise, hypothesis, label = self.statements(index)
+    def draw(self, rng: Random) -> tuple[tuple[str, str], str]:
+        """A pair with its label."""
+        premise, hypothesis, label = self._statements(rng)
         return (premise.text, hypothesis.text), label
 
     def statements(self, index: int) -> tuple[Statement, Statement, str]:
         """Premise, hypothesis and label of pair `index`, the sentences with their parts."""
-        position = index + self.size if index < 0 else index
-        if not 0 <= position < self.size:
-            raise IndexError(f"entailment: no pair {index} among {self.size}")
-        draw = _Draw(Random(_hash(f"{self.seed} {self.split} {position}")))
+        return self._statements(self.chance(index))
+
+    def _statements(self, rng: Random) -> tuple[Statement, Statement, str]:
+        draw = _Draw(rng)
         wanted = draw.one(LABELS)
         while True:
             premise = draw.statement()
             hypothesis = draw.changed(premise)
             text = f"{premise.text} | {hypothesis.text}"
-            if label_of(premise, hypothesis) == wanted and _hash(text) % 10 in _TENTHS[self.split]:
+            if label_of(premise, hypothesis) == wanted and split_of(text) == self.split:
                 return premise, hypothesis, wanted
-
-    def __repr__(self) -> str:
-        return f"Entailment({self.split!r}, size={self.size}, seed={self.seed})"
 
 
 class _Draw:
-    """Draws sentences. Of Random's methods only `random()` is promised to give the same numbers in every version of Python."""
+    """Draws sentences."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
 
     def one(self, choices: Sequence[str]) -> str:
-        return choices[int(self._rng.random() * len(choices))]
+        return one_of(self._rng, choices)
 
     def happens(self, probability: float) -> bool:
         return self._rng.random() < probability
@@ -263,7 +246,3 @@ class _Draw:
         """Mostly a word above or below, at times any of its sort."""
         sort = VERBS if word in VERBS else NOUNS
         return self.one(AKIN[word] if self.happens(0.85) else sort)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from hashlib import blake2b
 from random import Random
-from typing import overload
+from typing import ClassVar
 
-from regard.errors import InputError, nearest
+from regard.data.drawn import Drawn, below, split_of
+from regard.errors import InputError
 
-__all__ = ["SPLITS", "Maps"]
+__all__ = ["Maps"]
 
-SPLITS: tuple[str, ...] = ("train", "validation", "test")
 
 Pair = tuple[str, str]
 
 
-class Maps(Sequence[str]):
+class Maps(Drawn[str]):
     """`size` texts of one split; text i is a pure function of the numbers, seed, split and i.
 
     A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x drawn uniformly, each followed by its image. The map is drawn anew for each text,
@@ -41,33 +39,23 @@ class Maps(Sequence[str]):
     (True, 4)
     """
 
+    called: ClassVar[str] = "maps"
+    noun: ClassVar[str] = "text"
+
     def __init__(
         self, split: str = "train", *, symbols: int = 5, pairs: int = 17, size: int = 20_000, seed: int = 0
     ) -> None:
-        if split not in SPLITS:
-            raise InputError(f"maps: no split {split!r}; {nearest(split, SPLITS)}")
+        super().__init__(split, size=size, seed=seed)
         if symbols < 3:
             raise InputError(f"maps: symbols is {symbols}; give at least 3, so that each split has maps")
-        if pairs < 1 or size < 0:
-            raise InputError(f"maps: pairs is {pairs} and size {size}; give at least 1 pair, and no negative size")
-        self.split = split
+        if pairs < 1:
+            raise InputError(f"maps: pairs is {pairs}; give at least 1")
         self.symbols = symbols
         self.pairs = pairs
-        self.size = size
-        self.seed = seed
 
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        """Text `index`, or the list of a slice of them."""
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(self.size))]
-        return " ".join(" ".join(pair) for pair in self.pairs_of(index))
+    def draw(self, rng: Random) -> str:
+        """A text."""
+        return " ".join(" ".join(pair) for pair in self._pairs(rng))
 
     def pairs_of(self, index: int) -> list[Pair]:
         """The pairs of text `index`, in their order.
@@ -75,28 +63,14 @@ class Maps(Sequence[str]):
         >>> Maps(symbols=3, pairs=1, size=1).pairs_of(0)[0][0][0]
         'a'
         """
-        position = index + self.size if index < 0 else index
-        if not 0 <= position < self.size:
-            raise IndexError(f"maps: no text {index} among {self.size}")
-        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
+        return self._pairs(self.chance(index))
+
+    def _pairs(self, rng: Random) -> list[Pair]:
         images = _numbers(rng, self.symbols, self.symbols)
-        while _split_of(images) != self.split:
+        while split_of(f"regard maps {' '.join(map(str, images))}") != self.split:
             images = _numbers(rng, self.symbols, self.symbols)
         return [(f"a{x}", f"b{images[x - 1]}") for x in _numbers(rng, self.symbols, self.pairs)]
 
-    def __repr__(self) -> str:
-        return f"Maps({self.split!r}, symbols={self.symbols}, pairs={self.pairs}, size={self.size}, seed={self.seed})"
-
 
 def _numbers(rng: Random, symbols: int, length: int) -> list[int]:
-    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
-    return [1 + int(rng.random() * symbols) for _ in range(length)]
-
-
-def _split_of(images: Sequence[int]) -> str:
-    tenth = _hash(f"regard maps {' '.join(map(str, images))}") % 10
-    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return [1 + below(rng, symbols) for _ in range(length)]

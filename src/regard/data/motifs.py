@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from random import Random
-from typing import overload
+from typing import ClassVar
 
-from regard.errors import InputError, nearest
+from regard.data.drawn import Drawn, below, split_of
+from regard.errors import InputError
 from regard.text.events import note_name
 
-__all__ = ["SPLITS", "Motifs"]
+__all__ = ["Motifs"]
 
-SPLITS: tuple[str, ...] = ("train", "validation", "test")
 
 SCALE = (0, 2, 4, 5, 7, 9, 11, 12, 14, 16, 17, 19, 21, 23, 24)
 """Semitones above the tonic that a motif's notes may have: a major scale of two octaves."""
@@ -20,7 +19,7 @@ LOWEST, HIGHEST = 52, 63
 """Between them lies the tonic: the keys there are."""
 
 
-class Motifs(Sequence[str]):
+class Motifs(Drawn[str]):
     """`size` melodies of one split, as words of a grid with one voice.
 
     Melody i is a pure function of the numbers, seed, split and i.
@@ -52,6 +51,9 @@ class Motifs(Sequence[str]):
     True
     """
 
+    called: ClassVar[str] = "motifs"
+    noun: ClassVar[str] = "melody"
+
     def __init__(
         self,
         split: str = "train",
@@ -63,36 +65,23 @@ class Motifs(Sequence[str]):
         size: int = 5_000,
         seed: int = 0,
     ) -> None:
-        if split not in SPLITS:
-            raise InputError(f"motifs: no split {split!r}; {nearest(split, SPLITS)}")
+        super().__init__(split, size=size, seed=seed)
         if not 2 <= shortest <= longest <= len(SCALE):
             raise InputError(
                 f"motifs: shortest is {shortest} and longest {longest}; give 2 to {len(SCALE)}, the lesser first"
             )
         if not 0 <= farthest <= 24:
             raise InputError(f"motifs: farthest is {farthest}; give 0 to 24 semitones")
-        if notes < 1 or size < 0:
-            raise InputError(f"motifs: notes is {notes} and size {size}; give at least 1 note, and no negative size")
-        self.split = split
+        if notes < 1:
+            raise InputError(f"motifs: notes is {notes}; give at least 1")
         self.shortest = shortest
         self.longest = longest
         self.farthest = farthest
         self.notes = notes
-        self.size = size
-        self.seed = seed
 
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        """Melody `index`, or the list of a slice of them."""
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(self.size))]
-        motif, moved = self.motif_of(index)
+    def draw(self, rng: Random) -> str:
+        """A melody."""
+        motif, moved = self._motif(rng)
         both = [*motif, *(pitch + moved for pitch in motif)]
         return " ".join(note_name(both[place % len(both)]) for place in range(self.notes))
 
@@ -102,10 +91,9 @@ class Motifs(Sequence[str]):
         >>> len(Motifs(shortest=4, longest=4, size=1).motif_of(0)[0])
         4
         """
-        position = index + self.size if index < 0 else index
-        if not 0 <= position < self.size:
-            raise IndexError(f"motifs: no melody {index} among {self.size}")
-        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
+        return self._motif(self.chance(index))
+
+    def _motif(self, rng: Random) -> tuple[list[int], int]:
         shape = self._shape(rng)
         while _split_of(shape) != self.split:
             shape = self._shape(rng)
@@ -118,23 +106,11 @@ class Motifs(Sequence[str]):
         count = _between(rng, self.shortest, self.longest)
         return [left.pop(_between(rng, 0, len(left) - 1)) for _ in range(count)]
 
-    def __repr__(self) -> str:
-        return (
-            f"Motifs({self.split!r}, shortest={self.shortest}, longest={self.longest}, farthest={self.farthest}, "
-            f"notes={self.notes}, size={self.size}, seed={self.seed})"
-        )
-
 
 def _between(rng: Random, low: int, high: int) -> int:
-    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
-    return low + int(rng.random() * (high - low + 1))
+    return low + below(rng, high - low + 1)
 
 
 def _split_of(shape: Sequence[int]) -> str:
     apart = [semitones - shape[0] for semitones in shape]  # the same in every key
-    tenth = _hash(f"regard motifs {' '.join(map(str, apart))}") % 10
-    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return split_of(f"regard motifs {' '.join(map(str, apart))}")

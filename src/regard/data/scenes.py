@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from random import Random
-from typing import Literal, NamedTuple, get_args, overload
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, split_of
 from regard.data.glyphs import DigitGlyphs, Glyphs, ShapeGlyphs
 from regard.errors import InputError, nearest
 
-__all__ = ["KINDS", "OBJECTS", "SPLITS", "Named", "Scene", "Scenes"]
+__all__ = ["KINDS", "OBJECTS", "Named", "Scene", "Scenes"]
 
 Kind = Literal["grid", "line", "moving"]
 Objects = Literal["digits", "shapes"]
 KINDS: tuple[str, ...] = get_args(Kind)
 OBJECTS: tuple[str, ...] = get_args(Objects)
-SPLITS: tuple[str, ...] = ("train", "validation", "test")
 ROWS = {2: ("top", "bottom"), 3: ("top", "middle", "bottom")}
 MOVES = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
 
-_ATTEMPTS = 2_000  # a tenth of all arrangements are in the smallest splits: that none is met by then has chance 1e-91
 _MARGIN = 2  # pixels of a cell that its thing leaves free, on both sides together
 
 
@@ -58,7 +55,7 @@ class Scene:
     named: tuple[Named, ...]
 
 
-class Scenes(Sequence[Scene]):
+class Scenes(Drawn[Scene]):
     """`size` random scenes of one split; scene i is a pure function of the settings, seed, split and i.
 
     | kind | what is seen | caption |
@@ -92,6 +89,9 @@ class Scenes(Sequence[Scene]):
     ((1, 32, 32, 3), True)
     """
 
+    called: ClassVar[str] = "scenes"
+    noun: ClassVar[str] = "scene"
+
     def __init__(
         self,
         split: str = "train",
@@ -109,16 +109,17 @@ class Scenes(Sequence[Scene]):
         size: int = 20_000,
         seed: int = 0,
     ) -> None:
-        for name, value, known in (("split", split, SPLITS), ("kind", kind, KINDS), ("objects", objects, OBJECTS)):
+        super().__init__(split, size=size, seed=seed)
+        for name, value, known in (("kind", kind, KINDS), ("objects", objects, OBJECTS)):
             if value not in known:
                 raise InputError(f"scenes: {name} is {value!r}; {nearest(value, known)}")
         if kind == "line":
             rows = 1
             if objects != "digits":
                 raise InputError("scenes: a line of handwriting is of digits; set objects to digits, or kind to grid")
-        if min(rows, columns, frames, fewest) < 1 or size < 0 or cell < 8:
+        if min(rows, columns, frames, fewest) < 1 or cell < 8:
             raise InputError(
-                f"scenes: {rows} x {columns} cells of {cell} pixels, {fewest} things or more, {frames} frames and {size} scenes "
+                f"scenes: {rows} x {columns} cells of {cell} pixels, {fewest} things or more and {frames} frames "
                 "are not all possible; give cells of at least 8 pixels and 1 or more of the others"
             )
         if kind != "moving" and not fewest <= most <= rows * columns:
@@ -129,7 +130,7 @@ class Scenes(Sequence[Scene]):
             raise InputError("scenes: a thing needs two cells to move; raise rows or columns")
         if row_words and rows not in ROWS:
             raise InputError(f"scenes: row_words are known for 2 or 3 rows, not for {rows}; leave them out")
-        self.split, self.kind, self.size, self.seed = split, kind, size, seed
+        self.kind, self.objects, self.mnist = kind, objects, mnist
         self.rows, self.columns, self.cell = rows, columns, cell
         self.fewest, self.most = fewest, most
         self.frames = frames if kind == "moving" else 1
@@ -153,24 +154,15 @@ class Scenes(Sequence[Scene]):
         others = MOVES if self.kind == "moving" else ROWS[self.rows] if self.row_words else ()
         return tuple(dict.fromkeys((*names, *others)))
 
-    def __len__(self) -> int:
-        return self.size
+    def draw(self, rng: Random) -> Scene:
+        """A scene.
 
-    @overload
-    def __getitem__(self, index: int) -> Scene: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Scene]: ...
-    def __getitem__(self, index: int | slice) -> Scene | list[Scene]:
-        """Scene `index`, or the list of a slice of them."""
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(self.size))]
-        position = index + self.size if index < 0 else index
-        if not 0 <= position < self.size:
-            raise IndexError(f"scenes: no scene {index} among {self.size}")
-        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
-        for _ in range(_ATTEMPTS):
+        Raises:
+            InputError: where there are so few arrangements that none was found in this split.
+        """
+        for _ in range(ATTEMPTS):
             numbers, cells = self._arranged(rng)
-            if _split_of(f"{self.kind} {numbers} {cells}") == self.split:
+            if split_of(f"regard scenes {self.kind} {numbers} {cells}") == self.split:
                 return (
                     self._moving(numbers[0], cells, rng) if self.kind == "moving" else self._still(numbers, cells, rng)
                 )
@@ -181,17 +173,17 @@ class Scenes(Sequence[Scene]):
     def _arranged(self, rng: Random) -> tuple[list[int], list[int]]:
         """Which things, and in which cells: in reading order, or of one thing frame by frame."""
         if self.kind == "moving":
-            cells = [_below(rng, self.rows * self.columns)]
+            cells = [below(rng, self.rows * self.columns)]
             while len(cells) < self.frames:
                 steps = list(self._neighbours(cells[-1]).values())
-                cells.append(steps[_below(rng, len(steps))])
-            return [_below(rng, len(self.glyphs.names))], cells
-        count = self.fewest + _below(rng, self.most - self.fewest + 1)
-        numbers = [_below(rng, len(self.glyphs.names)) for _ in range(count)]
+                cells.append(steps[below(rng, len(steps))])
+            return [below(rng, len(self.glyphs.names))], cells
+        count = self.fewest + below(rng, self.most - self.fewest + 1)
+        numbers = [below(rng, len(self.glyphs.names)) for _ in range(count)]
         if self.kind == "line":
             return numbers, list(range(count))
         left = list(range(self.rows * self.columns))
-        return numbers, sorted(left.pop(_below(rng, len(left))) for _ in range(count))
+        return numbers, sorted(left.pop(below(rng, len(left))) for _ in range(count))
 
     def _neighbours(self, cell: int) -> dict[str, int]:
         """The cells beside one, by the way there."""
@@ -206,16 +198,16 @@ class Scenes(Sequence[Scene]):
         words: list[str] = []
         named: list[Named] = []
         rows_told: set[int] = set()
-        edge = _below(rng, self.cell // 4)
+        edge = below(rng, self.cell // 4)
         for number, cell in zip(numbers, cells, strict=True):
             row, column = divmod(cell, self.columns)
             if self.row_words and row not in rows_told:
                 rows_told.add(row)
                 words.append(ROWS[self.rows][row])
             name = [str(number)] if self.kind == "line" else self.glyphs.names[number].split()
-            left = edge if self.kind == "line" else column * self.cell + _below(rng, _MARGIN + 1)
-            box = self._put(canvas[0], number, row * self.cell + _below(rng, _MARGIN + 1), left, rng)
-            edge = box[3] - _below(
+            left = edge if self.kind == "line" else column * self.cell + below(rng, _MARGIN + 1)
+            box = self._put(canvas[0], number, row * self.cell + below(rng, _MARGIN + 1), left, rng)
+            edge = box[3] - below(
                 rng, self.cell // 4
             )  # the next digit of a line may touch this one, as handwriting does
             named.append(Named((len(words), len(words) + len(name)), 0, box))
@@ -233,7 +225,7 @@ class Scenes(Sequence[Scene]):
         named = []
         for frame, (cell, span) in enumerate(zip(cells, spans, strict=True)):
             top, left = (part * self.cell + _MARGIN // 2 for part in divmod(cell, self.columns))
-            named.append(Named(span, frame, self._put(canvas[frame], number, top, left, Random(_hash(str(state))))))
+            named.append(Named(span, frame, self._put(canvas[frame], number, top, left, Random(hashed(str(state))))))
         return Scene(canvas, " ".join(words), tuple(named))
 
     def _put(self, frame: np.ndarray, number: int, top: int, left: int, rng: Random) -> tuple[int, int, int, int]:
@@ -249,17 +241,3 @@ class Scenes(Sequence[Scene]):
 def _glyphs(objects: str, side: int, mnist: str | None) -> Glyphs:
     """Kept, because MNIST takes a second to read."""
     return ShapeGlyphs(side) if objects == "shapes" else DigitGlyphs(side, mnist)
-
-
-def _below(rng: Random, count: int) -> int:
-    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
-    return int(rng.random() * count)
-
-
-def _split_of(arrangement: str) -> str:
-    tenth = _hash(f"regard scenes {arrangement}") % 10
-    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -9,20 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from random import Random
-from typing import Literal, NamedTuple, get_args, overload
+from typing import ClassVar, Literal, NamedTuple, get_args
 
+from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, split_of
 from regard.errors import InputError, nearest
 
-__all__ = ["KINDS", "SPLITS", "Kind", "SequenceExample", "Sequences", "dictionary"]
+__all__ = ["KINDS", "Kind", "SequenceExample", "Sequences", "dictionary"]
 
 Kind = Literal["copy", "reversal", "sorting", "dictionary", "reversed_dictionary", "recall", "association"]
 KINDS: tuple[str, ...] = get_args(Kind)
-SPLITS: tuple[str, ...] = ("train", "validation", "test")
 
 _TENTHS = {"train": 8, "validation": 1, "test": 1}
-_ATTEMPTS = 2_000  # a tenth of all sources are in the smallest splits: that none is met by then has chance 1e-91
 
 
 class SequenceExample(NamedTuple):
@@ -32,7 +30,7 @@ class SequenceExample(NamedTuple):
     target: str
 
 
-class Sequences(Sequence[SequenceExample]):
+class Sequences(Drawn[SequenceExample]):
     """`size` random problems of one split; example i is a pure function of the problem, seed, split and i.
 
     | kind | source | target |
@@ -68,6 +66,8 @@ class Sequences(Sequence[SequenceExample]):
     (True, True)
     """
 
+    called: ClassVar[str] = "sequences"
+
     def __init__(
         self,
         split: str = "train",
@@ -79,12 +79,9 @@ class Sequences(Sequence[SequenceExample]):
         size: int = 20_000,
         seed: int = 0,
     ) -> None:
-        if split not in SPLITS:
-            raise InputError(f"sequences: no split {split!r}; {nearest(split, SPLITS)}")
+        super().__init__(split, size=size, seed=seed)
         if kind not in KINDS:
             raise InputError(f"sequences: no kind {kind!r}; {nearest(kind, KINDS)}")
-        if size < 0:
-            raise InputError(f"sequences: size must not be negative, got {size}")
         if symbols < 2:
             raise InputError(f"sequences: symbols is {symbols}; give at least 2")
         if not 1 <= shortest <= longest:
@@ -96,13 +93,10 @@ class Sequences(Sequence[SequenceExample]):
                 f"sequences: {longest} pairs need as many different keys, and symbols is {symbols}; "
                 "raise symbols or lower longest"
             )
-        self.split = split
         self.kind = kind
         self.symbols = symbols
         self.shortest = shortest
         self.longest = longest
-        self.size = size
-        self.seed = seed
         # By tenths the share is known without making every source; it is off by a few where there are few.
         wanted = max(1, size)
         there = _sources(kind, symbols, shortest, longest, enough=10 * wanted) * _TENTHS[split] // 10
@@ -112,35 +106,20 @@ class Sequences(Sequence[SequenceExample]):
                 f"{size} are wanted; raise symbols or longest, or lower the size"
             )
 
-    def __len__(self) -> int:
-        return self.size
+    def draw(self, rng: Random) -> SequenceExample:
+        """An example.
 
-    @overload
-    def __getitem__(self, index: int) -> SequenceExample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[SequenceExample]: ...
-    def __getitem__(self, index: int | slice) -> SequenceExample | list[SequenceExample]:
-        """Example `index`, or the list of a slice of them."""
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(self.size))]
-        position = index + self.size if index < 0 else index
-        if not 0 <= position < self.size:
-            raise IndexError(f"sequences: no example {index} among {self.size}")
-        rng = Random(_hash(f"{self.seed} {self.split} {position}"))
-        for _ in range(_ATTEMPTS):
+        Raises:
+            InputError: where there are so few sources that none was found in this split.
+        """
+        for _ in range(ATTEMPTS):
             source, target = self._draw(rng)
             text = " ".join(source)
-            if _split_of(text) == self.split:
+            if split_of(f"regard sequences {text}") == self.split:
                 return SequenceExample(text, " ".join(target))
         raise InputError(
             f"sequences: no source of kind {self.kind!r} was found in the split {self.split!r}; "
             "there are too few, so raise symbols or longest"
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"Sequences({self.split!r}, kind={self.kind!r}, symbols={self.symbols}, shortest={self.shortest}, "
-            f"longest={self.longest}, size={self.size}, seed={self.seed})"
         )
 
     def alphabet(self) -> SequenceExample:
@@ -157,7 +136,7 @@ class Sequences(Sequence[SequenceExample]):
         return SequenceExample(own, own.replace("s", "t") if "dictionary" in self.kind else own)
 
     def _draw(self, rng: Random) -> tuple[list[str], list[str]]:
-        length = self.shortest + int(rng.random() * (self.longest - self.shortest + 1))
+        length = self.shortest + below(rng, self.longest - self.shortest + 1)
         if self.kind == "association":
             return self._association(rng, length)
         drawn = _numbers(rng, self.symbols, length + (self.kind == "recall"))
@@ -179,7 +158,7 @@ class Sequences(Sequence[SequenceExample]):
     def _association(self, rng: Random, length: int) -> tuple[list[str], list[str]]:
         keys = _shuffled(range(1, self.symbols + 1), rng, length)
         values = _numbers(rng, self.symbols, length)
-        asked = int(rng.random() * length)
+        asked = below(rng, length)
         pairs = itertools.chain.from_iterable((f"k{key}", f"v{value}") for key, value in zip(keys, values, strict=True))
         return [*pairs, f"k{keys[asked]}"], [f"v{values[asked]}"]
 
@@ -193,7 +172,7 @@ def dictionary(symbols: int) -> tuple[int, ...]:
     >>> sorted(dictionary(5)) == [1, 2, 3, 4, 5], dictionary(5) == dictionary(5)
     (True, True)
     """
-    return tuple(_shuffled(range(1, symbols + 1), Random(_hash(f"regard dictionary {symbols}")), symbols))
+    return tuple(_shuffled(range(1, symbols + 1), Random(hashed(f"regard dictionary {symbols}")), symbols))
 
 
 def _looked_up(drawn: Sequence[int], symbols: int) -> list[str]:
@@ -202,15 +181,14 @@ def _looked_up(drawn: Sequence[int], symbols: int) -> list[str]:
 
 
 def _numbers(rng: Random, symbols: int, length: int) -> list[int]:
-    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
-    return [1 + int(rng.random() * symbols) for _ in range(length)]
+    return [1 + below(rng, symbols) for _ in range(length)]
 
 
 def _shuffled(numbers: Sequence[int], rng: Random, count: int) -> list[int]:
     """`count` of the numbers in random order, none twice."""
     left = list(numbers)
     for place in range(count):
-        other = place + int(rng.random() * (len(left) - place))
+        other = place + below(rng, len(left) - place)
         left[place], left[other] = left[other], left[place]
     return left[:count]
 
@@ -230,12 +208,3 @@ def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) 
                 return enough
         total += product
     return total
-
-
-def _split_of(source: str) -> str:
-    tenth = _hash(f"regard sequences {source}") % 10
-    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -1,0 +1,112 @@
+"""Builtin data that is drawn when it is read, and the chance it is drawn by: what all such data sets share."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Sequence
+from hashlib import blake2b
+from random import Random
+from typing import ClassVar, TypeVar, overload
+
+from regard.errors import InputError, nearest
+
+SPLITS: tuple[str, ...] = ("train", "validation", "test")
+
+ATTEMPTS = 2_000
+"""A tenth of all examples are in the smallest splits: that so many draws meet none of them has chance 1e-91."""
+
+Example = TypeVar("Example", covariant=True)
+Option = TypeVar("Option")
+
+
+class Drawn(Sequence[Example]):
+    """`size` examples of one split; example i is a pure function of the settings, seed, split and i.
+
+    A data set says what it is called and draws one example. Settings are kept under the names that `__init__` has for them.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        size: number of examples; they are made when read, so any number costs nothing.
+        seed: another seed gives other examples.
+
+    Raises:
+        InputError: for an unknown split, or a negative size.
+    """
+
+    called: ClassVar[str]
+    """What errors call the data set."""
+    noun: ClassVar[str] = "example"
+    """What they call one of it."""
+
+    def __init__(self, split: str, *, size: int, seed: int) -> None:
+        if split not in SPLITS:
+            raise InputError(f"{self.called}: no split {split!r}; {nearest(split, SPLITS)}")
+        if size < 0:
+            raise InputError(f"{self.called}: size must not be negative, got {size}")
+        self.split = split
+        self.size = size
+        self.seed = seed
+
+    @abstractmethod
+    def draw(self, rng: Random) -> Example:
+        """An example of the split. Only the chance of `below` and `one_of` is the same in every version of Python."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        """One example, or the list of a slice of them."""
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(self.size))]
+        return self.draw(self.chance(index))
+
+    def __repr__(self) -> str:
+        names = [name for name in inspect.signature(type(self)).parameters if name != "split"]
+        settings = ", ".join(f"{name}={self.shown(name)}" for name in names)
+        return f"{type(self).__name__}({self.split!r}, {settings})"
+
+    def shown(self, name: str) -> str:
+        """A setting as `repr` has it."""
+        return repr(getattr(self, name))
+
+    def chance(self, index: int) -> Random:
+        """What example `index` is drawn by.
+
+        Raises:
+            IndexError: where there is no such example.
+        """
+        position = index + self.size if index < 0 else index
+        if not 0 <= position < self.size:
+            raise IndexError(f"{self.called}: no {self.noun} {index} among {self.size}")
+        return Random(hashed(f"{self.seed} {self.split} {position}"))
+
+
+def hashed(text: str) -> int:
+    """64 bits that hang on the text alone, the same on every machine."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def split_of(text: str) -> str:
+    """Where something with this text belongs: eight tenths of all in "train", one each in "validation" and "test".
+
+    >>> split_of("regard maps 1 2 3") in SPLITS
+    True
+    """
+    tenth = hashed(text) % 10
+    return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
+
+
+def below(rng: Random, count: int) -> int:
+    """A number from 0 to `count` - 1, all alike."""
+    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
+    return int(rng.random() * count)
+
+
+def one_of(rng: Random, options: Sequence[Option]) -> Option:
+    """One of the options, all alike."""
+    return options[below(rng, len(options))]
