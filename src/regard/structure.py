@@ -7,6 +7,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from regard.errors import InputError, nearest
@@ -34,7 +35,7 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
     regard.errors.InputError: model: unknown key 'widht'; did you mean 'width'?
     """
     known = {part.name: part for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     settings: dict[str, Any] = {}
     for key, value in values.items():
         if key not in known:
@@ -48,6 +49,12 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
     if missing:
         raise InputError(f"{where}: missing {', '.join(missing)}; add what is missing")
     return kind(**settings)
+
+
+@lru_cache(maxsize=512)
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Kept, because to read annotations that are text takes a millisecond."""
+    return typing.get_type_hints(kind)
 
 
 def coerced(value: Any, hint: Any, where: str) -> Any:

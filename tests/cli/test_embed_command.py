@@ -128,7 +128,8 @@ def started_and_stopped(process, stop: int, output: Path, *words) -> tuple[int, 
     return code, json.loads(notes.read_text())["rows"] if notes.is_file() else -1, said
 
 
-@pytest.mark.parametrize("stop", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bytes(
     process, command, encoder_folder, tmp_path, lines, monkeypatch, stop
 ):

@@ -50,6 +50,7 @@ def test_rows_that_were_left_out_are_told(command, recipe_file, pairs_file, tmp_
     assert f"{tmp_path}/mixed.tsv, line 221: wrong number of columns" in sentence
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(command, process, recipe_file, tmp_path):
     folder = tmp_path / "a run"
     words = ("train", recipe_file, "training.steps=1000000", "training.save_every=3", "--output", folder)

@@ -53,7 +53,15 @@ SMALL = [
     "data.dates.validation_size=20",
     "training.steps=2",
 ]
-LONG = {"quickstart.md", "pretraining.md", "multilingual.md", "chatbot.md"}
+LONG = {
+    "quickstart.md",
+    "pretraining.md",
+    "multilingual.md",
+    "chatbot.md",
+    "words-and-pictures.md",
+    "comparing.md",
+    "dong-2021.md",
+}
 """Pages that take longest, each half a minute on a busy machine; CI executes them."""
 
 

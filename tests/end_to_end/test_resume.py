@@ -19,6 +19,8 @@ CASES = [
     ("bert", "float32"),
     ("bert", "bfloat16"),
 ]
+QUICK = [("bahdanau", "float32"), ("transformer", "bfloat16")]
+"""Of these all that is not killed from outside is tried each time; of the others among the slow tests."""
 
 
 class Interrupted(BaseException):
@@ -117,7 +119,10 @@ def test_stopped_once_and_resumed(what, step, recipe_of, uninterrupted, pairs, r
     assert_same(remains(tmp_path / "run"), uninterrupted("bahdanau", "float32"))
 
 
-@pytest.mark.parametrize(("model", "precision"), CASES)
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
+)
 def test_stopped_again_and_again(model, precision, recipe_of, uninterrupted, pairs, remains, tmp_path):
     values = recipe_of(model, precision)
     for what, step in [("stepped", 1), ("train", 5), ("stepped", 5), ("validation", 8), ("stepped", 13), ("train", 17)]:

@@ -177,7 +177,7 @@ def test_the_graph_is_traced_once_for_all_looks():
     assert traced == 2
 
 
-@pytest.mark.parametrize("family", ["transformer", "fused"])
+@pytest.mark.parametrize("family", [pytest.param("transformer", marks=pytest.mark.slow), "fused"])
 def test_shapes_may_be_dynamic(family):
     build, given = MODELS[family]
     torch.manual_seed(5)

@@ -109,9 +109,7 @@ class Claim:
 
 def claims() -> list[Claim]:
     """Every claim of the catalogue, in the order of their rows."""
-    files = [file for file in CATALOGUE.iterdir() if file.name.endswith(".yaml")]
-    found = [claim_of(yaml.safe_load(file.read_text(encoding="utf-8")), file.name) for file in files]
-    return sorted(found, key=lambda claim: _order(claim.row))
+    return sorted(map(_of_catalogue, _names()), key=lambda claim: _order(claim.row))
 
 
 def claim(name: str) -> Claim:
@@ -122,11 +120,13 @@ def claim(name: str) -> Claim:
     """
     if name.endswith((".yaml", ".yml")):
         return claim_of(read_yaml(Path(name)), name)
-    known = claims()
-    for each in known:
-        if name in (each.name, each.row):
+    names = _names()
+    if name in names:
+        return _of_catalogue(name)
+    for each in claims():
+        if name == each.row:
             return each
-    raise InputError(f"there is no claim {name!r}; {nearest(name, [each.name for each in known])}")
+    raise InputError(f"there is no claim {name!r}; {nearest(name, names)}")
 
 
 def claim_of(values: Mapping[str, Any], where: str) -> Claim:
@@ -138,6 +138,15 @@ def claim_of(values: Mapping[str, Any], where: str) -> Claim:
     own = {key: value for key, value in values.items() if key not in (*SECTIONS, EXPERIMENT)}
     sections = {key: value for key, value in values.items() if key in (*SECTIONS, EXPERIMENT)}
     return from_mapping(Claim, own | {"comparison": sections}, where)
+
+
+def _names() -> list[str]:
+    return sorted(file.name.removesuffix(".yaml") for file in CATALOGUE.iterdir() if file.name.endswith(".yaml"))
+
+
+def _of_catalogue(name: str) -> Claim:
+    file = CATALOGUE / f"{name}.yaml"
+    return claim_of(yaml.safe_load(file.read_text(encoding="utf-8")), file.name)
 
 
 def _order(row: str) -> list[tuple[int, str]]:

@@ -178,7 +178,9 @@ def read_computation(
     for override in overrides:
         key, value = read_override(override)
         if not key.startswith(f"{EXPERIMENT}."):
-            raise InputError(f"{override!r}: an experiment stands here for the recipe; settings begin with {EXPERIMENT}.")
+            raise InputError(
+                f"{override!r}: an experiment stands here for the recipe; settings begin with {EXPERIMENT}."
+            )
         put(values, key, value)
     return Computation(
         experiment=values[EXPERIMENT],

@@ -27,8 +27,8 @@ class CornerMarks:
     """One lambda layer over the 8 x 8 places that two convolutions leave of a picture.
 
     A picture is a digit in the middle and a white square in one corner; its class is both, as `7 top left`. The four marks are
-    the same and the model's output is a mean over places, so which corner it is can be told only from where things are: by lambdas
-    of position, or by the convolutions, whose borders of zeros tell it, too.
+    the same and the model's output is a mean over places, so which corner it is can be told only from where things are: by
+    lambdas of position, or by the convolutions, whose borders of zeros tell it, too.
 
     Arguments:
         path: a folder with MNIST's files; scikit-learn's digits, enlarged, where null.
