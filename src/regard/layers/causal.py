@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention import Causal, Dense, Document, KeysValues, Mask, Padding, Window, positions_of
 from regard.attention.positions import check_length, positions_in_documents
 from regard.layers.embeddings import PositionedEmbedding
-from regard.layers.output import Reduction
+from regard.layers.left_to_right import LeftToRight
 from regard.layers.state import TARGET, DecoderState
 from regard.layers.tokens import Tokens
 
@@ -217,51 +217,8 @@ class CausalStack(nn.Module):
         return mask
 
 
-class CausalReader(CausalStack):
+class CausalReader(CausalStack, LeftToRight[CausalState]):
     """The stack as a language model. Its arguments are `CausalStack`'s."""
-
-    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """Logits of every next token, or what becomes of them.
-
-        Arguments:
-            tokens: (B, L), the end token of the text before first; padding may stand on either side.
-            reduce: applied in place of the last projection, so that the logits need not stand in memory.
-
-        Returns:
-            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
-
-        Raises:
-            InputError: where a text is longer than the model has positions for.
-        """
-        hidden, _ = self.hidden(tokens, self.start(len(tokens)))
-        return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
-
-    def read(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
-        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer.
-
-        Raises:
-            InputError: as `forward`.
-        """
-        hidden, after = self.hidden(tokens, state)
-        return self.logits(hidden), after
-
-    def prefill(self, tokens: Tokens, state: CausalState) -> CausalState:
-        """Go on reading from a state: the state after, L tokens longer, without logits.
-
-        Raises:
-            InputError: as `forward`.
-        """
-        return self.hidden(tokens, state)[1]
-
-    def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
-        """Consume tokens (N,); return the logits (N, V) of the next and the state after.
-
-        Raises:
-            InputError: as `forward`.
-        """
-        ids = tokens.unsqueeze(1)
-        hidden, after = self.hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
-        return self.logits(hidden[:, 0]), after
 
 
 class CausalTransformer(CausalReader):

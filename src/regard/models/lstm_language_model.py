@@ -8,12 +8,12 @@ connections are those of Wu et al. 2016 (GNMT), section 3.1, with which deep sta
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Reduction, Tokens
+from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LSTMStack, LSTMStates, Tokens
 from regard.models.config import check, check_sizes, check_types
 
 
@@ -79,7 +79,7 @@ class LSTMLanguageModelState(DecoderState):
     layers: LSTMStates = field(metadata=TARGET)
 
 
-class LSTMLanguageModel(nn.Module):
+class LSTMLanguageModel(LeftToRight[LSTMLanguageModelState]):
     """A stack of LSTM layers that reads a text token by token, and at each place tells of the next.
 
         h_t^l, c_t^l = LSTM_l(D(h_t^{l-1}), h_{t-1}^l, c_{t-1}^l)        h_t^0 = E[x_t], D is dropout
@@ -121,40 +121,27 @@ class LSTMLanguageModel(nn.Module):
             return
         nn.init.normal_(self.embedding.weight, std=0.1)
 
-    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """Logits of every next token, or what becomes of them.
-
-        Arguments:
-            tokens: (B, L), the end token of the text before first; padding may stand on either side.
-            reduce: applied in place of the last projection, so that the logits need not stand in memory.
-
-        Returns:
-            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
-        """
-        hidden, _ = self._hidden(tokens, self.start(len(tokens)))
-        return self.output(hidden) if reduce is None else reduce(hidden, self.output.weight, self.output.bias)
-
     def start(self, rows: int) -> LSTMLanguageModelState:
         """The state before the first token of so many texts: zeros, and no source to look at."""
         weight = self.embedding.weight
         like = torch.empty(rows, 0, dtype=weight.dtype, device=weight.device)
         return LSTMLanguageModelState(source_valid=like.to(torch.bool), layers=self.stack.zeros(like))
 
-    def read(self, tokens: Tokens, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
-        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer."""
-        hidden, after = self._hidden(tokens, state)
-        return self.output(hidden), after
-
-    def prefill(self, tokens: Tokens, state: LSTMLanguageModelState) -> LSTMLanguageModelState:
-        """Go on reading from a state: the state after, L tokens longer, without logits."""
-        return self._hidden(tokens, state)[1]
+    def hidden(self, tokens: Tokens, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
+        """Go on reading from a state: D(h^L) (B, L, n) for each token, and the state after, L tokens longer."""
+        embedded = self.dropout(self.embedding(tokens.ids))
+        hidden, layers = self.stack.read(embedded, tokens.valid, state.layers)
+        return self.dropout(hidden), replace(state, length=state.length + tokens.ids.shape[1], layers=layers)
 
     def step(self, tokens: Tensor, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
         hidden, layers = self.stack.step(self.dropout(self.embedding(tokens)), state.layers)
-        return self.output(self.dropout(hidden)), state.advanced(layers=layers)
+        return self.logits(self.dropout(hidden)), state.advanced(layers=layers)
 
-    def _hidden(self, tokens: Tokens, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
-        embedded = self.dropout(self.embedding(tokens.ids))
-        hidden, layers = self.stack.read(embedded, tokens.valid, state.layers)
-        return self.dropout(hidden), replace(state, length=state.length + tokens.ids.shape[1], layers=layers)
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., n) to (..., V): W h + b."""
+        return self.output(hidden)
+
+    def output_map(self) -> tuple[Tensor, Tensor | None]:
+        """W and b."""
+        return self.output.weight, self.output.bias

@@ -8,13 +8,13 @@ the reader is here, as the paper's language model has it, not its fusion with a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Additive, AttentionLayer, KeysValues, Mask, Padding, ScoredAttention
-from regard.layers import TARGET, DecoderState, Dropout, LongShortTermMemoryCell, Reduction, Tokens
+from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LongShortTermMemoryCell, Tokens
 from regard.models.config import check, check_sizes, check_types
 
 
@@ -157,7 +157,7 @@ class LSTMNLayer(nn.Module):
         return torch.stack(outputs, dim=1) if outputs else x.new_zeros(*x.shape[:2], self.cell.width), tape, summary
 
 
-class LSTMN(nn.Module):
+class LSTMN(LeftToRight[LSTMNState]):
     """A language model of memory-network layers: at each place it looks back at all tokens before, and tells of the next.
 
         p(x_{t+1} | x_1 .. x_t) = softmax(W D(h_t) + b)         h_t of the top layer, D is dropout
@@ -192,19 +192,6 @@ class LSTMN(nn.Module):
             if isinstance(module, Additive):
                 nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
 
-    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """Logits of every next token, or what becomes of them.
-
-        Arguments:
-            tokens: (B, L), the end token of the text before first; padding may stand on either side.
-            reduce: applied in place of the last projection, so that the logits need not stand in memory.
-
-        Returns:
-            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
-        """
-        hidden, _ = self._hidden(tokens, self.start(len(tokens)))
-        return self.output(hidden) if reduce is None else reduce(hidden, self.output.weight, self.output.bias)
-
     def start(self, rows: int) -> LSTMNState:
         """The state before the first token of so many texts: empty tapes, and no source to look at."""
         weight = self.embedding.weight
@@ -212,22 +199,8 @@ class LSTMN(nn.Module):
         tapes, summaries = zip(*(layer.empty(like) for layer in self.layers), strict=True)  # type: ignore[operator]
         return LSTMNState(source_valid=like.to(torch.bool), tapes=tapes, summaries=summaries)
 
-    def read(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
-        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer."""
-        hidden, after = self._hidden(tokens, state)
-        return self.output(hidden), after
-
-    def prefill(self, tokens: Tokens, state: LSTMNState) -> LSTMNState:
-        """Go on reading from a state: the state after, L tokens longer, without logits."""
-        return self._hidden(tokens, state)[1]
-
-    def step(self, tokens: Tensor, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
-        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
-        ids = tokens.unsqueeze(1)
-        hidden, after = self._hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
-        return self.output(hidden[:, 0]), after
-
-    def _hidden(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
+    def hidden(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
+        """Go on reading from a state: D(h) (B, L, n) for each token, and the state after, L tokens longer."""
         x = self.dropout(self.embedding(tokens.ids))
         valid = _with(state, tokens)
         tapes, summaries = [], []
@@ -238,6 +211,14 @@ class LSTMN(nn.Module):
             summaries.append(summary)
         length = state.length + tokens.ids.shape[1]
         return x, replace(state, length=length, tapes=tuple(tapes), summaries=tuple(summaries), valid=valid)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., n) to (..., V): W h + b."""
+        return self.output(hidden)
+
+    def output_map(self) -> tuple[Tensor, Tensor | None]:
+        """W and b."""
+        return self.output.weight, self.output.bias
 
 
 def _with(state: LSTMNState, tokens: Tokens) -> Tensor | None:

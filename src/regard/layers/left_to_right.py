@@ -1,0 +1,85 @@
+"""Language models that read a text from the left: a state, some tokens, what is told of each next one, the state after."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.output import Reduction
+from regard.layers.state import DecoderState
+from regard.layers.tokens import Tokens
+
+S = TypeVar("S", bound=DecoderState)
+
+
+class LeftToRight(nn.Module, Generic[S]):
+    """All that a language model does once it goes from a state over tokens to vectors and the state after.
+
+    h, state' = hidden(tokens, state),   p(x_{t+1} | x_1 .. x_t) = softmax(logits(h_t))
+    """
+
+    @abstractmethod
+    def start(self, rows: int) -> S:
+        """The state before the first token of so many texts."""
+
+    @abstractmethod
+    def hidden(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
+        """Go on reading from a state: vectors (B, L, D) from which the next tokens are told, and the state after, L longer.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+        """
+
+    @abstractmethod
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., D) to (..., V), by the last map."""
+
+    @abstractmethod
+    def output_map(self) -> tuple[Tensor, Tensor | None]:
+        """The last map, from D to V, (V, D), and its bias, (V); None for none."""
+
+    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """Logits of every next token, or what becomes of them.
+
+        Arguments:
+            tokens: (B, L), the end token of the text before first; padding may stand on either side.
+            reduce: applied in place of the last projection, so that the logits need not stand in memory.
+
+        Returns:
+            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+        """
+        hidden, _ = self.hidden(tokens, self.start(len(tokens)))
+        return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
+
+    def read(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
+        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        hidden, after = self.hidden(tokens, state)
+        return self.logits(hidden), after
+
+    def prefill(self, tokens: Tokens, state: S) -> S:
+        """Go on reading from a state: the state after, L tokens longer, without logits.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        return self.hidden(tokens, state)[1]
+
+    def step(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        ids = tokens.unsqueeze(1)
+        hidden, after = self.hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
+        return self.logits(hidden[:, 0]), after
