@@ -258,7 +258,7 @@ class LSHAttention(Attention):
         later = _above(here - (self._diagonal(order) - 1))
         penalty = _above(first.float().unsqueeze(-1) - here).add_(later)
         if turn:
-            penalty += self._held_before(inputs, orders, turn, part).float().mul_(LOW)
+            penalty.add_(self._held_before(inputs, orders, turn, part), alpha=LOW)
         return penalty, alone
 
     def _unseen(self, inputs: AttentionInputs, orders: Sequence[HashedOrder], turn: int, part: Part) -> Tensor:
