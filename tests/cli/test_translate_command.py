@@ -121,6 +121,7 @@ def test_on_a_terminal_it_says_what_it_waits_for(terminal, model, expected):
     assert answer.out.split("\n") == [expected[0], "", expected[5], ""]
 
 
+@pytest.mark.slow
 def test_a_bar_on_the_terminal_leaves_the_output_alone(terminal, model, tmp_path):
     (tmp_path / "in.txt").write_text("abc\n" * 100)
     answer = terminal("translate", model, "--input", tmp_path / "in.txt", "--json")

@@ -54,15 +54,21 @@ SMALL = [
     "training.steps=2",
 ]
 LONG = {
-    "quickstart.md",
-    "pretraining.md",
-    "multilingual.md",
+    "answering.md",
+    "captioning.md",
     "chatbot.md",
-    "words-and-pictures.md",
+    "classifying.md",
     "comparing.md",
     "dong-2021.md",
+    "fine-tuning.md",
+    "multilingual.md",
+    "pretraining.md",
+    "quickstart.md",
+    "text-to-text.md",
+    "training.md",
+    "words-and-pictures.md",
 }
-"""Pages that take longest, each half a minute on a busy machine; CI executes them."""
+"""Pages that take longest, five seconds to half a minute on a busy machine; CI executes them."""
 
 
 def called(page: Path) -> str:
@@ -163,6 +169,7 @@ def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
     run_page(page, run_here)
 
 
+@pytest.mark.slow
 def test_the_readme_does_what_it_shows(desk: Path) -> None:
     # The folder that `make demo` leaves, in a small size: that changes the answers and nothing else.
     regard.train(ROOT / "recipes" / "dates.yaml", SMALL, output=desk / "demo" / "dates")
