@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from regard.claims import claims as catalogue
+from regard.claims.claim import order_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -56,7 +57,7 @@ def claims(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str]) ->
     """
     if not pages:
         return []
-    pages = sorted(pages, key=lambda found: order(found[1]["claim"]["row"]))
+    pages = sorted(pages, key=lambda found: order_of(found[1]["claim"]["row"]))
     lines = [
         "## The papers' claims",
         "",
@@ -91,11 +92,6 @@ def missing(judged: set[str]) -> list[str]:
             f"- {claim.row} {spoken(claim.statement)} `regard claims run {claim.name}`, {spoken(claim.minutes)}"
         )
     return [*lines, ""]
-
-
-def order(row: str) -> list[tuple[int, str]]:
-    """1.3b after 1.3a, and 1.10 after 1.9."""
-    return [(int(number or 0), letters) for number, letters in re.findall(r"(\d*)([a-z]*)", row) if number or letters]
 
 
 def anchor(title: str) -> str:

@@ -80,3 +80,9 @@ def test_a_claim_that_was_not_run_is_listed_with_its_command(results):
 def test_the_verdicts_are_counted(results):
     pages = [("a", page("1.1", "refuted", [])), ("b", page("1.2", "confirmed", [])), ("c", page("1.3", "refuted", []))]
     assert results.counted(pages) == f"3 of {len(claims())} run: 1 confirmed, 2 refuted"
+
+
+def test_every_reading_is_of_a_claim_that_was_run(results):
+    readings = results.yaml.safe_load((results.RESULTS / "readings.yaml").read_text(encoding="utf-8"))
+    assert set(readings) <= {claim.name for claim in claims()}
+    assert all((results.RESULTS / f"claims-{name}.json").is_file() for name in readings)

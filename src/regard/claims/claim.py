@@ -109,7 +109,7 @@ class Claim:
 
 def claims() -> list[Claim]:
     """Every claim of the catalogue, in the order of their rows."""
-    return sorted(map(_of_catalogue, _names()), key=lambda claim: _order(claim.row))
+    return sorted(map(_of_catalogue, _names()), key=lambda claim: order_of(claim.row))
 
 
 def claim(name: str) -> Claim:
@@ -149,6 +149,6 @@ def _of_catalogue(name: str) -> Claim:
     return claim_of(yaml.safe_load(file.read_text(encoding="utf-8")), file.name)
 
 
-def _order(row: str) -> list[tuple[int, str]]:
+def order_of(row: str) -> list[tuple[int, str]]:
     """1.3b after 1.3a, and 1.10 after 1.9."""
     return [(int(number or 0), letters) for number, letters in re.findall(r"(\d*)([a-z]*)", row) if number or letters]

@@ -51,7 +51,7 @@ class FineTuning:
         InputError: for sizes that are none.
     """
 
-    precision: ClassVar[str] = "float32"
+    precision: ClassVar[str] = "auto"
     path: str | None = None
     format: str = "auto"
     model: str = "gpt"
@@ -114,6 +114,7 @@ class FineTuning:
                 "epsilon": 1e-8,
                 "weight_decay": 0.01,
                 "schedule": "linear",
+                "precision": self.precision,
                 "warmup": self.warmup,
                 "evaluate_every": never,
                 "save_every": never,

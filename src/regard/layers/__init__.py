@@ -15,7 +15,7 @@ from regard.layers.few_shot import FewShotConfig, FewShotLearner
 from regard.layers.gru import BidirectionalGRU
 from regard.layers.heads import FIXED_OUTPUTS, POOLED, HeadKind, PooledHead, Pooler, build_head
 from regard.layers.layer_choice import Combination, LayerChoice
-from regard.layers.left_to_right import LeftToRight
+from regard.layers.left_to_right import LeftToRight, valid_after
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates
 from regard.layers.maxout import maxout
 from regard.layers.order import in_order, put_back, reading_order
@@ -132,4 +132,5 @@ __all__ = [
     "spelt_words",
     "through_reversibly",
     "token_embedding",
+    "valid_after",
 ]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention import Causal, Dense, Document, KeysValues, Mask, Padding, Window, positions_of
 from regard.attention.positions import check_length, positions_in_documents
 from regard.layers.embeddings import PositionedEmbedding
-from regard.layers.left_to_right import LeftToRight
+from regard.layers.left_to_right import LeftToRight, valid_after
 from regard.layers.state import TARGET, DecoderState
 from regard.layers.tokens import Tokens
 
@@ -138,7 +138,7 @@ class CausalStack(nn.Module):
     def _entered(self, tokens: Tokens, state: CausalState) -> Entered:
         """What the first block gets, and the state after, all but its past."""
         rows, length = tokens.ids.shape
-        valid = _after(state, tokens)
+        valid = valid_after(state.valid, state.length, tokens)
         columns, limit = state.length + length, self.maximum_length
         # Where padding only follows, a token's place is its column.
         follows = tokens.padded == "right" and state.length == 0 and (limit is None or columns <= limit)
@@ -226,17 +226,6 @@ class CausalTransformer(CausalReader):
 
     Its arguments are `CausalStack`'s.
     """
-
-
-def _after(state: CausalState, tokens: Tokens) -> Tensor | None:
-    """Which columns are real tokens once these are read, (N, C + L); None where all are."""
-    if state.valid is None and tokens.padded == "nowhere":
-        return None
-    rows = tokens.ids.shape[0]
-    before = state.valid
-    if before is None:
-        before = torch.ones(rows, state.length, dtype=torch.bool, device=tokens.ids.device)
-    return torch.cat((before, tokens.valid), dim=1)
 
 
 def _band(band: int, passed: int, valid: Tensor | None) -> Mask:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Additive, AttentionLayer, KeysValues, Mask, Padding, ScoredAttention
-from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LongShortTermMemoryCell, Tokens
+from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LongShortTermMemoryCell, Tokens, valid_after
 from regard.models.config import check, check_sizes, check_types
 
 
@@ -202,7 +202,7 @@ class LSTMN(LeftToRight[LSTMNState]):
     def hidden(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
         """Go on reading from a state: D(h) (B, L, n) for each token, and the state after, L tokens longer."""
         x = self.dropout(self.embedding(tokens.ids))
-        valid = _with(state, tokens)
+        valid = valid_after(state.valid, state.length, tokens)
         tapes, summaries = [], []
         for layer, tape, summary in zip(self.layers, state.tapes, state.summaries, strict=True):
             hidden, tape, summary = layer.read(x, tape, summary, valid)  # type: ignore[operator]
@@ -219,13 +219,3 @@ class LSTMN(LeftToRight[LSTMNState]):
     def output_map(self) -> tuple[Tensor, Tensor | None]:
         """W and b."""
         return self.output.weight, self.output.bias
-
-
-def _with(state: LSTMNState, tokens: Tokens) -> Tensor | None:
-    """Which places of the tapes are real tokens once these are read, (N, C + L); None where all are."""
-    if state.valid is None and tokens.padded == "nowhere":
-        return None
-    before = state.valid
-    if before is None:
-        before = torch.ones(len(tokens), state.length, dtype=torch.bool, device=tokens.ids.device)
-    return torch.cat((before, tokens.valid), dim=1)

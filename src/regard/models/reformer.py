@@ -189,14 +189,7 @@ class Reformer(CausalReader):
                 module.reset_parameters()
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """Logits of every next token, or what becomes of them.
-
-        Arguments:
-            tokens: (B, L), the end token of the text before first; padding may stand on either side.
-            reduce: applied in place of the last projection, so that the logits need not stand in memory.
-
-        Returns:
-            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
+        """As every model from left to right; in training no block keeps what it computed.
 
         Raises:
             InputError: where a text is longer than the model has positions for.
