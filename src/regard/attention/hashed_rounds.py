@@ -15,9 +15,8 @@ from regard.attention.hashed_order import LOW, HashedOrder, Part, windows
 AT_ONCE = 1 << 21
 """Scores at a time on a processor: 8 MiB of them, which stay in its cache and are not mapped anew by the allocator each time."""
 
-Penalty = Callable[[int, Part], tuple[Tensor, Tensor]]
-"""Of a round and a part: what is added to the scores, (g, c, m, w), and what stands in place of those of the queries' own keys,
-(g, c, m)."""
+Hide = Callable[[Tensor, int, Part], None]
+"""Puts on the scores (g, c, m, w) of a round and a part what the queries do not look at, in place."""
 
 
 def attend_in_rounds(
@@ -26,26 +25,26 @@ def attend_in_rounds(
     value: Tensor,
     *,
     orders: Sequence[HashedOrder],
-    penalty: Penalty,
+    hide: Hide,
     dropout: float = 0.0,
     seed: int = 0,
 ) -> Tensor:
     """Each query's weighted values over its windows in all rounds, one softmax over all of them.
 
-        o_i = sum_r exp(z_i^r - z_i) o_i^r,   z_i^r = log sum_j exp(s_ij + penalty_ij^r),   z_i = log sum_r exp(z_i^r)
+        o_i = sum_r exp(z_i^r - z_i) o_i^r,   z_i^r = log sum_j exp(s_ij^r),   z_i = log sum_r exp(z_i^r)
 
     Arguments:
         query, key: (B, H, S, E).
         value: (B, H, S, Ev).
         orders: one for each round, of G = B H sequences.
-        penalty: see `Penalty`.
+        hide: see `Hide`; it makes s_ij^r of q_i . k_j.
         dropout: probability of dropping a weight.
         seed: of what is dropped.
 
     Returns:
         (B, H, S, Ev) in the dtype of `value`; zero where a query saw nothing.
     """
-    return _InRounds.apply(query, key, value, orders, penalty, dropout, seed)
+    return _InRounds.apply(query, key, value, orders, hide, dropout, seed)
 
 
 class _InRounds(torch.autograd.Function):
@@ -58,65 +57,55 @@ class _InRounds(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         orders: Sequence[HashedOrder],
-        penalty: Penalty,
+        hide: Hide,
         dropout: float,
         seed: int,
     ) -> Any:
-        batch, heads, length, _ = query.shape
         exact = torch.float64 if query.dtype == torch.float64 else torch.float32
-        rows = _Rows(query), _Rows(key), _Rows(value)
-        output = value.new_empty(batch, length, heads, value.shape[3]).transpose(1, 2)
-        total = torch.empty(batch * heads, length, dtype=exact, device=query.device)
-        told = _Rows(output)
-        step = _Step(penalty, dropout, seed, exact)
+        layout, step = _Layout(query), _Step(hide, dropout, seed, exact)
+        indices = [layout.index(order.slots) for order in orders]
+        queries, keys, values = (layout.rows(x) for x in (query, key, value))
+        output = value.new_empty(*query.shape[:3], value.shape[3])
+        told = output.flatten(0, 1)
+        total = torch.empty(told.shape[:2], dtype=exact, device=query.device)
         with torch.autocast(query.device.type, enabled=False):
             for first, last in _groups(query, orders[0]):
-                merged, sums = None, None
-                for turn, order in enumerate(orders):
-                    mine = order.of(Part(first, last, 0, order.chunks))
-                    q, k, v = (part.sorted(mine, first, last, ahead=index > 0) for index, part in enumerate(rows))
-                    out = v.new_empty(last - first, mine.slots.shape[1], v.shape[2])
-                    z = torch.empty(out.shape[:2], dtype=exact, device=out.device)
+                for turn, (order, index) in enumerate(zip(orders, indices, strict=True)):
+                    places, offered = order.places[first:last], index[first:last]
+                    q = _taken(queries, offered[:, order.ahead :])
+                    k, v = (_taken(x, offered) for x in (keys, values))
+                    found = []
                     for part in _parts(first, last, order):
-                        here = slice(part.begin * order.chunk, part.end * order.chunk)
-                        weights, z[:, here] = step.weights(turn, part, q, k, order)
+                        weights, z = step.weights(turn, part, q, k, order)
                         step.drop(weights, turn, part)
-                        mixed = weights.to(v.dtype) @ _window(v, order, part)
-                        out[:, here] = mixed.flatten(1, 2)
-                    out, z = _at(out, mine.places), z.gather(1, mine.places)
-                    merged, sums = (out, z) if sums is None else _merged(merged, sums, out, z)
-                if merged is None or sums is None:
-                    raise ValueError("there is at least one round")
-                told.put(merged.masked_fill_((sums <= LOW / 2).unsqueeze(-1), 0.0), first, last)
-                total[first:last] = sums
+                        found.append(((weights.to(v.dtype) @ _window(v, order, part)).flatten(1, 2), z))
+                    out, z = (x[0] if len(x) == 1 else torch.cat(x, dim=1) for x in zip(*found, strict=True))
+                    _merge(told[first:last], total[first:last], _at(out, places), z.gather(1, places), first=not turn)
+                told[first:last].masked_fill_((total[first:last] <= LOW / 2).unsqueeze(-1), 0.0)
         context.save_for_backward(query, key, value, output, total)
         context.orders, context.step = orders, step
         return output
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, *gradients: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(context: Any, upstream: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, output, total = context.saved_tensors
         orders, step = context.orders, context.step
-        upstream = gradients[0]
         blind = (total <= LOW / 2).view(query.shape[:3])
         upstream = upstream.masked_fill(blind.unsqueeze(-1), 0.0)
         # What the softmax takes off every gradient of a row.
         shared = (upstream.to(total.dtype) * output.to(total.dtype)).sum(dim=-1).view(total.shape)
-        rows = _Rows(query), _Rows(key), _Rows(value), _Rows(upstream)
-        found = [
-            torch.zeros_like(x.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
-            for x in (query, key, value)
-        ]
-        told = [_Rows(x) for x in found]
+        layout = _Layout(query)
+        queries, keys, values, given = (layout.rows(x) for x in (query, key, value, upstream))
+        gradients = [x.new_zeros(x.shape) for x in (query, key, value)]
         with torch.autocast(query.device.type, enabled=False):
-            for first, last in _groups(query, orders[0]):
-                for turn, order in enumerate(orders):
-                    mine = order.of(Part(first, last, 0, order.chunks))
-                    q, k, v, g = (
-                        part.sorted(mine, first, last, ahead=index in (1, 2)) for index, part in enumerate(rows)
-                    )
-                    z, taken = (x[first:last].gather(1, mine.slots) for x in (total, shared))
+            for turn, order in enumerate(orders):
+                index = layout.index(order.slots)
+                for first, last in _groups(query, order):
+                    mine, offered = order.of(Part(first, last, 0, order.chunks)), index[first:last]
+                    q, g = (_taken(x, offered[:, order.ahead :]) for x in (queries, given))
+                    k, v = (_taken(x, offered) for x in (keys, values))
+                    z, taken = (x[first:last].gather(1, mine.asked()) for x in (total, shared))
                     for x in (g, taken):  # what only fills the last chunk is no query
                         x[:, mine.places.shape[1] :] = 0.0
                     of_q, of_k, of_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
@@ -126,28 +115,28 @@ class _InRounds(torch.autograd.Function):
                         weights *= (
                             (own - z[:, here]).clamp_max_(0.0).exp_().unflatten(1, (-1, order.chunk)).unsqueeze(-1)
                         )
-                        given = g[:, here].unflatten(1, (-1, order.chunk))
-                        felt = (given @ _window(v, order, part).transpose(-1, -2)).to(weights.dtype)
+                        wanted = g[:, here].unflatten(1, (-1, order.chunk))
+                        felt = (wanted @ _window(v, order, part).transpose(-1, -2)).to(weights.dtype)
                         mask = step.mask(weights, turn, part)
                         dropped = weights if mask is None else weights * mask
                         felt = felt if mask is None else felt.mul_(mask)
-                        _add_window(of_v, dropped.to(v.dtype).transpose(-1, -2) @ given, order, part)
+                        _add_window(of_v, dropped.to(v.dtype).transpose(-1, -2) @ wanted, order, part)
                         felt.sub_(taken[:, here].unflatten(1, (-1, order.chunk)).unsqueeze(-1)).mul_(weights)
                         felt = felt.to(q.dtype)
                         of_q[:, here] = (felt @ _window(k, order, part)).flatten(1, 2)
                         _add_window(
                             of_k, felt.transpose(-1, -2) @ q[:, here].unflatten(1, (-1, order.chunk)), order, part
                         )
-                    for rest, gradient, ahead in zip(told, (of_q, of_k, of_v), (False, True, True), strict=True):
-                        rest.add_sorted(gradient, mine, first, last, ahead=ahead)
-        return *found, None, None, None, None
+                    for gradient, found in zip(gradients, (of_q, of_k, of_v), strict=True):
+                        _add_sorted(gradient.flatten(0, 1)[first:last], found, mine)
+        return *gradients, None, None, None, None
 
 
 class _Step:
     """The weights inside the windows of a part, the same whenever they are computed."""
 
-    def __init__(self, penalty: Penalty, dropout: float, seed: int, exact: torch.dtype) -> None:
-        self._penalty = penalty
+    def __init__(self, hide: Hide, dropout: float, seed: int, exact: torch.dtype) -> None:
+        self._hide = hide
         self._dropout = dropout
         self._seed = seed
         self._exact = exact
@@ -156,9 +145,8 @@ class _Step:
         """exp(s - z) (g, c, m, w) and z (g, c m) of one round."""
         here = slice(part.begin * order.chunk, part.end * order.chunk)
         scores = query[:, here].unflatten(1, (-1, order.chunk)) @ _window(key, order, part).transpose(-1, -2)
-        added, alone = self._penalty(turn, part)
-        scores = scores.to(self._exact).add_(added)
-        scores.diagonal(offset=order.reach * order.chunk, dim1=-2, dim2=-1).copy_(alone)
+        scores = scores.to(self._exact)
+        self._hide(scores, turn, part)
         weights = scores.softmax(dim=-1)
         # The highest weight is exp(0) over the sum.
         total = scores.amax(dim=-1) - weights.amax(dim=-1).log_()
@@ -177,40 +165,24 @@ class _Step:
             weights *= mask
 
 
-class _Rows:
-    """A tensor (B, H, S, E) as rows of E numbers, heads on either side of time in memory, to be read and written by sequence."""
+class _Layout:
+    """How the rows of (B, H, S, E) tensors stand in memory, by the first of them: heads on either side of time."""
 
-    def __init__(self, x: Tensor) -> None:
-        batch, heads, length, width = x.shape
-        sequence = torch.arange(batch * heads, device=x.device).unsqueeze(1)
-        if x.transpose(1, 2).is_contiguous():  # as heads are cut from a model's width
-            self._flat = x.transpose(1, 2).view(-1, width)
-            self._first, self._stride = sequence // heads * (length * heads) + sequence % heads, heads
-        else:
-            self._flat = x.reshape(-1, width)
-            self._first, self._stride = sequence * length, 1
+    def __init__(self, like: Tensor) -> None:
+        batch, heads, length, _ = like.shape
+        sequence = torch.arange(batch * heads, device=like.device).unsqueeze(1)
+        # As heads are cut from a model's width.
+        self._time_first = like.transpose(1, 2).is_contiguous()
+        self._first = sequence // heads * (length * heads) + sequence % heads if self._time_first else sequence * length
+        self._stride = heads if self._time_first else 1
 
-    def sorted(self, order: HashedOrder, first: int, last: int, *, ahead: bool) -> Tensor:
-        """The rows of some sequences in an order, (g, n m, E), or with what stands before the first chunk ahead."""
-        slots = torch.cat((order.wrapped, order.slots), dim=1) if ahead else order.slots
-        index = self._first[first:last] + slots * self._stride
-        return self._flat.index_select(0, index.flatten()).unflatten(0, index.shape)
+    def rows(self, x: Tensor) -> Tensor:
+        """(B, H, S, E) to (B H S, E)."""
+        return (x.transpose(1, 2) if self._time_first else x).reshape(-1, x.shape[3])
 
-    def put(self, x: Tensor, first: int, last: int) -> None:
-        """Write (g, S, E) as the rows of some sequences."""
-        self._flat.index_copy_(0, self._all(x, first, last), x.flatten(0, 1))
-
-    def add_sorted(self, x: Tensor, order: HashedOrder, first: int, last: int, *, ahead: bool) -> None:
-        """Add to the rows of some sequences what is given in an order, as `sorted` gives them."""
-        before = order.wrapped.shape[1] if ahead else 0
-        self._flat.index_add_(0, self._all(order.places, first, last), _at(x[:, before:], order.places).flatten(0, 1))
-        if before:
-            index = self._first[first:last] + order.wrapped * self._stride
-            self._flat.index_add_(0, index.flatten(), x[:, :before].flatten(0, 1))
-
-    def _all(self, like: Tensor, first: int, last: int) -> Tensor:
-        time = torch.arange(like.shape[1], device=like.device)
-        return (self._first[first:last] + time * self._stride).flatten()
+    def index(self, slots: Tensor) -> Tensor:
+        """Which rows are those of slots (G, N) of all sequences."""
+        return self._first + slots * self._stride
 
 
 def _groups(query: Tensor, order: HashedOrder) -> Iterator[tuple[int, int]]:
@@ -236,6 +208,14 @@ def _window(x: Tensor, order: HashedOrder, part: Part) -> Tensor:
     return windows(x, order.chunk, order.reach)[:, part.begin : part.end]
 
 
+def _add_sorted(x: Tensor, added: Tensor, order: HashedOrder) -> None:
+    """Add to x (g, S, E) what is given of each place, (g, n m, E), or (g, (k + n) m, E) with those in front."""
+    ahead = added.shape[1] - order.buckets.shape[1]
+    x += _at(added[:, ahead:], order.places)
+    if ahead:
+        x.scatter_add_(1, order.slots[:, :ahead, None].expand(-1, -1, x.shape[2]), added[:, :ahead])
+
+
 def _add_window(x: Tensor, added: Tensor, order: HashedOrder, part: Part) -> None:
     """Add (g, c, w, E) to the windows of a part; a place that stands in several gets the sum."""
     count = part.end - part.begin
@@ -245,16 +225,22 @@ def _add_window(x: Tensor, added: Tensor, order: HashedOrder, part: Part) -> Non
         x[:, begin : begin + count * order.chunk] += added[:, :, here].flatten(1, 2)
 
 
+def _taken(rows: Tensor, index: Tensor) -> Tensor:
+    """Rows (N, E) at places of any shape (...): (..., E), each copied whole."""
+    return rows.index_select(0, index.flatten()).unflatten(0, index.shape)
+
+
 def _at(x: Tensor, places: Tensor) -> Tensor:
-    """Rows of x (g, N, E) at places (g, S): (g, S, E), copied whole."""
-    first = torch.arange(len(x), device=x.device).unsqueeze(1) * x.shape[1]
-    return x.flatten(0, 1).index_select(0, (first + places).flatten()).unflatten(0, places.shape)
+    """Rows of x (g, N, E) at places (g, S): (g, S, E)."""
+    return _taken(x.flatten(0, 1), torch.arange(len(x), device=x.device).unsqueeze(1) * x.shape[1] + places)
 
 
-def _merged(output: Tensor | None, total: Tensor, more: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """What was gathered in some rounds, and in one more."""
-    if output is None:
-        return more, z
+def _merge(output: Tensor, total: Tensor, more: Tensor, z: Tensor, *, first: bool) -> None:
+    """Add what was gathered in one more round to what was in those before, in place."""
+    if first:
+        output.copy_(more)
+        total.copy_(z)
+        return
     # Not exp(z - both): of a query that is alone z is large, and the difference would be rounded.
-    now = torch.sigmoid(z - total).unsqueeze(-1).to(more.dtype)
-    return output.mul_(1 - now).add_(more.mul_(now)), torch.logaddexp(total, z)
+    output.lerp_(more, torch.sigmoid(z - total).unsqueeze(-1).to(more.dtype))
+    torch.logaddexp(total, z, out=total)

@@ -66,10 +66,9 @@ def buckets_by_rotation(vectors: Tensor, rotations: Tensor, buckets: Sequence[in
 
 
 def _argmax_both_signs(x: Tensor) -> Tensor:
-    """Argmax [x ; -x] along the last axis, without laying it out."""
-    highest, place = x.max(dim=-1)
-    lowest, place_of_lowest = x.min(dim=-1)
-    return torch.where(highest >= -lowest, place, place_of_lowest + x.shape[-1])
+    """Argmax [x ; -x] along the last axis: where x is farthest from zero, and on which side."""
+    place = x.abs().max(dim=-1, keepdim=True).indices
+    return (place + (x.gather(-1, place) < 0) * x.shape[-1]).squeeze(-1)
 
 
 def usual_buckets(length: int, chunk: int) -> tuple[int, ...]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,21 +12,16 @@ from torch import Tensor
 
 from regard.attention.alignments import Soft
 from regard.attention.dropping import drawn_seed
-from regard.attention.hashed_order import LOW, HashedOrder, Part
+from regard.attention.hashed_mask import ALONE, HashedMask, Sets, plainly_causal
+from regard.attention.hashed_order import HashedOrder
 from regard.attention.hashed_rounds import attend_in_rounds
 from regard.attention.hashing import buckets_by_rotation, draw_rotations
 from regard.attention.inputs import AttentionInputs
-from regard.attention.masks import Causal
 from regard.attention.mechanism import Attention, Declaration
 
 ROTATIONS, BUCKETS = "rotations", "buckets"
 """What `LSHAttention` reads in the record: the rotations of `draw`, (B, H, E, N, sum(buckets) / 2), or the buckets that came of
 them, (B, H, N, S) integers."""
-
-ALONE = -1e4
-"""A query's score with its own key: so low that it counts only where there is no other."""
-
-Sets = Literal["bucket", "chunk"]
 
 
 class LSHAttention(Attention):
@@ -151,7 +144,7 @@ class LSHAttention(Attention):
             _as_given(unit(inputs.key_per_query_head)),
             _as_given(value),
             orders=orders,
-            penalty=partial(self._penalty, inputs, orders),
+            hide=HashedMask(inputs, orders, sets=self.sets, buckets=math.prod(self.buckets)),
             dropout=dropout,
             seed=drawn_seed() if dropout else 0,
         ).to(value.dtype)
@@ -183,7 +176,7 @@ class LSHAttention(Attention):
         queries, keys = inputs.shape[2:]
         buckets = self._sorted_last(inputs, self._buckets(inputs))
         slots = torch.arange(keys, device=buckets.device)
-        order = (buckets * keys + slots).argsort(dim=-1)
+        order = buckets.argsort(dim=-1, stable=True)
         place = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
         chunks = place // self.chunk  # (B, H, N, S)
         if self.sets == "chunk":  # one row of chunks over all rounds, its ends joined
@@ -201,7 +194,7 @@ class LSHAttention(Attention):
 
     def _sorted_last(self, inputs: AttentionInputs, buckets: Tensor) -> Tensor:
         """The buckets, slots that may not see themselves in one after all others."""
-        if inputs.mask is None or _plainly_causal(inputs):
+        if inputs.mask is None or plainly_causal(inputs):
             return buckets
         batch, heads, queries, keys = inputs.shape
         slots = torch.arange(keys, device=buckets.device).view(1, 1, -1)
@@ -217,16 +210,17 @@ class LSHAttention(Attention):
         length = -(-keys // self.chunk) * self.chunk
         buckets = self._sorted_last(inputs, self._buckets(inputs)).flatten(0, 1)  # (G, N, S)
         slots = torch.arange(keys, device=buckets.device)
-        codes, order = (buckets * keys + slots).sort(dim=-1)
+        buckets, order = buckets.sort(dim=-1, stable=True)
         places = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
         order = F.pad(order, (0, length - keys), value=keys - 1)
         reach = self._reach(length)
+        # Before the first chunk stands the last of the round before.
+        slots = torch.cat((order.roll(1, dims=1)[:, :, length - reach * self.chunk :], order), dim=2)
         return [
             HashedOrder(
-                slots=order[:, turn],
+                slots=slots[:, turn],
                 places=places[:, turn],
-                wrapped=order[:, turn - 1, length - reach * self.chunk :],
-                buckets=F.pad(codes[:, turn] // keys, (0, length - keys), value=math.prod(self.buckets) + 1),
+                buckets=F.pad(buckets[:, turn], (0, length - keys), value=math.prod(self.buckets) + 1),
                 chunk=self.chunk,
                 reach=reach,
             )
@@ -237,74 +231,11 @@ class LSHAttention(Attention):
         """Chunks to look back: at most those there are."""
         return min(self.before, -(-keys // self.chunk) - 1)
 
-    def _penalty(
-        self, inputs: AttentionInputs, orders: Sequence[HashedOrder], turn: int, part: Part
-    ) -> tuple[Tensor, Tensor]:
-        """What is added to the scores of a part of a round, and what those of the queries' own keys are (see `Penalty`)."""
-        order = orders[turn]
-        own = order.buckets[part.first : part.last].unflatten(1, (-1, self.chunk))[:, part.begin : part.end]
-        alone = torch.where(own < math.prod(self.buckets), ALONE, LOW)
-        if not _plainly_causal(inputs):
-            return self._unseen(inputs, orders, turn, part).float().mul_(LOW), alone
-        # By arithmetic: what is chosen by a condition is chosen one by one, most of the work beside the products.
-        if self.sets == "chunk":
-            before = order.asked(part).float() - 1
-            return _above(
-                order.offered(part, nowhere=inputs.shape[3]).float().unsqueeze(-2) - before.unsqueeze(-1)
-            ), alone
-        first, _ = order.bounds(part)
-        here = torch.arange((order.reach + 1) * self.chunk, device=own.device, dtype=torch.float32)
-        # In a bucket the order is that of time: what comes after the query stands after it.
-        later = _above(here - (self._diagonal(order) - 1))
-        penalty = _above(first.float().unsqueeze(-1) - here).add_(later)
-        if turn:
-            penalty.add_(self._held_before(inputs, orders, turn, part), alpha=LOW)
-        return penalty, alone
-
-    def _unseen(self, inputs: AttentionInputs, orders: Sequence[HashedOrder], turn: int, part: Part) -> Tensor:
-        """Which keys of its window a query does not look at, or only where it is alone: (g, c, m, w) bool."""
-        order, (_, heads, _, keys) = orders[turn], inputs.shape
-        asked, offered = order.asked(part).unsqueeze(-1), order.offered(part, nowhere=keys).unsqueeze(-2)
-        unseen = (offered == asked) | (offered == keys)
-        if self.sets == "bucket":
-            first, last = (bound.unsqueeze(-1) for bound in order.bounds(part))
-            here = torch.arange(offered.shape[-1], device=asked.device)
-            unseen |= (here < first) | (here > last)
-            if turn:
-                unseen |= self._held_before(inputs, orders, turn, part)
-        if inputs.mask is not None:
-            sequence = torch.arange(part.first, part.last, device=asked.device).view(-1, 1, 1, 1)
-            unseen |= ~inputs.mask(sequence // heads, sequence % heads, asked, offered.clamp_max(keys - 1))
-        return unseen
-
-    def _held_before(self, inputs: AttentionInputs, orders: Sequence[HashedOrder], turn: int, part: Part) -> Tensor:
-        """Which keys of its window a query has met in an earlier round: (g, c, m, w) bool."""
-        keys = inputs.shape[3]
-        asked, offered = orders[turn].asked(part), orders[turn].offered(part, nowhere=keys).clamp_max(keys - 1)
-        held = orders[0].holds(asked, offered, part)
-        for earlier in orders[1:turn]:
-            held |= earlier.holds(asked, offered, part)
-        return held
-
-    def _diagonal(self, order: HashedOrder) -> Tensor:
-        """(m, 1), where in its window each query's own key stands."""
-        return torch.arange(self.chunk, device=order.slots.device).unsqueeze(-1) + order.reach * self.chunk
-
 
 def unit(x: Tensor) -> Tensor:
     """Vectors (..., E) of length one, x / |x|, with 1e-6 added to the mean square of their entries as the released code does."""
-    return x * ((x.square().mean(dim=-1, keepdim=True) + 1e-6).rsqrt() / math.sqrt(x.shape[-1]))
-
-
-def _plainly_causal(inputs: AttentionInputs) -> bool:
-    """Whether a query sees the keys of the slots up to its own and no others are ruled out."""
-    mask = inputs.mask
-    return type(mask) is Causal and mask.offset == inputs.shape[3] - inputs.shape[2]
-
-
-def _above(x: Tensor) -> Tensor:
-    """`LOW` where a whole number is above 0, else 0; overwrites it."""
-    return x.clamp_(0.0, 1.0).mul_(LOW)
+    width = x.shape[-1]
+    return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() + 1e-6 * width).sqrt()
 
 
 def _as_given(x: Tensor) -> Tensor:
