@@ -39,6 +39,12 @@ def test_learning_curves_are_medians_with_their_range(made_up):
     assert axes.get_xlabel() == "updates"
 
 
+def test_what_was_evaluated_once_is_no_curve(made_up):
+    once = {f"{arm}_{seed}": ((600, 2.0),) for arm in "ab" for seed in (1, 2)}
+    found = made_up({"a": {"bleu": [1.0, 2.0]}, "b": {"bleu": [4.0, 5.0]}}, **once)
+    assert list(by_title(figure(found))) == ["BLEU"]
+
+
 def test_every_seed_is_a_point_and_the_median_a_bar(made_up):
     found = made_up({"a": {"bleu": [30.0, 28.0, 34.0]}, "b": {"bleu": [4.0, None, 6.0]}})
     axes = by_title(figure(found))["BLEU"]

@@ -47,8 +47,8 @@ def save_plot(compared: Compared, path: str | os.PathLike[str], title: str = "")
 def figure(compared: Compared, title: str = "") -> Figure:
     """The figure that `save_plot` writes, to be changed further; it is not known to pyplot.
 
-    A panel for each validation metric that is measured or reached for (lines are medians over seeds, bands their range), then
-    one for each measure: a point for each seed, a bar at the median; against length, or against what they are measured along,
+    A panel for each validation metric that is measured or reached for, where it was evaluated more than once (lines are medians
+    over seeds, bands their range), then one for each measure: a point for each seed, a bar at the median; against length, or against what they are measured along,
     for measures of several numbers.
 
     Raises:
@@ -62,7 +62,11 @@ def figure(compared: Compared, title: str = "") -> Figure:
     comparison = compared.comparison
     metrics = _metrics(compared)
     measures = [measure for measure in comparison.measures if measure.kind not in ("parameters", "validation")]
-    measures += [measure for measure in comparison.measures if measure.kind == "validation" and not measures]
+    measures += [
+        measure for measure in comparison.measures if measure.kind == "validation" and not (measures and metrics)
+    ]
+    if not measures and not metrics:
+        metrics = ["loss"] * any(run.curves for run in compared.runs)
     panels: list[tuple[str, Any, float]] = [("curve", metric, CURVE_HEIGHT) for metric in metrics]
     for measure in measures:
         height = CURVE_HEIGHT if measure.parted else max(1.6, HEADING + ROW_HEIGHT * len(comparison.arms))
@@ -104,12 +108,13 @@ def figure(compared: Compared, title: str = "") -> Figure:
 
 
 def _metrics(compared: Compared) -> list[str]:
-    """The validation metrics to draw over steps: those that the measures speak of, else the loss."""
+    """The validation metrics to draw over steps, where there are several: those that the measures speak of, else the loss."""
     asked = [m.metric for m in compared.comparison.measures if m.kind in ("validation", "steps_to") and m.metric]
-    there = [metric for metric in dict.fromkeys(asked) if any(metric in run.curves for run in compared.runs)]
+    drawn = {metric for run in compared.runs for metric, points in run.curves.items() if len(points) > 1}
+    there = [metric for metric in dict.fromkeys(asked) if metric in drawn]
     if "perplexity" in there and "loss" in there:  # one is the other's exponential
         there.remove("perplexity")
-    return there or ["loss"] * any(run.curves for run in compared.runs)
+    return there or ["loss"] * bool(drawn)
 
 
 def _styles(compared: Compared) -> dict[str, dict[str, Any]]:
