@@ -107,6 +107,11 @@ def below(rng: Random, count: int) -> int:
     return int(rng.random() * count)
 
 
+def numbers(rng: Random, symbols: int, length: int) -> list[int]:
+    """So many numbers from 1 to `symbols`, all alike."""
+    return [1 + below(rng, symbols) for _ in range(length)]
+
+
 def one_of(rng: Random, options: Sequence[Option]) -> Option:
     """One of the options, all alike."""
     return options[below(rng, len(options))]

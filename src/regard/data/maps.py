@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar
 
-from regard.data.drawn import Drawn, below, split_of
+from regard.data.drawn import Drawn, numbers, split_of
 from regard.errors import InputError
 
 __all__ = ["Maps"]
@@ -66,11 +66,7 @@ class Maps(Drawn[str]):
         return self._pairs(self.chance(index))
 
     def _pairs(self, rng: Random) -> list[Pair]:
-        images = _numbers(rng, self.symbols, self.symbols)
+        images = numbers(rng, self.symbols, self.symbols)
         while split_of(f"regard maps {' '.join(map(str, images))}") != self.split:
-            images = _numbers(rng, self.symbols, self.symbols)
-        return [(f"a{x}", f"b{images[x - 1]}") for x in _numbers(rng, self.symbols, self.pairs)]
-
-
-def _numbers(rng: Random, symbols: int, length: int) -> list[int]:
-    return [1 + below(rng, symbols) for _ in range(length)]
+            images = numbers(rng, self.symbols, self.symbols)
+        return [(f"a{x}", f"b{images[x - 1]}") for x in numbers(rng, self.symbols, self.pairs)]

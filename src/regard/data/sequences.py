@@ -12,7 +12,7 @@ from functools import lru_cache
 from random import Random
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, split_of
+from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, numbers, split_of
 from regard.errors import InputError, nearest
 
 __all__ = ["KINDS", "Kind", "SequenceExample", "Sequences", "dictionary"]
@@ -139,7 +139,7 @@ class Sequences(Drawn[SequenceExample]):
         length = self.shortest + below(rng, self.longest - self.shortest + 1)
         if self.kind == "association":
             return self._association(rng, length)
-        drawn = _numbers(rng, self.symbols, length + (self.kind == "recall"))
+        drawn = numbers(rng, self.symbols, length + (self.kind == "recall"))
         source = [f"s{n}" for n in drawn]
         match self.kind:
             case "reversal":
@@ -157,7 +157,7 @@ class Sequences(Drawn[SequenceExample]):
 
     def _association(self, rng: Random, length: int) -> tuple[list[str], list[str]]:
         keys = _shuffled(range(1, self.symbols + 1), rng, length)
-        values = _numbers(rng, self.symbols, length)
+        values = numbers(rng, self.symbols, length)
         asked = below(rng, length)
         pairs = itertools.chain.from_iterable((f"k{key}", f"v{value}") for key, value in zip(keys, values, strict=True))
         return [*pairs, f"k{keys[asked]}"], [f"v{values[asked]}"]
@@ -178,10 +178,6 @@ def dictionary(symbols: int) -> tuple[int, ...]:
 def _looked_up(drawn: Sequence[int], symbols: int) -> list[str]:
     words = dictionary(symbols)
     return [f"t{words[n - 1]}" for n in drawn]
-
-
-def _numbers(rng: Random, symbols: int, length: int) -> list[int]:
-    return [1 + below(rng, symbols) for _ in range(length)]
 
 
 def _shuffled(numbers: Sequence[int], rng: Random, count: int) -> list[int]:
