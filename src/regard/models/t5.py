@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import (
-    AttentionInputs,
     AttentionLayer,
     Causal,
     Dot,
-    KeysValues,
     Mask,
     Padding,
     RelativeBias,
@@ -35,8 +34,8 @@ from regard.layers import (
     Tokens,
     VocabularyOutput,
 )
+from regard.models.attention_encoder_decoder import AttentionEncoderDecoder, DecoderStack
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
-from regard.models.transformer import TransformerState
 
 PIECES = 32_128
 """Tokens of the published models: 32,000 pieces, 100 sentinels, and 28 that are never used."""
@@ -222,7 +221,7 @@ class T5Encoder(T5Stack):
         return self.dropout(self.norm(x))
 
 
-class T5Decoder(T5Stack):
+class T5Decoder(T5Stack, DecoderStack):
     """A stack of decoder blocks."""
 
     def forward(self, target: Tokens, source: Tensor, source_valid: Tensor) -> Tensor:
@@ -241,40 +240,20 @@ class T5Decoder(T5Stack):
             x, _, _ = layer(x, source, mask=mask, source_mask=source_mask, record=record)
         return self.dropout(self.norm(x))
 
-    def memory(self, source: Tensor) -> tuple[KeysValues, ...]:
-        """Per block, keys and values of the encoder's output (B, S, D)."""
-        return tuple(layer.cross_attention.keys_values(source) for layer in self.layers)  # type: ignore[union-attr, operator]
+    def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Tokens (B, L), wherever they stand, to what the first block reads, (B, L, D)."""
+        return self.dropout(self.embedding(ids))
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:
-        """Tokens (N,) after the state's past to (N, D), the state after them, and each block's query over the source.
+    def finished(self, x: Tensor) -> Tensor:
+        """Under the last norm, (B, L, D)."""
+        return self.dropout(self.norm(x))
 
-        The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
-        """
-        ids = state.by_source(tokens)
-        x = self.dropout(self.embedding(ids))
-        sources, width = ids.shape
-        source_mask = Padding(state.source_valid).evaluated(
-            batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
-        )
-        ancestry = state.ancestry.extended(rows=state.rows, width=width, device=x.device)
-        mask, places = ancestry.mask(width), ancestry.places(sources)
-        # Every hypothesis stands at the same place, and a column stands at the same place in the past of each that sees it.
-        columns = torch.arange(state.length + 1, device=x.device) if places is None else places[0]
-        record = {BIAS: self.relative.between(columns.new_full((1, 1), state.length), columns.unsqueeze(0))}
-        pasts, queries = [], []
-        for index, layer in enumerate(self.layers):
-            before = None if state.past is None else state.past[index]
-            memory = state.memory[index]
-            x, past, query = layer(
-                x, memory, mask=mask, source_mask=source_mask, past=before, places=places, record=record
-            )
-            pasts.append(past)
-            queries.append(query)
-        x = self.dropout(self.norm(x)).flatten(0, 1)
-        return x, state.advanced(past=tuple(pasts), ancestry=ancestry), queries
+    def record_of_step(self, position: int, places: Tensor) -> Mapping[str, Tensor]:
+        """The bias of each block's self-attention, (1, H, 1, C)."""
+        return {BIAS: self.relative.between(places.new_full((1, 1), position), places.unsqueeze(0))}
 
 
-class T5(nn.Module):
+class T5(AttentionEncoderDecoder):
     """T5: an encoder-decoder Transformer without positions in its vectors, its norms before the sub-layers and without a mean.
 
         x = E[token]
@@ -374,31 +353,14 @@ class T5(nn.Module):
         Returns:
             (B, L, V); row l predicts target token l + 1.
         """
-        return self._logits(self.decoder(target, self.encoder(source), source.valid))
+        return self.logits(self.decoder(target, self.encoded(source), source.valid))
 
-    def start(self, source: Tokens) -> TransformerState:
-        """Read the source (B, S)."""
-        return TransformerState(source_valid=source.valid, memory=self.decoder.memory(self.encoder(source)))
+    def encoded(self, source: Tokens) -> Tensor:
+        """The encoder's output (B, S, D)."""
+        return self.encoder(source)
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
-        x, after, queries = self.decoder.step(tokens, state)
-        query = queries[self.config.alignment_layer].transpose(1, 2).flatten(0, 1)
-        return self._logits(x), replace(after, query=query)
-
-    def alignment(self, state: TransformerState) -> Tensor:
-        """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
-        if state.query is None:
-            return state.no_alignment()
-        layer = self.decoder.layers[self.config.alignment_layer]
-        inputs = AttentionInputs(
-            query=state.by_source(state.query).transpose(1, 2),
-            key=state.memory[self.config.alignment_layer].key,
-            mask=Padding(state.source_valid),
-        )
-        return layer.cross_attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)  # type: ignore[union-attr, operator]
-
-    def _logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
+        """The decoder's output (..., D) to (..., V)."""
         return self.output(x if self.scale == 1.0 else x * self.scale)
 
 

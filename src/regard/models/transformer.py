@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from regard.attention import (
-    AttentionInputs,
     Causal,
-    KeysValues,
     LearnedPositions,
     MultiHeadAttention,
     NoPositions,
@@ -28,11 +25,6 @@ from regard.attention.layer import Side
 from regard.attention.positions import check_length
 from regard.layers import (
     ACTIVATIONS,
-    LAST_STEP,
-    SOURCE,
-    TARGET,
-    Ancestry,
-    DecoderState,
     FeedForward,
     NormPlacement,
     OutputBias,
@@ -43,6 +35,7 @@ from regard.layers import (
     token_embedding,
 )
 from regard.layers.blocks import DecoderBlock, EncoderBlock
+from regard.models.attention_encoder_decoder import AttentionEncoderDecoder, DecoderStack, TransformerState
 from regard.models.config import check, check_sizes, check_special_tokens, check_types
 
 M = TypeVar("M", bound=nn.Module)
@@ -188,36 +181,6 @@ class TransformerConfig:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TransformerState(DecoderState):
-    """What the decoder carries: per block, the target's keys and values so far, and the source's.
-
-    Arguments:
-        memory: per block, keys and values of the source (R, H, S, E), computed once.
-        past: per block, keys and values of all that was written about each source so far (R, H, C, E), the tokens of all its
-            hypotheses side by side; None before the first step.
-        ancestry: which of these columns belong to which hypothesis.
-        query: (N, H, E), the alignment block's last query over the source; None before the first step.
-    """
-
-    memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
-    past: tuple[KeysValues, ...] | None = field(default=None, metadata=SOURCE)
-    ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
-    query: Tensor | None = field(default=None, metadata=LAST_STEP)
-
-    def crop(self, length: int) -> TransformerState:
-        """The state as it was after `length` tokens.
-
-        Raises:
-            ValueError: for a length it has not reached.
-        """
-        cropped = super().crop(length)
-        if cropped.past is None:
-            return cropped
-        columns = cropped.ancestry.columns
-        return replace(cropped, past=tuple(part.crop(columns) for part in cropped.past))
-
-
 class TransformerEncoder(nn.Module):
     """A stack of encoder blocks."""
 
@@ -237,7 +200,7 @@ class TransformerEncoder(nn.Module):
         return self.norm(x)
 
 
-class TransformerDecoder(nn.Module):
+class TransformerDecoder(DecoderStack):
     """A stack of decoder blocks."""
 
     def __init__(self, embedding: PositionedEmbedding, layers: list[DecoderBlock], norm: nn.Module) -> None:
@@ -257,43 +220,16 @@ class TransformerDecoder(nn.Module):
             x, _, _ = layer(x, source, mask=mask, source_mask=source_mask)
         return self.norm(x)
 
-    def memory(self, source: Tensor) -> tuple[KeysValues, ...]:
-        """Per block, keys and values of the encoder's output (B, S, D)."""
-        return tuple(layer.cross_attention.keys_values(source) for layer in self.layers)  # type: ignore[union-attr, operator]
+    def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Tokens (B, L) at their positions (B, L), to what the first block reads, (B, L, D)."""
+        return self.embedding(ids, positions)
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:
-        """Tokens (N,) after the state's past to (N, D), the state after them, and each block's query over the source.
-
-        The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
-        """
-        ids = state.by_source(tokens)
-        here = torch.full_like(ids, state.length)
-        x = self.embedding(ids, here)
-        sources, width = ids.shape
-        source_mask = Padding(state.source_valid).evaluated(
-            batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
-        )
-        # Of what was written, each sees its own past and itself: causality leaves nothing more to mask.
-        ancestry = state.ancestry.extended(rows=state.rows, width=width, device=x.device)
-        mask, places = ancestry.mask(width), ancestry.places(sources)
-        pasts, queries = [], []
-        for index, layer in enumerate(self.layers):
-            before = None if state.past is None else state.past[index]
-            x, past, query = layer(
-                x,
-                state.memory[index],
-                mask=mask,
-                source_mask=source_mask,
-                past=before,
-                places=places,
-                query_places=here,
-            )
-            pasts.append(past)
-            queries.append(query)
-        return self.norm(x).flatten(0, 1), state.advanced(past=tuple(pasts), ancestry=ancestry), queries
+    def finished(self, x: Tensor) -> Tensor:
+        """Under the last norm, (B, L, D)."""
+        return self.norm(x)
 
 
-class Transformer(nn.Module):
+class Transformer(AttentionEncoderDecoder):
     """The encoder-decoder Transformer, post-norm as published or pre-norm.
 
         x = sqrt(D) E[token] + PE[position]
@@ -419,34 +355,29 @@ class Transformer(nn.Module):
             InputError: where source or target is longer than `maximum_positions`.
         """
         check_length(target.ids.shape[1], self.config.maximum_positions, "target")
-        return self.output(self.decoder(target, self._encoded(source), source.valid))
+        return self.logits(self.decoder(target, self.encoded(source), source.valid))
 
-    def _encoded(self, source: Tokens) -> Tensor:
+    def encoded(self, source: Tokens) -> Tensor:
+        """The encoder's output (B, S, D).
+
+        Raises:
+            InputError: where the source is longer than `maximum_positions`.
+        """
         check_length(source.ids.shape[1], self.config.maximum_positions, "source")
         return self.encoder(source)
 
-    def start(self, source: Tokens) -> TransformerState:
-        """Read the source (B, S)."""
-        return TransformerState(source_valid=source.valid, memory=self.decoder.memory(self._encoded(source)))
+    def logits(self, x: Tensor) -> Tensor:
+        """The decoder's output (..., D) to (..., V)."""
+        return self.output(x)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
-        check_length(state.length + 1, self.config.maximum_positions, "target")
-        x, after, queries = self.decoder.step(tokens, state)
-        query = queries[self.config.alignment_layer].transpose(1, 2).flatten(0, 1)
-        return self.output(x), replace(after, query=query)
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after.
 
-    def alignment(self, state: TransformerState) -> Tensor:
-        """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
-        if state.query is None:
-            return state.no_alignment()
-        layer = self.decoder.layers[self.config.alignment_layer]
-        inputs = AttentionInputs(
-            query=state.by_source(state.query).transpose(1, 2),
-            key=state.memory[self.config.alignment_layer].key,
-            mask=Padding(state.source_valid),
-        )
-        return layer.cross_attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)  # type: ignore[union-attr, operator]
+        Raises:
+            InputError: where no position is left.
+        """
+        check_length(state.length + 1, self.config.maximum_positions, "target")
+        return super().step(tokens, state)
 
 
 def _drawn(layer: M) -> M:

@@ -1,0 +1,142 @@
+"""What the encoder-decoders made of attention share: a decoder's past, its step, and where alignment is found again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import AttentionInputs, KeysValues, Padding
+from regard.layers import LAST_STEP, SOURCE, TARGET, Ancestry, DecoderState, Tokens
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransformerState(DecoderState):
+    """What the decoder carries: per block, the target's keys and values so far, and the source's.
+
+    Arguments:
+        memory: per block, keys and values of the source (R, H, S, E), computed once.
+        past: per block, keys and values of all that was written about each source so far (R, H, C, E), the tokens of all its
+            hypotheses side by side; None before the first step.
+        ancestry: which of these columns belong to which hypothesis.
+        query: (N, H, E), the alignment block's last query over the source; None before the first step.
+    """
+
+    memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
+    past: tuple[KeysValues, ...] | None = field(default=None, metadata=SOURCE)
+    ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
+    query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+    def crop(self, length: int) -> TransformerState:
+        """The state as it was after `length` tokens.
+
+        Raises:
+            ValueError: for a length it has not reached.
+        """
+        cropped = super().crop(length)
+        if cropped.past is None:
+            return cropped
+        columns = cropped.ancestry.columns
+        return replace(cropped, past=tuple(part.crop(columns) for part in cropped.past))
+
+
+class DecoderStack(nn.Module, ABC):
+    """Decoder blocks one after another, read token by token; `layers` are `DecoderBlock`s."""
+
+    layers: nn.ModuleList
+
+    @abstractmethod
+    def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Tokens (B, L) at their positions (B, L), to what the first block reads, (B, L, D)."""
+
+    @abstractmethod
+    def finished(self, x: Tensor) -> Tensor:
+        """What the last block gives, (B, L, D), to what the logits are made of."""
+
+    def record_of_step(self, position: int, places: Tensor) -> Mapping[str, Tensor] | None:
+        """What self-attention needs besides for queries at a position and keys at places (C,); nothing, if not overridden."""
+        return None
+
+    def memory(self, source: Tensor) -> tuple[KeysValues, ...]:
+        """Per block, keys and values of the encoder's output (B, S, D)."""
+        return tuple(layer.cross_attention.keys_values(source) for layer in self.layers)  # type: ignore[union-attr, operator]
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:
+        """Tokens (N,) after the state's past to (N, D), the state after them, and each block's query over the source.
+
+        The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
+        """
+        ids = state.by_source(tokens)
+        here = torch.full_like(ids, state.length)
+        x = self.embedded(ids, here)
+        sources, width = ids.shape
+        source_mask = Padding(state.source_valid).evaluated(
+            batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
+        )
+        # Of what was written, each sees its own past and itself: causality leaves nothing more to mask.
+        ancestry = state.ancestry.extended(rows=state.rows, width=width, device=x.device)
+        mask, places = ancestry.mask(width), ancestry.places(sources)
+        # Every hypothesis stands at the same place, and a column stands at the same place in the past of each that sees it.
+        columns = torch.arange(state.length + 1, device=x.device) if places is None else places[0]
+        record = self.record_of_step(state.length, columns)
+        pasts, queries = [], []
+        for index, layer in enumerate(self.layers):
+            x, past, query = layer(
+                x,
+                state.memory[index],
+                mask=mask,
+                source_mask=source_mask,
+                past=None if state.past is None else state.past[index],
+                places=places,
+                query_places=here,
+                record=record,
+            )
+            pasts.append(past)
+            queries.append(query)
+        return self.finished(x).flatten(0, 1), state.advanced(past=tuple(pasts), ancestry=ancestry), queries
+
+
+class AttentionEncoderDecoder(nn.Module, ABC):
+    """A stack that reads a source, and a stack that writes about it token by token.
+
+    A paper's model builds the two and says how a source is read and logits are made.
+    """
+
+    has_alignment: bool = True
+    config: Any
+    """Has `alignment_layer`, the decoder block whose attention over the source is the alignment."""
+    decoder: DecoderStack
+
+    @abstractmethod
+    def encoded(self, source: Tokens) -> Tensor:
+        """The encoder's output (B, S, D)."""
+
+    @abstractmethod
+    def logits(self, x: Tensor) -> Tensor:
+        """The decoder's output (..., D) to (..., V)."""
+
+    def start(self, source: Tokens) -> TransformerState:
+        """Read the source (B, S)."""
+        return TransformerState(source_valid=source.valid, memory=self.decoder.memory(self.encoded(source)))
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
+        x, after, queries = self.decoder.step(tokens, state)
+        query = queries[self.config.alignment_layer].transpose(1, 2).flatten(0, 1)
+        return self.logits(x), replace(after, query=query)
+
+    def alignment(self, state: TransformerState) -> Tensor:
+        """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
+        if state.query is None:
+            return state.no_alignment()
+        layer = self.decoder.layers[self.config.alignment_layer]
+        inputs = AttentionInputs(
+            query=state.by_source(state.query).transpose(1, 2),
+            key=state.memory[self.config.alignment_layer].key,
+            mask=Padding(state.source_valid),
+        )
+        return layer.cross_attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)  # type: ignore[union-attr, operator]
