@@ -156,6 +156,17 @@ def test_frozen_parameters_have_no_gradient_and_no_moments():
         assert part.memory[0].parts[name] < whole.memory[0].parts[name]
 
 
+def test_moments_are_planned_for_the_optimizer_of_the_recipe():
+    found = {
+        name: plan(SMALL, [f"training.optimizer={name}", f"training.momentum={momentum}"], count=2, read=True)
+        for name, momentum in (("adam", 0), ("sgd", 0.9), ("rmsprop", 0), ("adafactor", 0))
+    }
+    kept = {name: planned.memory[0].parts["optimizer"] for name, planned in found.items()}
+    assert kept["sgd"] == kept["rmsprop"] == kept["adam"] / 2
+    assert 0 < kept["adafactor"] < kept["adam"] / 10
+    assert {memory.setup.parallel for memory in found["adafactor"].memory} == {"ddp"}
+
+
 @pytest.mark.parametrize(
     ("what", "options", "message"),
     [

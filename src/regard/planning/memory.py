@@ -17,11 +17,13 @@ from regard.planning.devices import NumberFormat
 from regard.planning.parameters import NORMS, count_parameters, size_of
 from regard.planning.shapes import Shape
 from regard.tasks.projected_loss import AT_A_TIME
+from regard.training.optimizers import numbers_kept
+from regard.training.settings import OptimizerName
 
 Parallel = Literal["ddp", "fsdp"]
 
 WIDE = 4
-"""Bytes of a parameter, its gradient, each of the optimiser's two moments, and of what runs past the blocks: float32."""
+"""Bytes of a parameter, its gradient, each of the optimiser's moments, and of what runs past the blocks: float32."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +34,7 @@ class Setup:
         format: of matrix products.
         parallel: `ddp` copies the model to every device, `fsdp` shards it.
         count: devices.
+        optimizer, momentum: which, and whether it has one.
         recomputed: whether activations of blocks are computed again in the backward pass.
         on_processor: whether the device is a processor, where attention weights are laid out and dropout keeps whole numbers.
         reserve: bytes that the device keeps for itself, such as CUDA's context.
@@ -41,6 +44,8 @@ class Setup:
     parallel: Parallel
     count: int
     recomputed: bool
+    optimizer: OptimizerName = "adamw"
+    momentum: bool = False
     on_processor: bool = False
     reserve: float = 0
 
@@ -82,7 +87,7 @@ class Memory:
 def count_memory(model: nn.Module, shape: Shape, setup: Setup) -> Memory:
     """The memory that training a model takes, on each device.
 
-        weights 4 N, gradients 4 T, Adam's two moments 8 T        T of the N parameters are trained; with FSDP a share of each
+        weights 4 N, gradients 4 T, moments 8 T with Adam         T of the N parameters are trained; with FSDP a share of each
         2 bytes for each entry of a matrix under autocast         its 16-bit copy is kept for the backward pass, on every device
         activations                                               see `activations`
 
@@ -99,16 +104,21 @@ def count_memory(model: nn.Module, shape: Shape, setup: Setup) -> Memory:
         exchange = WIDE * counted.trained
     elif setup.count > 1:  # a block in use and the next one, what stands outside them, and a block's gradients
         exchange = WIDE * (3 * counted.block + counted.total - blocks)
-    kept, known = activations(model, shape, setup)
+    activated, known = activations(model, shape, setup)
+    kept = sum(
+        numbers_kept(parameter.shape, setup.optimizer, momentum=setup.momentum)
+        for parameter in model.parameters()
+        if parameter.requires_grad
+    )
     return Memory(
         setup=setup,
         parts={
             "weights": WIDE * counted.total / share,
             "gradients": WIDE * counted.trained / share,
-            "optimizer": 2 * WIDE * counted.trained / share,
+            "optimizer": WIDE * kept / share,
             "weights in 16 bits": 0.0 if setup.narrow == WIDE else float(setup.narrow * counted.products),
             "exchange": exchange,
-            "activations": kept,
+            "activations": activated,
             "logits": logits(model, shape, setup),
             "reserve": setup.reserve,
         },

@@ -229,7 +229,7 @@ def plan(
         utilisation=utilisation if measured is None else None,
         cost=_cost(executed / speed if measured is None else measured, count, price, watts),
         rule_cost=_cost(rule / speed if measured is None else measured, count, price, watts),
-        memory=_memory(model, work, format_, count, chosen),
+        memory=_memory(subject, format_, count, chosen),
         notes=_notes(model, operations, subject),
     )
 
@@ -248,18 +248,23 @@ def _cost_mapping(cost: Cost) -> dict[str, Any]:
     return {**dataclasses.asdict(cost), "device_years": cost.device_years}
 
 
-def _memory(model: nn.Module, work: Work, format_: NumberFormat, count: int, device: Device) -> tuple[Memory, ...]:
-    kinds: list[Literal["ddp", "fsdp"]] = ["ddp", "fsdp"] if count > 1 else ["ddp"]
+def _memory(subject: Subject, format_: NumberFormat, count: int, device: Device) -> tuple[Memory, ...]:
+    model = subject.model
+    # Adafactor's rows and columns are not sharded.
+    sharded = count > 1 and subject.optimizer != "adafactor"
+    kinds: list[Literal["ddp", "fsdp"]] = ["ddp", "fsdp"] if sharded else ["ddp"]
     choices = (False, True) if any(isinstance(module, Block) for module in model.modules()) else (False,)
     return tuple(
         count_memory(
             model,
-            work.largest,
+            subject.work.largest,
             Setup(
                 format=format_,
                 parallel=parallel,
                 count=count,
                 recomputed=recomputed,
+                optimizer=subject.optimizer,
+                momentum=subject.momentum,
                 on_processor=device.processor,
                 reserve=0 if device.processor else RESERVE,
             ),

@@ -20,6 +20,7 @@ from regard.training.adapters import give_adapters
 from regard.training.model_section import folder_of
 from regard.training.optimizers import freeze
 from regard.training.recipe import read_recipe
+from regard.training.settings import OptimizerName
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +34,7 @@ class Subject:
         work: what it reads.
         precision: of matrix products, as the recipe has it; `16` for the fastest 16-bit format.
         recomputed: whether the recipe has activation checkpointing.
+        optimizer, momentum: the recipe's, and whether it has one.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Subject:
     work: Work
     precision: str
     recomputed: bool
+    optimizer: OptimizerName = "adamw"
+    momentum: bool = False
 
 
 def subject_of(what: Any, overrides: Sequence[str], asked: Asked, *, count: int, read: bool) -> Subject:
@@ -76,6 +80,8 @@ def subject_of(what: Any, overrides: Sequence[str], asked: Asked, *, count: int,
         work=work,
         precision=recipe.training.precision,
         recomputed=recipe.training.activation_checkpointing,
+        optimizer=recipe.training.optimizer,
+        momentum=recipe.training.momentum > 0,
     )
 
 

@@ -1,7 +1,8 @@
-"""Optimisers with weight decay where it belongs, and parameters that they leave alone."""
+"""Optimisers with weight decay where it belongs, what they keep, and parameters that they leave alone."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
@@ -10,7 +11,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from regard.errors import InputError, nearest
-from regard.training.settings import TrainingSettings
+from regard.training.settings import OptimizerName, TrainingSettings
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> int:
@@ -49,7 +50,7 @@ def _is_in(name: str, pattern: str) -> bool:
 
 
 def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """AdamW or Adam over a model's parameters that are not frozen; biases, norms and other vectors are not decayed."""
+    """The named optimiser over a model's parameters that are not frozen; biases, norms and other vectors are not decayed."""
     matrices, vectors = [], []
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -58,12 +59,38 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
         {"params": matrices, "weight_decay": settings.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
-    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(
-        [group for group in groups if group["params"]],
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        eps=settings.epsilon,
-        # One pass over memory per update instead of a dozen; it does not know sharded tensors.
-        fused=not any(isinstance(parameter, DTensor) for parameter in model.parameters()),
-    )
+    groups = [group for group in groups if group["params"]]
+    rate, momentum = settings.learning_rate, settings.momentum
+    match settings.optimizer:
+        case "adamw" | "adam":
+            return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(
+                groups,
+                lr=rate,
+                betas=settings.betas,
+                eps=settings.epsilon,
+                # One pass over memory per update instead of a dozen; it does not know sharded tensors.
+                fused=not any(isinstance(parameter, DTensor) for parameter in model.parameters()),
+            )
+        case "sgd":
+            return torch.optim.SGD(groups, lr=rate, momentum=momentum)
+        case "adagrad":
+            return torch.optim.Adagrad(groups, lr=rate)
+        case "adadelta":
+            return torch.optim.Adadelta(groups, lr=rate, rho=0.95, eps=1e-6)
+        case "rmsprop":
+            return torch.optim.RMSprop(groups, lr=rate, alpha=0.95, eps=1e-8, momentum=momentum)
+        case "adafactor":
+            return torch.optim.Adafactor(groups, lr=rate)
+
+
+def numbers_kept(shape: Sequence[int], optimizer: OptimizerName, *, momentum: bool = False) -> int:
+    """How many numbers an optimiser keeps for a parameter of a shape, from one update to the next.
+
+    >>> numbers_kept((512, 2048), "adam"), numbers_kept((512, 2048), "adafactor"), numbers_kept((512,), "adafactor")
+    (2097152, 2560, 512)
+    """
+    size = math.prod(shape)
+    if optimizer == "adafactor" and len(shape) > 1:
+        return size // shape[-1] + size // shape[-2]
+    means = {"adamw": 2, "adam": 2, "sgd": 0, "adagrad": 1, "adadelta": 2, "rmsprop": 1, "adafactor": 1}
+    return size * (means[optimizer] + momentum)

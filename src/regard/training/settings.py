@@ -8,6 +8,8 @@ from typing import Literal
 from regard.models.config import check
 from regard.training.schedules import Schedule
 
+OptimizerName = Literal["adamw", "adam", "sgd", "adagrad", "adadelta", "rmsprop", "adafactor"]
+
 LIMITS = ("steps", "epochs", "tokens", "seconds")
 """What a run can be ended by, the first that is reached."""
 
@@ -21,9 +23,14 @@ class TrainingSettings:
             training (evaluations included); whichever comes first. Where seconds decide, a run cannot be repeated bit for bit.
         batch_tokens: source plus target tokens of one batch, padding included.
         accumulate: batches per update on each worker.
-        optimizer: `adamw` (decoupled weight decay) or `adam`.
-        learning_rate: the peak.
-        betas, epsilon, weight_decay: of the optimiser. Biases, norms and vectors are not decayed.
+        optimizer: `adamw` (decoupled weight decay), `adam`, or what a paper was trained with: `sgd`, `adagrad`, `adadelta` (rho
+            0.95, epsilon 1e-6), `rmsprop` (0.95, 1e-8) or `adafactor`, which keeps a row and a column of moments for each matrix
+            and takes steps relative to the size of what it changes.
+        learning_rate: the peak. Published with AdaDelta is 1.
+        betas, epsilon: of `adamw` and `adam`.
+        momentum: of `sgd` and `rmsprop`.
+        weight_decay: decoupled from the gradient with `adamw` and `adafactor`, else added to it. Biases, norms and vectors are
+            not decayed.
         schedule, warmup: of the learning rate, in updates. `linear` and `cosine` follow the share of the limit that is used up.
         label_smoothing: epsilon, spread over the whole vocabulary but padding.
         frozen: names of parameters, or of modules with all in them, that are not updated, such as `embedding` or `layers.*`; a
@@ -55,10 +62,11 @@ class TrainingSettings:
     seconds: float | None = None
     batch_tokens: int = 4096
     accumulate: int = 1
-    optimizer: Literal["adamw", "adam"] = "adamw"
+    optimizer: OptimizerName = "adamw"
     learning_rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
+    momentum: float = 0.0
     weight_decay: float = 0.0
     schedule: Schedule = "inverse_square_root"
     warmup: int = 400
@@ -93,6 +101,21 @@ class TrainingSettings:
             value = getattr(self, name)
             check(value is None or value > 0, f"training.{name}", value, "above 0", "raise it or leave it out")
         check(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0", "1e-3 is usual")
+        check(0 <= self.momentum < 1, "training.momentum", self.momentum, "in [0, 1)", "0.9 is usual")
+        check(
+            self.momentum == 0 or self.optimizer in ("sgd", "rmsprop"),
+            "training.momentum",
+            self.momentum,
+            f"0 with training.optimizer={self.optimizer}",
+            "sgd and rmsprop have one; Adam's is the first of training.betas",
+        )
+        check(
+            self.parallel == "ddp" or self.optimizer != "adafactor",
+            "training.optimizer",
+            self.optimizer,
+            "another with training.parallel=fsdp",
+            "its rows and columns are those of whole matrices; adamw is sharded",
+        )
         check(self.warmup >= 0, "training.warmup", self.warmup, "0 or more", "400 to 4000 is usual")
         check(
             0 <= self.label_smoothing < 1,
