@@ -76,7 +76,7 @@ def main() -> None:
     trained = regard.train(
         orders["recipe"],
         output=output,
-        data=[(source, target) for source, target in orders["pairs"]],
+        data=[tuple(example) if isinstance(example, list) else example for example in orders["data"]],
         resume=orders["resume"],
         callbacks=[Inside(orders["sharded"], orders["leave_at"])],
     )

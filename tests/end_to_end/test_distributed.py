@@ -59,14 +59,19 @@ def torchrun(pairs, tmp_path):
     """Run the script on two workers; returns its result line, or the exit code of a run that was left."""
 
     def run(
-        values: dict[str, Any], output: Path, *, resume: bool = False, leave_at: int | None = None
+        values: dict[str, Any],
+        output: Path,
+        *,
+        data: list[Any] | None = None,
+        resume: bool = False,
+        leave_at: int | None = None,
     ) -> dict[str, Any]:
         orders = tmp_path / "orders.json"
         orders.write_text(
             json.dumps(
                 {
                     "recipe": values,
-                    "pairs": pairs,
+                    "data": data or pairs,
                     "output": str(output),
                     "resume": resume,
                     "leave_at": leave_at,
@@ -170,6 +175,30 @@ def test_blocks_computed_again_change_nothing(parallel, small_recipe, torchrun, 
     torchrun(values, tmp_path / "again")
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "again"))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_reversible_blocks_on_two_workers_learn_what_they_learn_on_one(parallel, torchrun, pairs, tmp_path):
+    """Their inputs are computed back from their outputs, with parameters that FSDP has gathered."""
+    values = {
+        "task": "language_modelling",
+        "model": {
+            "name": "reformer", "width": 16, "heads": 2, "head_width": 8, "feedforward_width": 24, "layers": ["local", "lsh"],
+            "maximum_positions": 64, "axial_shape": [8, 8], "axial_widths": [8, 8], "rounds": 2, "chunk": 8, "dropout": 0.0,
+        },
+        "data": {"length": 64},
+        "tokenizer": {"kind": "byte_bpe", "size": 257},
+        "training": {
+            "steps": 8, "batch_tokens": 256, "learning_rate": 1e-2, "epsilon": 1e-4, "warmup": 2, "precision": "float32",
+            "evaluate_every": 8, "parallel": parallel,
+        },
+    }  # fmt: skip
+    texts = [" ".join(f"{source} is {target}" for source, target in pairs[start : start + 6]) for start in range(100)]
+    result = torchrun(values, tmp_path / "two", data=texts)
+    values["training"] |= {"accumulate": 2, "parallel": "ddp"}
+    single = regard.train(values, output=tmp_path / "one", data=texts)
+    assert result["steps"] == single.steps
+    assert result["metrics"]["loss"] == pytest.approx(single.metrics["loss"], rel=1e-3)
 
 
 def test_a_run_of_two_goes_on_alone(small_recipe, torchrun, pairs, tmp_path):
