@@ -59,6 +59,7 @@ class LSHAttention(Attention):
     Raises:
         ValueError: for a chunk, rounds or buckets that cannot be.
 
+    >>> from regard.attention import Causal
     >>> attention = LSHAttention(chunk=4, rounds=2, buckets=(4,))
     >>> shared = torch.randn(1, 2, 12, 8)
     >>> inputs = AttentionInputs(query=shared, key=shared, mask=Causal())
