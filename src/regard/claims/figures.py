@@ -47,9 +47,9 @@ def save_plot(compared: Compared, path: str | os.PathLike[str], title: str = "")
 def figure(compared: Compared, title: str = "") -> Figure:
     """The figure that `save_plot` writes, to be changed further; it is not known to pyplot.
 
-    A panel for each validation metric that is measured or reached for, where it was evaluated more than once (lines are medians
-    over seeds, bands their range), then one for each measure: a point for each seed, a bar at the median; against length, or against what they are measured along,
-    for measures of several numbers.
+    A panel for each validation metric that is measured or reached for, where it was evaluated more than once (lines are
+    medians over seeds, bands their range), then one for each measure: a point for each seed, a bar at the median; against
+    length, or against what they are measured along, for measures of several numbers.
 
     Raises:
         InputError: without matplotlib.
