@@ -13,7 +13,7 @@ from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
 from regard.models import SNAIL, SNAILConfig
 from regard.models.config import config_from_json, config_to_json
-from regard.models.snail import AttentionBlock, ConvolutionBlock, DenseBlock
+from regard.models.snail import AttentionBlock, ConvolutionBlock, DenseBlock, EpisodeNorm, PictureEmbedding
 
 
 def tiny(**changes: Any) -> SNAILConfig:
@@ -109,6 +109,38 @@ def test_an_episode_alone_is_the_episode_in_a_batch_and_labels_count(model, gene
     assert logits.shape == (2, 3)
     torch.testing.assert_close(model(pictures[1:], labels[1:]), logits[1:], rtol=1e-10, atol=1e-12)
     assert not torch.allclose(model(pictures, (labels + 1) % 3), logits)
+
+
+def test_the_norm_is_over_the_labelled_pictures_of_one_episode(generator):
+    norm = EpisodeNorm(3, length=4)
+    x = 5 + 2 * torch.randn(8, 3, 6, 6, generator=generator)
+    found = norm(x)
+    labelled = found.unflatten(0, (2, 4))[:, :3]
+    assert labelled.mean(dim=(1, 3, 4)).abs().max() < 1e-5
+    torch.testing.assert_close(labelled.var(dim=(1, 3, 4), correction=0), torch.ones(2, 3), rtol=1e-4, atol=1e-4)
+    # Neither the other episode nor what is asked about changes the labelled ones.
+    other = x.clone()
+    other[3:] = torch.randn(5, 3, 6, 6, generator=generator)
+    torch.testing.assert_close(norm(other)[:3], found[:3])
+
+
+def test_drawn_vectors_of_strokes_differ_more_than_under_a_norm_of_each_picture_alone(generator, seeded):
+    """Where they hardly differ, no query is nearer to one picture than to another, and nothing is learnt for long."""
+    pictures = -torch.ones(60, 1, 16, 16)
+    for picture in pictures:
+        row, column = torch.randint(2, 14, (2,), generator=generator).tolist()
+        picture[0, row, 2:14], picture[0, 2:14, column] = 1.0, 1.0
+    embedding = PictureEmbedding((16, 16), 32, side=16, length=6)
+    spread = [deviation_of(embedding(pictures))]
+    for block in list(embedding)[:2]:
+        block[1] = torch.nn.GroupNorm(2, 16)
+    spread.append(deviation_of(embedding(pictures)))
+    assert spread[0] > 1.2 * spread[1]
+
+
+def deviation_of(vectors):
+    """How far vectors (N, D) are from their mean, beside their length."""
+    return ((vectors - vectors.mean(dim=0)).norm(dim=1).mean() / vectors.norm(dim=1).mean()).item()
 
 
 def test_attention_is_seen_and_folders_give_the_model_back(generator, seeded, tmp_path):

@@ -41,7 +41,14 @@ RECIPE: dict[str, Any] = {
     "seed": 2,
     "model": MODEL,
     "data": {"ways": 3, "shots": 1, "side": SIDE, "turned": True},
-    "training": {"steps": 4, "batch_tokens": 16, "warmup": 0, "evaluate_every": 2, "save_every": 2},
+    "training": {
+        "steps": 4,
+        "batch_tokens": 16,
+        "warmup": 0,
+        "precision": "float32",
+        "evaluate_every": 2,
+        "save_every": 2,
+    },
 }
 
 
