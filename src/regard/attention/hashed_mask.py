@@ -38,9 +38,10 @@ class HashedMask:
             torch.full_like(order.buckets, ALONE, dtype=torch.float32).masked_fill_(order.buckets >= buckets, LOW)
             for order in orders
         ]
+        by_time = orders if self._causal and sets == "chunk" else ()
         # The token before is the last that is seen: its own key may stand in the window twice.
-        self._seen_to = [order.asked().float() - 1 for order in orders] if self._causal else []
-        self._offered = [order.offered().float() for order in orders] if self._causal else []
+        self._seen_to = [order.asked().float() - 1 for order in by_time]
+        self._offered = [order.offered().float() for order in by_time]
 
     def __call__(self, scores: Tensor, turn: int, part: Part) -> None:
         """Put it on the scores of a part in a round, (g, c, m, w), in place."""

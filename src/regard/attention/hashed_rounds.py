@@ -187,8 +187,8 @@ class _Layout:
 
 def _groups(query: Tensor, order: HashedOrder) -> Iterator[tuple[int, int]]:
     """So many sequences at a time, from one to before another: all on a device that runs them side by side."""
-    sequences = order.slots.shape[0]
-    each = order.slots.shape[1] * order.chunk * (order.reach + 1)
+    sequences, places = order.buckets.shape
+    each = places * order.chunk * (order.reach + 1)
     # A sequence that is a good part of a load goes alone: its windows then need no copy.
     step = sequences if query.device.type != "cpu" else max(AT_ONCE // 8 // each, 1)
     for first in range(0, sequences, step):

@@ -57,8 +57,13 @@ class DecoderStack(nn.Module, ABC):
     def finished(self, x: Tensor) -> Tensor:
         """What the last block gives, (B, L, D), to what the logits are made of."""
 
-    def record_of_step(self, position: int, places: Tensor) -> Mapping[str, Tensor] | None:
-        """What self-attention needs besides for queries at a position and keys at places (C,); nothing, if not overridden."""
+    def record_of_step(self, position: int, places: Tensor | None) -> Mapping[str, Tensor] | None:
+        """What self-attention needs besides; nothing, if not overridden.
+
+        Arguments:
+            position: of all queries.
+            places: (R, C), where each key stands; None where that is its column, from 0 to `position`.
+        """
         return None
 
     def memory(self, source: Tensor) -> tuple[KeysValues, ...]:
@@ -80,9 +85,7 @@ class DecoderStack(nn.Module, ABC):
         # Of what was written, each sees its own past and itself: causality leaves nothing more to mask.
         ancestry = state.ancestry.extended(rows=state.rows, width=width, device=x.device)
         mask, places = ancestry.mask(width), ancestry.places(sources)
-        # Every hypothesis stands at the same place, and a column stands at the same place in the past of each that sees it.
-        columns = torch.arange(state.length + 1, device=x.device) if places is None else places[0]
-        record = self.record_of_step(state.length, columns)
+        record = self.record_of_step(state.length, places)
         pasts, queries = [], []
         for index, layer in enumerate(self.layers):
             x, past, query = layer(

@@ -248,9 +248,12 @@ class T5Decoder(T5Stack, DecoderStack):
         """Under the last norm, (B, L, D)."""
         return self.dropout(self.norm(x))
 
-    def record_of_step(self, position: int, places: Tensor) -> Mapping[str, Tensor]:
+    def record_of_step(self, position: int, places: Tensor | None) -> Mapping[str, Tensor]:
         """The bias of each block's self-attention, (1, H, 1, C)."""
-        return {BIAS: self.relative.between(places.new_full((1, 1), position), places.unsqueeze(0))}
+        device = self.embedding.weight.device
+        # Every hypothesis stands at the same place, and a column stands at the same place in the past of each that sees it.
+        columns = torch.arange(position + 1, device=device) if places is None else places[0]
+        return {BIAS: self.relative.between(columns.new_full((1, 1), position), columns.unsqueeze(0))}
 
 
 class T5(AttentionEncoderDecoder):
