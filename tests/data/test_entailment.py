@@ -34,7 +34,7 @@ class World:
         density = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
         self.done = {
             (one, above, other)
-            for one, verb, other in product(range(count), verbs, range(count))
+            for one, verb, other in product(range(count), sorted(verbs), range(count))
             if rng.random() < density
             for above in ABOVE[verb]
         }
