@@ -106,22 +106,32 @@ def test_the_label_of_the_last_picture_is_zeros_and_all_others_are_told(model, g
 def test_an_episode_alone_is_the_episode_in_a_batch_and_labels_count(model, generator):
     pictures, labels = drawn(generator)
     logits = model(pictures, labels)
-    assert logits.shape == (2, 3)
+    assert logits.shape == (2, 1, 3)
     torch.testing.assert_close(model(pictures[1:], labels[1:]), logits[1:], rtol=1e-10, atol=1e-12)
     assert not torch.allclose(model(pictures, (labels + 1) % 3), logits)
 
 
+def test_each_of_several_pictures_is_read_as_if_it_were_the_only_one(model, generator):
+    pictures, labels = drawn(generator)
+    more = torch.randint(256, (2, 3, 9, 9), generator=generator, dtype=torch.uint8)
+    logits = model(torch.cat((pictures, more), dim=1), labels)
+    assert logits.shape == (2, 4, 3)
+    for place in range(4):
+        one = torch.cat((pictures, more), dim=1)[:, [*range(6), 6 + place]]
+        torch.testing.assert_close(model(one, labels), logits[:, [place]], rtol=1e-10, atol=1e-12)
+
+
 def test_the_norm_is_over_the_labelled_pictures_of_one_episode(generator):
-    norm = EpisodeNorm(3, length=4)
-    x = 5 + 2 * torch.randn(8, 3, 6, 6, generator=generator)
+    norm = EpisodeNorm(3, labelled=3)
+    x = 5 + 2 * torch.randn(2, 5, 3, 6, 6, generator=generator)
     found = norm(x)
-    labelled = found.unflatten(0, (2, 4))[:, :3]
+    labelled = found[:, :3]
     assert labelled.mean(dim=(1, 3, 4)).abs().max() < 1e-5
     torch.testing.assert_close(labelled.var(dim=(1, 3, 4), correction=0), torch.ones(2, 3), rtol=1e-4, atol=1e-4)
     # Neither the other episode nor what is asked about changes the labelled ones.
     other = x.clone()
-    other[3:] = torch.randn(5, 3, 6, 6, generator=generator)
-    torch.testing.assert_close(norm(other)[:3], found[:3])
+    other[1], other[0, 3:] = torch.randn(2, 5, 3, 6, 6, generator=generator)[1], 0.0
+    torch.testing.assert_close(norm(other)[0, :3], found[0, :3])
 
 
 def test_drawn_vectors_of_strokes_differ_more_than_under_a_norm_of_each_picture_alone(generator, seeded):
@@ -130,12 +140,20 @@ def test_drawn_vectors_of_strokes_differ_more_than_under_a_norm_of_each_picture_
     for picture in pictures:
         row, column = torch.randint(2, 14, (2,), generator=generator).tolist()
         picture[0, row, 2:14], picture[0, 2:14, column] = 1.0, 1.0
-    embedding = PictureEmbedding((16, 16), 32, side=16, length=6)
-    spread = [deviation_of(embedding(pictures))]
+    embedding = PictureEmbedding((16, 16), 32, side=16, labelled=5)
+    episodes = pictures.unflatten(0, (10, 6))
+    spread = [deviation_of(embedding(episodes).flatten(0, 1))]
     for block in list(embedding)[:2]:
-        block[1] = torch.nn.GroupNorm(2, 16)
-    spread.append(deviation_of(embedding(pictures)))
+        block.norm = OfEachPicture(2, 16)
+    spread.append(deviation_of(embedding(episodes).flatten(0, 1)))
     assert spread[0] > 1.2 * spread[1]
+
+
+class OfEachPicture(torch.nn.GroupNorm):
+    """A norm that knows nothing of episodes."""
+
+    def forward(self, input):
+        return super().forward(input.flatten(0, 1)).unflatten(0, input.shape[:2])
 
 
 def deviation_of(vectors):
@@ -159,7 +177,7 @@ def test_attention_is_seen_and_folders_give_the_model_back(generator, seeded, tm
 
 def test_every_parameter_learns(generator, seeded):
     model = SNAIL(tiny())
-    F.cross_entropy(model(*drawn(generator)), torch.tensor([0, 2])).backward()
+    F.cross_entropy(model(*drawn(generator))[:, 0], torch.tensor([0, 2])).backward()
     keys = "attention.key.bias"  # adds the same to all scores of a query
     assert all((p.grad != 0).any() for name, p in model.named_parameters() if not name.endswith(keys))
 
@@ -181,5 +199,5 @@ def test_sizes_that_cannot_be_are_refused(changes, said):
 
 
 def test_pictures_that_are_no_episode_are_refused(model):
-    with pytest.raises(ValueError, match="no episodes of 7 pictures of 9 x 9"):
+    with pytest.raises(ValueError, match="no episodes of 6 labelled pictures of 9 x 9"):
         model(torch.zeros(2, 6, 9, 9, dtype=torch.uint8), torch.zeros(2, 5, dtype=torch.int64))

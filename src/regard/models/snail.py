@@ -25,7 +25,7 @@ class SNAILConfig:
 
     Arguments:
         ways: N, the classes of an episode.
-        shots: K, the labelled pictures of each class. A sequence has T = N K + 1 pictures.
+        shots: K, the labelled pictures of each class. A sequence has T = N K + 1 pictures: these and one without a label.
         side: rows and columns of a picture, in pixels.
         embedding_channels: of the convolutions that make a vector of each picture, each of which halves rows and columns.
         embedding_width: of that vector.
@@ -77,7 +77,7 @@ class SNAILConfig:
 
     @property
     def length(self) -> int:
-        """T, the pictures of an episode."""
+        """T, the pictures that are read one after another."""
         return self.ways * self.shots + 1
 
 
@@ -156,48 +156,66 @@ class EpisodeNorm(nn.Module):
         y = g (x - mean) / sqrt(variance + 1e-5) + b,   mean and variance over the labelled pictures
 
     Unlike the paper's batch norm it keeps nothing, does not depend on other episodes, and is the same in training and in use.
-    The picture without a label is moved and scaled as the others are. Under a norm of each picture alone drawn vectors of
+    The pictures without a label are moved and scaled as the others are. Under a norm of each picture alone drawn vectors of
     Omniglot's pictures differ by a fifth of their length; under this one by twice that.
 
     Arguments:
         channels: C.
-        length: T, pictures in an episode, the last of them without a label.
+        labelled: how many pictures of an episode, its first, have a label.
 
-    >>> norm = EpisodeNorm(2, length=4)
-    >>> x = norm(3 + torch.randn(8, 2, 5, 5))  # two episodes
-    >>> x[:3].mean(dim=(0, 2, 3)).abs().max() < 1e-5
+    >>> norm = EpisodeNorm(2, labelled=3)
+    >>> x = norm(3 + torch.randn(8, 4, 2, 5, 5))  # eight episodes of four pictures
+    >>> x[0, :3].mean(dim=(0, 2, 3)).abs().max() < 1e-5
     tensor(True)
     """
 
-    def __init__(self, channels: int, length: int) -> None:
+    def __init__(self, channels: int, labelled: int) -> None:
         super().__init__()
-        self.length = length
+        self.labelled = labelled
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B T, C, Y, X) to the same."""
-        episodes = x.unflatten(0, (-1, self.length))
+        """(B, P, C, Y, X) to the same: P pictures of each of B episodes."""
         exact = torch.promote_types(x.dtype, torch.float32)
-        variance, mean = torch.var_mean(episodes[:, :-1].to(exact), dim=(1, 3, 4), correction=0, keepdim=True)
+        variance, mean = torch.var_mean(x[:, : self.labelled].to(exact), dim=(1, 3, 4), correction=0, keepdim=True)
         scale = self.weight.view(-1, 1, 1) * (variance + 1e-5).rsqrt()
-        return ((episodes - mean) * scale + self.bias.view(-1, 1, 1)).to(x.dtype).flatten(0, 1)
+        return ((x - mean) * scale + self.bias.view(-1, 1, 1)).to(x.dtype)
+
+
+class PictureBlock(nn.Module):
+    """A convolution 3 x 3 with a norm over the episode, ReLU and the maximum over 2 x 2.
+
+    Arguments:
+        before, after: channels of its input and of its output.
+        labelled: how many pictures of an episode, its first, have a label.
+    """
+
+    def __init__(self, before: int, after: int, labelled: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(before, after, kernel_size=3, padding=1)
+        self.norm = EpisodeNorm(after, labelled)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, P, C, Y, X) to (B, P, C', Y / 2, X / 2)."""
+        found = self.norm(self.convolution(x.flatten(0, 1)).unflatten(0, x.shape[:2]))
+        return F.max_pool2d(found.flatten(0, 1).relu(), 2).unflatten(0, x.shape[:2])
 
 
 class PictureEmbedding(nn.Sequential):
-    """A vector of each picture: convolutions 3 x 3 with a norm over the episode, ReLU and maximum over 2 x 2, and a linear map.
+    """A vector of each picture of an episode, (B, P, 1, Y, X) to (B, P, width): blocks of convolution, and a linear map.
 
     Arguments:
         channels: of each convolution.
         width: of the vector.
         side: of a picture, in pixels.
-        length: T, pictures in an episode.
+        labelled: how many pictures of an episode, its first, have a label.
     """
 
-    def __init__(self, channels: tuple[int, ...], width: int, side: int, length: int) -> None:
-        blocks = [_convolution(*pair, length) for pair in zip((1, *channels[:-1]), channels, strict=True)]
+    def __init__(self, channels: tuple[int, ...], width: int, side: int, labelled: int) -> None:
+        blocks = [PictureBlock(*pair, labelled) for pair in zip((1, *channels[:-1]), channels, strict=True)]
         left = side >> len(channels)
-        super().__init__(*blocks, nn.Flatten(), nn.Linear(channels[-1] * left * left, width))
+        super().__init__(*blocks, nn.Flatten(2), nn.Linear(channels[-1] * left * left, width))
 
 
 class SNAIL(nn.Module):
@@ -206,18 +224,22 @@ class SNAIL(nn.Module):
         x_t = [embedding(picture_t) ; one-hot(label_t)],   a label of zeros at the last
         p(class of the last) = softmax(W blocks(x)_T + b)
 
+    Several pictures may be asked about after the same labelled ones. Each is read as if it were the only one.
+
     Arguments:
         config: its sizes.
 
     >>> model = SNAIL(SNAILConfig(ways=3, shots=2, side=16))
     >>> model(torch.zeros(4, 7, 16, 16, dtype=torch.uint8), torch.zeros(4, 6, dtype=torch.int64)).shape
-    torch.Size([4, 3])
+    torch.Size([4, 1, 3])
     """
 
     def __init__(self, config: SNAILConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = PictureEmbedding(config.embedding_channels, config.embedding_width, config.side, config.length)
+        self.embedding = PictureEmbedding(
+            config.embedding_channels, config.embedding_width, config.side, config.length - 1
+        )
         channels = config.embedding_width + config.ways
         filters, widths = iter(config.filters), zip(config.key_widths, config.value_widths, strict=True)
         blocks: list[ConvolutionBlock | AttentionBlock] = []
@@ -231,34 +253,28 @@ class SNAIL(nn.Module):
         self.output = nn.Linear(channels, config.ways)
 
     def forward(self, pictures: Tensor, labels: Tensor) -> Tensor:
-        """The class of the last picture of each episode.
+        """The class of each picture without a label.
 
         Arguments:
-            pictures: (B, T, Y, X) uint8.
-            labels: (B, T - 1) int64, in [0, N), of all but the last.
+            pictures: (B, N K + Q, Y, X) uint8, those with labels first.
+            labels: (B, N K) int64, in [0, N), of these.
 
         Returns:
-            (B, N) logits.
+            (B, Q, N) logits.
 
         Raises:
-            ValueError: for pictures of another size or number.
+            ValueError: for pictures of another size, or too few.
         """
-        side = self.config.side
-        if pictures.shape[1:] != (self.config.length, side, side) or labels.shape[1] != self.config.length - 1:
+        side, shown = self.config.side, self.config.length - 1
+        if pictures.shape[2:] != (side, side) or pictures.shape[1] <= shown or labels.shape[1] != shown:
             raise ValueError(
-                f"pictures {tuple(pictures.shape)} and labels {tuple(labels.shape)} are no episodes of {self.config.length} "
-                f"pictures of {side} x {side}"
+                f"pictures {tuple(pictures.shape)} and labels {tuple(labels.shape)} are no episodes of {shown} labelled "
+                f"pictures of {side} x {side} and at least one more"
             )
-        pixels = pictures.flatten(0, 1).unsqueeze(1).to(self.output.weight.dtype) / 127.5 - 1
-        embedded = self.embedding(pixels).unflatten(0, pictures.shape[:2])
-        told = F.pad(F.one_hot(labels, self.config.ways), (0, 0, 0, 1)).to(embedded.dtype)
-        return self.output(self.blocks(torch.cat((embedded, told), dim=-1))[:, -1])
-
-
-def _convolution(before: int, after: int, length: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(before, after, kernel_size=3, padding=1),
-        EpisodeNorm(after, length),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-    )
+        embedded = self.embedding(pictures.unsqueeze(2).to(self.output.weight.dtype) / 127.5 - 1)
+        told = F.one_hot(labels, self.config.ways).to(embedded.dtype)
+        learnt = torch.cat((embedded[:, :shown], told), dim=-1)  # (B, N K, C)
+        asked = F.pad(embedded[:, shown:], (0, self.config.ways))  # (B, Q, C)
+        batch, count = asked.shape[:2]
+        x = torch.cat((learnt.unsqueeze(1).expand(-1, count, -1, -1), asked.unsqueeze(2)), dim=2)
+        return self.output(self.blocks(x.flatten(0, 1))[:, -1]).unflatten(0, (batch, count))

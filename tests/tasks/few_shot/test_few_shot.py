@@ -40,7 +40,7 @@ RECIPE: dict[str, Any] = {
     "task": "few_shot",
     "seed": 2,
     "model": MODEL,
-    "data": {"ways": 3, "shots": 1, "side": SIDE, "turned": True},
+    "data": {"ways": 3, "shots": 1, "side": SIDE, "turned": True, "asked": 3},
     "training": {
         "steps": 4,
         "batch_tokens": 16,
@@ -96,31 +96,40 @@ def test_digits_come_with_scikit_learn():
 
 
 @given(
-    counts=st.lists(st.integers(3, 6), min_size=3, max_size=6),
+    counts=st.lists(st.integers(4, 6), min_size=3, max_size=6),
     ways=st.integers(2, 3),
     shots=st.integers(1, 2),
     turned=st.booleans(),
+    about=st.integers(1, 4),
     draw=st.integers(0, 5),
 )
 @settings(max_examples=80, deadline=None)
-def test_an_episode_shows_every_class_alike_and_never_the_picture_it_asks_about(counts, ways, shots, turned, draw):
+def test_an_episode_shows_every_class_alike_and_never_a_picture_it_asks_about(counts, ways, shots, turned, about, draw):
     classes = np.repeat(np.arange(len(counts)), counts)
-    episodes = Episodes(classes, ways=ways, shots=shots, turned=turned)
+    episodes = Episodes(classes, ways=ways, shots=shots, turned=turned, asked=about)
     assert not episodes.too_few
+    size = ways * shots
     for picture in range(0, len(classes), 3):
         episode = episodes.about(picture, draw)
-        shown, asked = episode.pictures[:-1], episode.pictures[-1]
-        assert asked == picture
+        shown, asked = episode.pictures[:size], episode.pictures[size:]
+        assert asked[0] == picture
+        assert len(asked) == about
         assert picture not in shown
+        turned_so = list(zip(episode.pictures.tolist(), episode.turns.tolist(), strict=True))
+        assert not set(turned_so[:size]) & set(turned_so[size:])
+        told = np.bincount(episode.labels[size:], minlength=ways)
+        assert told.max() - told.min() <= 1  # each class as often, give or take one
+        for label in range(ways):
+            assert len(set(asked[episode.labels[size:] == label].tolist())) == told[label]
         kinds: dict[int, set[tuple[int, int]]] = {}
         for place, label in enumerate(episode.labels.tolist()):
             kinds.setdefault(label, set()).add((int(classes[episode.pictures[place]]), int(episode.turns[place])))
         assert sorted(kinds) == list(range(ways))
         assert all(len(each) == 1 for each in kinds.values())  # a label is one class, turned one way
         assert len(set.union(*kinds.values())) == ways
-        assert np.bincount(episode.labels[:-1]).tolist() == [shots] * ways
+        assert np.bincount(episode.labels[:size]).tolist() == [shots] * ways
         for label in range(ways):
-            assert len(set(shown[episode.labels[:-1] == label].tolist())) == shots
+            assert len(set(shown[episode.labels[:size] == label].tolist())) == shots
         assert turned or not episode.turns.any()
         again = episodes.about(picture, draw)
         assert all((getattr(episode, name) == getattr(again, name)).all() for name in ("pictures", "turns", "labels"))
@@ -141,17 +150,20 @@ def test_labels_and_neighbours_are_drawn_anew_each_time():
 def test_pictures_of_a_batch_are_those_of_the_store_turned_as_the_episode_says(archive, tmp_path):
     characters = read_characters(archive, side=SIDE)
     store = write_pictures(tmp_path / "store", characters)
-    task = FewShotTask(ways=3, shots=1, side=SIDE, turned=True)
+    task = FewShotTask(ways=3, shots=1, side=SIDE, turned=True, asked=2)
     batch = task.training_batch(store, [7, 30], draw=4)
     assert batch.pictures.dtype == torch.uint8
     for row, picture in enumerate((7, 30)):
-        episode = task.episodes(store, turned=True).about(picture, 5)
+        episode = task.episodes(store, training=True).about(picture, 5)
         for place, turns in enumerate(episode.turns.tolist()):
             expected = np.rot90(characters.pixels[episode.pictures[place]], turns)
             assert (batch.pictures[row, place].numpy() == expected).all()
-        assert batch.labels[row].tolist() == episode.labels[:-1].tolist()
-        assert batch.asked[row] == episode.labels[-1]
+        assert batch.labels[row].tolist() == episode.labels[:3].tolist()
+        assert batch.asked[row].tolist() == episode.labels[3:].tolist()
+    assert task.lengths(store)[0] == batch.pictures.shape[1] == 5
+    assert task.labels(store)[0] == batch.asked.shape[1] == 2
     plain = task.read_batch(store, [7])
+    assert plain.asked.shape == (1, 1)
     assert (plain.pictures[0, -1].numpy() == characters.pixels[7]).all()
     assert torch.equal(plain.pictures, task.read_batch(store, [7]).pictures)
 
@@ -247,6 +259,7 @@ def test_pictures_in_memory(archive, tmp_path):
         ({"alphabets": ("A", "B"), "validation_alphabets": ("B",)}, "both name 'B'"),
         ({"ways": 1}, "data.ways"),
         ({"side": 1}, "data.side"),
+        ({"asked": 0}, "data.asked"),
     ],
 )
 def test_data_that_cannot_be_is_refused(changes, said):

@@ -25,6 +25,8 @@ class FewShotData:
         shots: K, labelled pictures of each.
         side: rows and columns to shrink the pictures to, in pixels.
         turned: whether in training a character turned by quarters is four characters.
+        asked: Q, pictures that an episode of training asks about, each read on its own after those with labels. In the paper it
+            is 1; one of each class teaches far more of as many pictures.
 
     Raises:
         InputError: for files beside builtin data, alphabets that are both learnt from and held out, or a number out of range.
@@ -40,10 +42,12 @@ class FewShotData:
     shots: int = 1
     side: int = 28
     turned: bool = True
+    asked: int = 1
 
     def __post_init__(self) -> None:
         check(self.ways >= 2, "data.ways", self.ways, "at least 2", "5 and 20 are usual")
         check(self.shots >= 1, "data.shots", self.shots, "at least 1", "1 and 5 are usual")
+        check(self.asked >= 1, "data.asked", self.asked, "at least 1", "1 and data.ways are usual")
         check(2 <= self.side <= 256, "data.side", self.side, "from 2 to 256", "28 is usual")
         share = self.validation_share
         check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.2 is usual")

@@ -85,8 +85,8 @@ def evaluate_episodes(model: FewShotClassifier, questions: Sequence[Question]) -
             batch = task.read_batch(store, rows).to(model.device)
             with torch.no_grad():
                 shares = model.model(batch.pictures, batch.labels).float().log_softmax(dim=-1)
-            losses += (-shares.gather(1, batch.asked[:, None])).flatten().tolist()
-            right += (shares.argmax(dim=-1) == batch.asked).tolist()
+            losses += (-shares.gather(-1, batch.asked[..., None])).flatten().tolist()
+            right += (shares.argmax(dim=-1) == batch.asked).flatten().tolist()
     names = [characters.names[characters.classes[question.picture]] for question in questions]
     return EpisodeEvaluation(
         metrics={"loss": sum(losses) / len(losses), "accuracy": sum(right) / len(right)},

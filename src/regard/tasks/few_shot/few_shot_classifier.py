@@ -62,10 +62,10 @@ class FewShotClassifier(Predictor[FewShotTask]):
             )
         pictures = np.stack([self._fitted(picture) for picture in (*(each for each, _ in shown), asked)])
         labels = torch.tensor([names.index(label) for _, label in shown])
-        batch = EpisodeBatch(torch.from_numpy(pictures)[None], labels[None], torch.zeros(1, dtype=torch.int64))
+        batch = EpisodeBatch(torch.from_numpy(pictures)[None], labels[None], torch.zeros(1, 1, dtype=torch.int64))
         batch = batch.to(self.device)
         with torch.no_grad():
-            shares = self.model(batch.pictures, batch.labels).float().softmax(dim=-1)[0].tolist()
+            shares = self.model(batch.pictures, batch.labels).float().softmax(dim=-1)[0, 0].tolist()
         best = max(range(len(names)), key=shares.__getitem__)
         return FewShotClassification(
             label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True))

@@ -54,7 +54,7 @@ def prepare(
             if characters is None or not len(characters):
                 raise InputError(f"there are no {name} pictures; give some")
             write_pictures(folder / name, characters)
-        task = FewShotTask(ways=data.ways, shots=data.shots, side=data.side, turned=data.turned)
+        task = FewShotTask(ways=data.ways, shots=data.shots, side=data.side, turned=data.turned, asked=data.asked)
         replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
         finish(folder, [])
     return opened(FewShotTask.load(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8"))), folder)

@@ -29,9 +29,9 @@ class EpisodeBatch:
     """What one step of training reads.
 
     Arguments:
-        pictures: (B, T, side, side) uint8, the one that is asked about last.
-        labels: (B, T - 1) int64, of the others.
-        asked: (B,) int64, what is to be told.
+        pictures: (B, N K + Q, side, side) uint8, those with labels first.
+        labels: (B, N K) int64, of these.
+        asked: (B, Q) int64, the labels of the others, to be told.
     """
 
     pictures: Tensor
@@ -55,6 +55,7 @@ class FewShotTask(Task):
         shots: K, labelled pictures of each.
         side: rows and columns of a picture, in pixels.
         turned: whether in training a character turned by quarters is four characters.
+        asked: Q, pictures that an episode of training asks about; one of validation and evaluation asks about one.
     """
 
     name: ClassVar[str] = "few_shot"
@@ -63,24 +64,21 @@ class FewShotTask(Task):
     shots: int
     side: int
     turned: bool = False
+    asked: int = 1
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
         """None: there is no text."""
         return {}
 
-    @property
-    def length(self) -> int:
-        """T, the pictures of an episode."""
-        return self.ways * self.shots + 1
-
     def model_settings(self) -> dict[str, int]:
         """The sizes that the episodes decide."""
         return {"ways": self.ways, "shots": self.shots, "side": self.side}
 
-    def episodes(self, data: TokenStore, *, turned: bool = False) -> Episodes:
-        """Draws episodes of the pictures of a store."""
-        return Episodes(data.numbers(CLASS), ways=self.ways, shots=self.shots, turned=turned)
+    def episodes(self, data: TokenStore, *, training: bool = False) -> Episodes:
+        """Draws episodes of the pictures of a store: as they are and about one, unless it is for training."""
+        turned, asked = (self.turned, self.asked) if training else (False, 1)
+        return Episodes(data.numbers(CLASS), ways=self.ways, shots=self.shots, turned=turned, asked=asked)
 
     def batch(self, data: TokenStore, episodes: Sequence[Episode]) -> EpisodeBatch:
         """Episodes of a store's pictures as tensors."""
@@ -88,15 +86,16 @@ class FewShotTask(Task):
             [[self._picture(data, *each) for each in zip(e.pictures, e.turns, strict=True)] for e in episodes]
         )
         labels = torch.from_numpy(np.stack([episode.labels for episode in episodes]))
-        return EpisodeBatch(torch.from_numpy(pictures), labels[:, :-1], labels[:, -1])
+        shown = self.ways * self.shots
+        return EpisodeBatch(torch.from_numpy(pictures), labels[:, :shown], labels[:, shown:])
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Pictures that each example takes of a batch, (N, 1)."""
-        return np.full((len(data), 1), self.length, dtype=np.int64)
+        """Pictures of each episode of training, (N, 1)."""
+        return np.full((len(data), 1), self.ways * self.shots + self.asked, dtype=np.int64)
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """One for each episode, (N,)."""
-        return np.ones(len(data), dtype=np.int64)
+        """Pictures that each episode of training asks about, (N,)."""
+        return np.full(len(data), self.asked, dtype=np.int64)
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EpisodeBatch:
         """The episodes that ask about these pictures, always the same, nothing turned."""
@@ -105,17 +104,17 @@ class FewShotTask(Task):
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> EpisodeBatch:
         """Episodes that ask about these pictures, others each time."""
-        episodes = self.episodes(data, turned=self.turned)
+        episodes = self.episodes(data, training=True)
         return self.batch(data, [episodes.about(row, draw + 1) for row in rows])
 
     def loss(self, model: nn.Module, batch: EpisodeBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the class that is asked about, summed over episodes."""
+        """Cross-entropy of the classes that are asked about, summed over all of them."""
         logits = model(batch.pictures, batch.labels)
-        total, correct = smoothed_cross_entropy(logits, batch.asked, smoothing=smoothing)
-        return LossSum(total, len(batch.asked), correct)
+        total, correct = smoothed_cross_entropy(logits.flatten(0, 1), batch.asked.flatten(), smoothing=smoothing)
+        return LossSum(total, batch.asked.numel(), correct)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss, and the share of episodes whose class was told."""
+        """The loss, and the share of pictures whose class was told."""
         return {"loss": loss, "accuracy": right}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
@@ -126,7 +125,7 @@ class FewShotTask(Task):
         turned = ", each turned four ways," if self.turned else ""
         return (
             f"{parts[0]}{turned} to learn from, {parts[1]} to validate on; episodes of {self.ways} classes, "
-            f"{self.shots} picture(s) of each"
+            f"{self.shots} picture(s) of each; {self.asked} asked about"
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
@@ -136,15 +135,17 @@ class FewShotTask(Task):
             InputError: for too few classes, or too few pictures of one.
         """
         del model
-        for name, data, turned in (("training", train, self.turned), ("validation", validation, False)):
-            reason = self.episodes(data, turned=turned).too_few
+        for name, data, training in (("training", train, True), ("validation", validation, False)):
+            reason = self.episodes(data, training=training).too_few
             if reason:
-                raise InputError(f"the {name} pictures: {reason}; lower data.ways or data.shots, or give more")
+                raise InputError(
+                    f"the {name} pictures: {reason}; lower data.ways, data.shots or data.asked, or give more"
+                )
 
     def save(self, folder: Path) -> dict[str, Any]:
         """What regard.json has to hold; there are no other files."""
         del folder
-        return {"name": self.name, **self.model_settings(), "turned": self.turned}
+        return {"name": self.name, **self.model_settings(), "turned": self.turned, "asked": self.asked}
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> FewShotTask:
