@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.losses import smoothed_cross_entropy, stands_out
 
 
 def total(logits, labels, **options):
@@ -154,7 +154,7 @@ def test_rows_that_do_not_count_cost_nothing_whatever_stands_there(generator):
 
 
 def test_hits_are_counted_over_blocks(generator):
-    """Rows where no logit is larger than the label's, over more rows than one block holds."""
+    """Rows where the label's logit is the largest, over more rows than one block holds."""
     logits, labels = drawn(45, 50_000, generator, torch.float32)
     with torch.no_grad():
         logits[::2].scatter_(1, labels[::2, None], 50.0)
@@ -164,9 +164,14 @@ def test_hits_are_counted_over_blocks(generator):
     assert correct.item() == ((logits.argmax(dim=1) == labels) & valid).sum().item() > 10
 
 
-def test_a_tie_is_a_hit():
-    _, correct = smoothed_cross_entropy(torch.zeros(3, 4), torch.tensor([0, 3, 1]))
-    assert correct.item() == 3
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_tie_is_no_hit(dtype):
+    """A model that says the same of everything tells nothing, however coarse its numbers."""
+    logits = torch.tensor([[2.0, 2, 2, 2], [1, 3, 0, 3], [0, 1, 9, 1], [5, 1, 1, 1]], dtype=dtype)
+    labels = torch.tensor([0, 3, 2, 0])
+    _, correct = smoothed_cross_entropy(logits, labels)
+    assert correct.item() == 2
+    assert stands_out(logits, labels).tolist() == [False, False, True, True]
 
 
 def test_no_row_costs_nothing():

@@ -37,7 +37,7 @@ def smoothed_cross_entropy(
 
     Returns:
         A scalar (float32; float64 for float64 logits), the sum over the rows that count; and an int64 scalar, in how many of
-        them no logit is larger than the label's.
+        them the label's logit is larger than every other. Where all are alike nothing is told.
 
     >>> total, correct = smoothed_cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3]))
     >>> total.item()  # 2 log 4
@@ -47,6 +47,23 @@ def smoothed_cross_entropy(
         valid = torch.ones_like(labels, dtype=torch.bool)
     total, correct = _SmoothedCrossEntropy.apply(logits, labels, valid, smoothing, never)  # type: ignore[misc]
     return total, correct
+
+
+def stands_out(logits: Tensor, labels: Tensor) -> Tensor:
+    """Whether the label's logit is larger than every other.
+
+    Arguments:
+        logits: (..., V).
+        labels: (...) int64, in [0, V).
+
+    Returns:
+        (...) bool.
+
+    >>> stands_out(torch.tensor([[0.0, 1.0], [1.0, 1.0]]), torch.tensor([1, 1]))
+    tensor([ True, False])
+    """
+    at = labels.unsqueeze(-1)
+    return logits.gather(-1, at).squeeze(-1) > logits.scatter(-1, at, -torch.inf).amax(dim=-1)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -89,8 +106,11 @@ def walked(
         answers = labels[start : start + rows].unsqueeze(1).where(counts, 0)
         highest = block.amax(dim=1, keepdim=True)
         answered = block.gather(1, answers)
-        correct += ((answered >= highest) & counts).sum()
         share = (block - highest).exp_()
+        own = share.gather(1, answers)
+        others = share.scatter_(1, answers, 0.0).amax(dim=1, keepdim=True)  # of logits that may not be written to
+        correct += ((own > others) & counts).sum()
+        share.scatter_(1, answers, own)
         sums = share.sum(dim=1, keepdim=True)
         losses = highest + sums.log() - (1 - smoothing) * answered
         if smoothing:

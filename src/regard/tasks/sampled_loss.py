@@ -52,7 +52,7 @@ def sampled_cross_entropy(
 
     Returns:
         A function of h (..., D), W (V, D) and b (V,) or None, as `projected_cross_entropy`: the sum over labels, and in how many
-        of them no logit is larger than the right word's.
+        of them the right word's logit is larger than every other.
     """
 
     def loss(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -66,6 +66,6 @@ def sampled_cross_entropy(
         right = ((h * weight[y]).sum(dim=-1) + offset[y]).float() - chance_of_being_drawn(y, size, tries).log()
         both = torch.cat((right.unsqueeze(1), others), dim=1)
         total = (both.logsumexp(dim=1) - right).sum()
-        return total, (right >= others.amax(dim=1)).sum() if len(words) else torch.tensor(len(y))
+        return total, (right > others.amax(dim=1)).sum() if len(words) else torch.tensor(len(y))
 
     return loss

@@ -32,7 +32,7 @@ class LossSum:
     Arguments:
         total: the sum, a scalar with a gradient.
         tokens: how many labels it is over.
-        correct: how many of them had the highest logit.
+        correct: how many of them had the highest logit, alone.
         beside: further losses by name, each over labels of its own, as `Task.beside` counts them. What is learnt from is the sum
             of the means.
     """

@@ -18,6 +18,7 @@ from regard.tasks.language_modelling.stop_text import StopText
 from regard.tasks.language_modelling.task import LanguageModellingTask
 from regard.tasks.language_modelling.windows import Window, windows
 from regard.tasks.language_modelling.writer import Writer, Written
+from regard.tasks.losses import stands_out
 from regard.tasks.predictor import Predictor
 
 WRITING = GenerationSettings(maximum_length=100)
@@ -264,7 +265,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
                 wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
                 chosen = wide.gather(-1, labels)
                 found.append((chosen - wide.logsumexp(dim=-1, keepdim=True)).squeeze(-1))
-                right.append((chosen >= wide.amax(dim=-1, keepdim=True)).squeeze(-1))
+                right.append(stands_out(wide, labels.squeeze(-1)))
         logs, rights = torch.cat(found, dim=1).tolist(), torch.cat(right, dim=1).tolist()
         kept = [slice(window.first - window.start, window.stop - window.start) for _, window in asked]
         return [(log[part], hit[part]) for part, log, hit in zip(kept, logs, rights, strict=True)]

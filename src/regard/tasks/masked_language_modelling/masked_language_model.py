@@ -11,6 +11,7 @@ from regard.errors import InputError
 from regard.layers import Tokens
 from regard.tasks.encoders import EncoderPredictor, Joined, join
 from regard.tasks.encoders.predictor import BATCH_TOKENS, refuse_empty
+from regard.tasks.losses import stands_out
 from regard.tasks.masked_language_modelling.answers import Candidate, Filled, PseudoScore
 from regard.tasks.masked_language_modelling.inputs import mask_of, read_masked
 from regard.tasks.masked_language_modelling.task import FOLLOWED, MaskedLanguageModellingTask
@@ -153,7 +154,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         for rows, _, encoded in self.encoded(inputs, batch_tokens=batch_tokens, at=self._masks):
             logits = _wide(encoded.logits)
             chosen = logits.gather(1, right[rows].unsqueeze(1)).squeeze(1)
-            logs, best = (chosen - logits.logsumexp(dim=1)).tolist(), (chosen >= logits.amax(dim=1)).tolist()
+            logs, best = (chosen - logits.logsumexp(dim=1)).tolist(), stands_out(logits, right[rows]).tolist()
             for row, guess in zip(rows, zip(logs, best, strict=True), strict=True):
                 found[row] = guess
         return found

@@ -15,6 +15,7 @@ from regard.errors import InputError
 from regard.layers import HeadKind
 from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined, padded
 from regard.tasks.encoders.inputs import read_inputs
+from regard.tasks.losses import stands_out
 from regard.tasks.question_answering.data import check_windows
 from regard.tasks.question_answering.store import ANSWER, QUESTION
 from regard.tasks.task import LossSum
@@ -93,7 +94,7 @@ class QuestionAnsweringTask(EncoderTask):
             spread = log_p.masked_fill(~allowed.unsqueeze(2), 0.0).sum(dim=1)
             losses = losses - smoothing * spread / allowed.sum(dim=1, keepdim=True)
         total = losses.mean(dim=1).masked_fill(~counts, 0.0).sum()
-        correct = (right >= log_p.amax(dim=1)).all(dim=1) & counts
+        correct = stands_out(log_p.transpose(1, 2), labels.clamp_min(0)).all(dim=1) & counts
         return LossSum(total, int(counts.sum()), correct.sum())
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
