@@ -206,6 +206,12 @@ def test_one_of_several_references_is_enough():
     assert metrics["bleu"] >= 0
 
 
+def test_captions_with_a_space_before_their_full_stop_are_nothing_to_warn_of(caplog):
+    pytest.importorskip("sacrebleu")
+    assert compared(["a dog runs ."] * 120, [["a dog runs ."]] * 120)[0]["bleu"] == pytest.approx(100)
+    assert not caplog.records
+
+
 class Pointer(ShowAttendAndTell):
     """Looks at place t for word t, whatever it sees."""
 

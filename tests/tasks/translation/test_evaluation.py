@@ -114,6 +114,17 @@ def test_position_accuracy_counts_places_of_the_longer_one(model):
     assert both == 5 / 6, "places of all texts count alike"
 
 
+def test_tokenised_text_is_told_once_and_in_our_words(model, caplog):
+    """sacreBLEU warns from a hundred such lines on, at every validation."""
+    pytest.importorskip("sacrebleu")
+    texts = ["a dog runs ."] * 120
+    tokenizer = model.task.target_tokenizer
+    *_, note = compared(texts, texts, tokenizer)
+    assert "behind a space" in note
+    assert not caplog.records
+    assert not compared(["a dog runs."] * 120, texts, tokenizer)[2]
+
+
 # --- by teacher forcing -------------------------------------------------------------------------------------------
 
 

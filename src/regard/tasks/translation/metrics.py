@@ -30,9 +30,14 @@ def compared(
     except ImportError:
         note = "BLEU and chrF need sacrebleu: pip install 'regard[eval]'"
     else:
-        for name, metric in (("bleu", BLEU(tokenize="13a")), ("chrf", CHRF())):
+        # sacreBLEU would warn at each validation, and of a parameter that nobody can set from here.
+        for name, metric in (("bleu", BLEU(tokenize="13a", force=True)), ("chrf", CHRF())):
             metrics[name] = metric.corpus_score(texts, [references]).score
             signatures[name] = str(metric.get_signature())
+        if 2 * sum(text.endswith(" .") for text in texts) > len(texts):
+            note = (
+                "most texts end in a full stop behind a space: of tokenised text BLEU is not what it is of plain text"
+            )
     words = sum(len(text.split()) for text in texts)
     metrics["length_ratio"] = words / max(1, sum(len(text.split()) for text in references))
     return metrics, signatures, note
