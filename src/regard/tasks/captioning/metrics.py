@@ -29,7 +29,7 @@ def compared(texts: Sequence[str], references: Sequence[Sequence[str]]) -> tuple
     # A column for the first reference of each, one for the second, and so on; None where there are fewer.
     columns = [[rights[i] if i < len(rights) else None for rights in references] for i in range(most)]
     signatures: dict[str, str] = {}
-    # Captions are commonly kept with a space before their full stop; `force` keeps sacreBLEU from warning of it at each validation.
+    # Captions are commonly kept with a space before their full stop; `force` keeps sacreBLEU from warning each time.
     for name, metric in (("bleu", BLEU(tokenize="13a", force=True)), ("chrf", CHRF())):
         metrics[name] = metric.corpus_score(list(texts), columns).score  # type: ignore[arg-type]
         signatures[name] = str(metric.get_signature())
