@@ -52,9 +52,11 @@ class Episodes:
         kinds = len(counts) * (4 if self.turned else 1)
         if kinds < self.ways:
             return f"{kinds} classes are too few for episodes of {self.ways}"
-        most = -(-self.asked // self.ways)
-        if counts.min() < self.shots + most:
-            return f"a class has {counts.min()} pictures, and {self.shots} to show and {most} to ask about are wanted"
+        asked = -(-self.asked // self.ways)  # of the class of the picture an episode is about, that picture among them
+        if self.turned and self.ways > 1:  # the same class turned stands beside it, and leaves that picture out
+            asked = max(asked, 1 + -(-(self.asked - 1) // self.ways))
+        if counts.min() < self.shots + asked:
+            return f"a class has {counts.min()} pictures, and {self.shots} to show and {asked} to ask about are wanted"
         return ""
 
     def about(self, picture: int, draw: int) -> Episode:

@@ -96,7 +96,31 @@ def test_digits_come_with_scikit_learn():
 
 
 @given(
-    counts=st.lists(st.integers(4, 6), min_size=3, max_size=6),
+    size=st.integers(1, 6),
+    ways=st.integers(1, 3),
+    shots=st.integers(1, 2),
+    turned=st.booleans(),
+    about=st.integers(1, 6),
+)
+@settings(max_examples=150, deadline=None)
+def test_classes_too_small_for_episodes_are_told_and_only_those(size, ways, shots, turned, about):
+    episodes = Episodes(np.repeat(np.arange(3), size), ways=ways, shots=shots, turned=turned, asked=about)
+
+    def draw_many():
+        for picture in range(3 * size):
+            for draw in range(12):
+                episodes.about(picture, draw)
+
+    if not episodes.too_few:
+        draw_many()
+    else:
+        assert f"a class has {size} pictures" in episodes.too_few
+        with pytest.raises(ValueError, match="sample"):
+            draw_many()
+
+
+@given(
+    counts=st.lists(st.integers(5, 6), min_size=3, max_size=6),
     ways=st.integers(2, 3),
     shots=st.integers(1, 2),
     turned=st.booleans(),
