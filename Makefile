@@ -2,6 +2,7 @@
 # make demo PAIRS=x    the same on your own pairs: source, tab, target, one pair in each line
 # make test            the suite, against the built wheel
 # make test-all        the slow tests too: kills, torchrun, compile
+# make search          the property tests on newly drawn examples
 # make test-browser    the viewer in Chromium, where there is one
 # make lint            ruff and pyright
 # make develop         an editable install with everything, to work on the code
@@ -15,7 +16,7 @@ SOURCES := $(shell find src -type f -not -name '*.pyc') pyproject.toml README.md
 PAIRS ?=
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all test-browser lint develop results wheel clean
+.PHONY: demo test test-all search test-browser lint develop results wheel clean
 .DEFAULT_GOAL := test
 
 $(VENV)/bin/pip:
@@ -58,6 +59,9 @@ test: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 
 test-all: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not browser" tests
+
+search: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "hypothesis and not browser" --hypothesis-profile=search tests
 
 test-browser: $(VENV)/.test-dependencies $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/browser

@@ -10,7 +10,6 @@ from torch import nn
 from regard.attention import AttentionLayer, LearnedPositions, ScaledDot, ScoredAttention
 from regard.layers import (
     ACTIVATIONS,
-    FIXED_OUTPUTS,
     POOLED,
     Activation,
     EncoderBlock,
@@ -22,7 +21,7 @@ from regard.layers import (
     TextEncoder,
     build_head,
 )
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check, check_outputs, check_shares, check_sizes, check_tokens, check_types
 
 NORM_EPSILON = 1e-12
 """TensorFlow's default, which the released models were trained with."""
@@ -154,18 +153,10 @@ def check_encoder(config: Any) -> None:
     check_sizes(config, "vocabulary", "width", "heads", "feedforward_width", "layers", "maximum_positions")
     width, heads, layers = config.width, config.heads, config.layers
     check(width % heads == 0, "heads", heads, f"a divisor of width {width}", "change one of the two")
-    for name in ("dropout", "attention_dropout", "head_dropout"):
-        value = getattr(config, name)
-        check(value is None or 0 <= value < 1, name, value, "in [0, 1)", "0.1 is usual")
+    check_shares(config, "dropout", "attention_dropout", "head_dropout", usual="0.1 is usual")
     for name in ("norm_epsilon", "deviation"):
         check(getattr(config, name) > 0, name, getattr(config, name), "above 0", "leave it out for the published one")
-    check(
-        0 <= config.padding_id < config.vocabulary,
-        "padding_id",
-        config.padding_id,
-        f"in [0, {config.vocabulary})",
-        "it is one of the vocabulary's tokens",
-    )
+    check_tokens(config, "padding_id")
     pruned = tuple(sorted((layer, head) for layer, head in config.pruned_heads))
     object.__setattr__(config, "pruned_heads", pruned)  # the same heads in another order are the same model
     check(
@@ -182,13 +173,7 @@ def check_encoder(config: Any) -> None:
         "without one layer whose heads are all gone",
         "leave one head in each layer",
     )
-    check(
-        config.outputs >= 1 if config.head in ("sequence", "tokens") else config.outputs == FIXED_OUTPUTS[config.head],
-        "outputs",
-        config.outputs,
-        "at least 1" if config.head in ("sequence", "tokens") else str(FIXED_OUTPUTS[config.head]),
-        f"for the head {config.head!r}",
-    )
+    check_outputs(config)
 
 
 def heads_left(config: Any, layer: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from regard.layers import DecoderState, PictureEncoder, Pictures, Tokens
-from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -139,5 +139,5 @@ def check_captioner(config: Any, *sizes: str) -> None:
             f"a multiple of {halved}, for {len(config.convolutions)} convolutions each halve it",
             "change the size of the pictures (data.height, data.width), or model.convolutions",
         )
-    check(0 <= config.dropout < 1, "dropout", config.dropout, "in [0, 1)", "0.1 to 0.5 is usual")
-    check_special_tokens(config.padding_id, config.start_id, config.end_id, config.target_vocabulary)
+    check_shares(config, "dropout", usual="0.1 to 0.5 is usual")
+    check_tokens(config, "padding_id", "start_id", "end_id", of="target_vocabulary")

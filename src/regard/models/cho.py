@@ -28,7 +28,7 @@ from regard.layers import (
     read,
     reading_order,
 )
-from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.recurrent import RecurrentEncoderDecoder
 
 
@@ -69,8 +69,8 @@ class ChoConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_sizes(self, "source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "maxout_width")
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.1 to 0.3 is usual")
-        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+        check_shares(self, "dropout", usual="0.1 to 0.3 is usual")
+        check_tokens(self, "padding_id", "start_id", "end_id", of="target_vocabulary")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from regard.errors import InputError
+from regard.layers import FIXED_OUTPUTS
 from regard.structure import coerced, from_mapping
 
 
@@ -64,20 +65,53 @@ def check_sizes(config: Any, *names: str) -> None:
         check(getattr(config, name) > 0, name, getattr(config, name), "at least 1", "give a size")
 
 
-def check_special_tokens(padding: int, start: int, end: int, vocabulary: int) -> None:
-    """Refuse special tokens that are not among the target's tokens.
+def check_shares(config: Any, *names: str, usual: str) -> None:
+    """Refuse a probability of dropping that is not in [0, 1); None, where a type allows it, is another setting's.
+
+    Arguments:
+        config: whose settings they are.
+        names: of the settings.
+        usual: what is usual, or published, for the message.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
     """
-    for field, value in (("padding_id", padding), ("start_id", start), ("end_id", end)):
-        check(
-            0 <= value < vocabulary,
-            field,
-            value,
-            f"in [0, {vocabulary})",
-            "it is one of the target_vocabulary tokens",
-        )
+    for name in names:
+        share = getattr(config, name)
+        check(share is None or 0 <= share < 1, name, share, "in [0, 1)", usual)
+
+
+def check_tokens(config: Any, *names: str, of: str = "vocabulary") -> None:
+    """Refuse special tokens that are not among a model's tokens.
+
+    Arguments:
+        config: whose settings they are.
+        names: of the special tokens.
+        of: the setting that counts the tokens.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    count = getattr(config, of)
+    for name in names:
+        token = getattr(config, name)
+        check(0 <= token < count, name, token, f"in [0, {count})", f"it is one of the tokens that {of} counts")
+
+
+def check_outputs(config: Any) -> None:
+    """Refuse a number of outputs that the config's head cannot have.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    wanted = FIXED_OUTPUTS.get(config.head)
+    check(
+        config.outputs >= 1 if wanted is None else config.outputs == wanted,
+        "outputs",
+        config.outputs,
+        "at least 1" if wanted is None else str(wanted),
+        f"for the head {config.head!r}",
+    )
 
 
 def config_to_json(config: ModelConfig) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from regard.layers import (
     spelt_words,
 )
 from regard.layers.encoder import added
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check, check_shares, check_sizes, check_types
 
 VOCABULARY, PADDING = 259, 258
 """Of the tokenizer `spelling`: 256 bytes, what begins and ends a text, and padding."""
@@ -95,8 +95,7 @@ class ELMoConfig:
         check_sizes(self, "projection", "cells", "layers", "character_width", "maximum_positions")
         for name in ("highways", "words", "reader_width", "outputs"):
             check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more", "0 is none")
-        for name in ("dropout", "head_dropout"):
-            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)", "0.1 and 0.5 are usual")
+        check_shares(self, "dropout", "head_dropout", usual="0.1 and 0.5 are usual")
         for name in ("cell_clip", "projection_clip"):
             value = getattr(self, name)
             check(value is None or value > 0, name, value, "above 0, or null", "3 is the published one")

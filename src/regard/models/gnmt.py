@@ -31,7 +31,7 @@ from regard.layers import (
     LSTMStates,
     Tokens,
 )
-from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder, last_alignment
 
 
@@ -77,8 +77,8 @@ class GNMTConfig:
             self, "source_vocabulary", "target_vocabulary", "embedding_width", "hidden_width", "attention_width"
         )
         check(self.layers >= 2, "layers", self.layers, "at least 2", "residual connections start at the third")
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.2 or 0.3 is the paper's")
-        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+        check_shares(self, "dropout", usual="0.2 or 0.3 is the paper's")
+        check_tokens(self, "padding_id", "start_id", "end_id", of="target_vocabulary")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,7 +20,7 @@ from regard.layers import (
     PositionedEmbedding,
     Residual,
 )
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 POSITION_SHARE = 0.5
 """The deviation that positions are drawn with is this times that of the matrices: 0.01 and 0.02 in the authors' code."""
@@ -138,13 +138,10 @@ def check_causal(config: Any) -> None:
     check_sizes(config, "vocabulary", "width", "heads", "feedforward_width", "layers", "maximum_positions")
     width, heads = config.width, config.heads
     check(width % heads == 0, "heads", heads, f"a divisor of width {width}", "change one of the two")
-    for name in ("dropout", "embedding_dropout", "attention_dropout"):
-        check(0 <= getattr(config, name) < 1, name, getattr(config, name), "in [0, 1)", "0.1 is usual")
+    check_shares(config, "dropout", "embedding_dropout", "attention_dropout", usual="0.1 is usual")
     for name in ("norm_epsilon", "deviation"):
         check(getattr(config, name) > 0, name, getattr(config, name), "above 0", "leave it out for the published one")
-    for name in ("padding_id", "end_id"):
-        value = getattr(config, name)
-        check(0 <= value < config.vocabulary, name, value, f"in [0, {config.vocabulary})", "it is one of the tokens")
+    check_tokens(config, "padding_id", "end_id")
 
 
 def causal_embedding(config: Any) -> PositionedEmbedding:

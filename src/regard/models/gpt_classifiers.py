@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
-from regard.layers import FIXED_OUTPUTS, CausalClassifier, PooledHead
-from regard.models.config import check
+from regard.layers import CausalClassifier, PooledHead
+from regard.models.config import check_outputs, check_shares
 from regard.models.gpt import GPTConfig
 from regard.models.gpt2 import GPT2Config, causal_blocks, causal_embedding, draw_causal
 from regard.models.gpt3 import GPT3Config, bands_of
@@ -17,8 +17,31 @@ Head = Literal["sequence", "choice"]
 """A class or a number of the whole text; or how well a text answers, to be compared with others."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Headed:
+    """What a config with a head has beside its body's: no slots, so that it can stand before any body's config."""
+
+    head: Head = "sequence"
+    outputs: int = 2
+    head_dropout: float = 0.1
+
+    @property
+    def segments(self) -> int:
+        """None are told apart."""
+        return 0
+
+    def check_head(self) -> None:
+        """Refuse a head that no such model can have.
+
+        Raises:
+            InputError: naming the field, its value and what is allowed.
+        """
+        check_shares(self, "head_dropout", usual="0.1 is usual")
+        check_outputs(self)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GPTClassifierConfig(GPTConfig):
+class GPTClassifierConfig(_Headed, GPTConfig):
     """The sizes of a GPT with a head.
 
     Its arguments are `GPTConfig`'s and these:
@@ -34,22 +57,13 @@ class GPTClassifierConfig(GPTConfig):
 
     model_type: ClassVar[str] = "gpt_classifier"
 
-    head: Head = "sequence"
-    outputs: int = 2
-    head_dropout: float = 0.1
-
-    @property
-    def segments(self) -> int:
-        """None are told apart."""
-        return 0
-
     def __post_init__(self) -> None:
         GPTConfig.__post_init__(self)
-        _check_head(self)
+        self.check_head()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GPT2ClassifierConfig(GPT2Config):
+class GPT2ClassifierConfig(_Headed, GPT2Config):
     """The sizes of a GPT-2 with a head.
 
     Its arguments are `GPT2Config`'s and these:
@@ -63,22 +77,13 @@ class GPT2ClassifierConfig(GPT2Config):
 
     model_type: ClassVar[str] = "gpt2_classifier"
 
-    head: Head = "sequence"
-    outputs: int = 2
-    head_dropout: float = 0.1
-
-    @property
-    def segments(self) -> int:
-        """None are told apart."""
-        return 0
-
     def __post_init__(self) -> None:
         GPT2Config.__post_init__(self)
-        _check_head(self)
+        self.check_head()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GPT3ClassifierConfig(GPT3Config):
+class GPT3ClassifierConfig(_Headed, GPT3Config):
     """The sizes of a GPT-3 with a head.
 
     Its arguments are `GPT3Config`'s and these:
@@ -92,18 +97,9 @@ class GPT3ClassifierConfig(GPT3Config):
 
     model_type: ClassVar[str] = "gpt3_classifier"
 
-    head: Head = "sequence"
-    outputs: int = 2
-    head_dropout: float = 0.1
-
-    @property
-    def segments(self) -> int:
-        """None are told apart."""
-        return 0
-
     def __post_init__(self) -> None:
         GPT3Config.__post_init__(self)
-        _check_head(self)
+        self.check_head()
 
 
 class GPTClassifier(CausalClassifier):
@@ -172,17 +168,5 @@ class GPT3Classifier(CausalClassifier):
         draw_causal(self, config, scaled_residuals=True)
 
 
-def _head_of(config: Any) -> PooledHead:
+def _head_of(config: GPTClassifierConfig | GPT2ClassifierConfig | GPT3ClassifierConfig) -> PooledHead:
     return PooledHead(config.width, config.outputs, dropout=config.head_dropout)
-
-
-def _check_head(config: Any) -> None:
-    check(0 <= config.head_dropout < 1, "head_dropout", config.head_dropout, "in [0, 1)", "0.1 is usual")
-    wanted = FIXED_OUTPUTS.get(config.head)
-    check(
-        config.outputs >= 1 if wanted is None else config.outputs == wanted,
-        "outputs",
-        config.outputs,
-        "at least 1" if wanted is None else str(wanted),
-        f"for the head {config.head!r}",
-    )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LSTMStack, LSTMStates, Tokens
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +55,7 @@ class LSTMLanguageModelConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_sizes(self, "vocabulary", "embedding_width", "hidden_width", "layers")
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.5 is the paper's")
+        check_shares(self, "dropout", usual="0.5 is the paper's")
         check(
             not self.tied or self.embedding_width == self.hidden_width,
             "embedding_width",
@@ -63,9 +63,7 @@ class LSTMLanguageModelConfig:
             f"hidden_width, {self.hidden_width}, where tied",
             "make them equal",
         )
-        for name in ("padding_id", "end_id"):
-            value = getattr(self, name)
-            check(0 <= value < self.vocabulary, name, value, f"in [0, {self.vocabulary})", "it is one of the tokens")
+        check_tokens(self, "padding_id", "end_id")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

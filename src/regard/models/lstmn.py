@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention import Additive, AttentionLayer, KeysValues, Mask, Padding, ScoredAttention
 from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LongShortTermMemoryCell, Tokens, valid_after
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,10 +53,8 @@ class LSTMNConfig:
         check_sizes(self, "vocabulary", "embedding_width", "hidden_width", "layers")
         if self.attention_width is not None:
             check_sizes(self, "attention_width")
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0 to 0.5 is usual")
-        for name in ("padding_id", "end_id"):
-            value = getattr(self, name)
-            check(0 <= value < self.vocabulary, name, value, f"in [0, {self.vocabulary})", "it is one of the tokens")
+        check_shares(self, "dropout", usual="0 to 0.5 is usual")
+        check_tokens(self, "padding_id", "end_id")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

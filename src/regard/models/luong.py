@@ -36,7 +36,7 @@ from regard.layers import (
     Tokens,
     reading_order,
 )
-from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder
 
 
@@ -96,7 +96,7 @@ class LuongConfig:
             "window",
             "maximum_source",
         )
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "the paper has 0.2")
+        check_shares(self, "dropout", usual="the paper has 0.2")
         check(
             self.score != "location" or self.attention == "global",
             "score",
@@ -104,7 +104,7 @@ class LuongConfig:
             f"dot, general or concat with attention {self.attention!r}",
             "a location score already says where to look; choose attention: global or another score",
         )
-        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+        check_tokens(self, "padding_id", "start_id", "end_id", of="target_vocabulary")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -29,7 +29,7 @@ from regard.layers import (
     Residual,
     token_embedding,
 )
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,12 +86,9 @@ class MusicTransformerConfig:
         check(even, "width", width, "even for sinusoidal positions", "add one or choose positions=learned")
         known = farthest is None or farthest >= 0
         check(known, "maximum_distance", farthest, "at least 0, or null", "null is for no vectors by distance")
-        for name in ("dropout", "embedding_dropout", "attention_dropout"):
-            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)", "0.1 is usual")
+        check_shares(self, "dropout", "embedding_dropout", "attention_dropout", usual="0.1 is usual")
         check(self.norm_epsilon > 0, "norm_epsilon", self.norm_epsilon, "above 0", "leave it out for the usual one")
-        for name in ("padding_id", "end_id"):
-            value = getattr(self, name)
-            check(0 <= value < self.vocabulary, name, value, f"in [0, {self.vocabulary})", "it is one of the tokens")
+        check_tokens(self, "padding_id", "end_id")
 
 
 class MusicTransformer(CausalTransformer):

@@ -39,7 +39,7 @@ from regard.layers import (
     Tokens,
     through_reversibly,
 )
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 Kind = Literal["local", "lsh"]
 
@@ -123,13 +123,10 @@ class ReformerConfig:
         check(even, "buckets", self.buckets, "even numbers", "such as [64]")
         if self.axial_shape or self.axial_widths:
             self._check_axial()
-        for name in ("dropout", "attention_dropout", "local_attention_dropout"):
-            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)", "0.05 is usual")
+        check_shares(self, "dropout", "attention_dropout", "local_attention_dropout", usual="0.05 is usual")
         for name in ("norm_epsilon", "deviation"):
             check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the usual one")
-        for name in ("padding_id", "end_id"):
-            value = getattr(self, name)
-            check(0 <= value < self.vocabulary, name, value, f"in [0, {self.vocabulary})", "it is one of the tokens")
+        check_tokens(self, "padding_id", "end_id")
 
     def _check_axial(self) -> None:
         shape, widths, positions = self.axial_shape, self.axial_widths, self.maximum_positions

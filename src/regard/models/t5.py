@@ -35,7 +35,7 @@ from regard.layers import (
     VocabularyOutput,
 )
 from regard.models.attention_encoder_decoder import AttentionEncoderDecoder, DecoderStack
-from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 PIECES = 32_128
 """Tokens of the published models: 32,000 pieces, 100 sentinels, and 28 that are never used."""
@@ -113,7 +113,7 @@ class T5Config:
             f"above {self.buckets // 2}, half the buckets",
             "those are told apart one by one; T5 has 128",
         )
-        check(0 <= self.dropout < 1, "dropout", self.dropout, "in [0, 1)", "0.1 is the published rate")
+        check_shares(self, "dropout", usual="0.1 is the published rate")
         check(self.norm_epsilon > 0, "norm_epsilon", self.norm_epsilon, "above 0", "1e-6 is the published one")
         check(
             -self.decoder_layers <= self.alignment_layer < self.decoder_layers,
@@ -122,7 +122,7 @@ class T5Config:
             f"in [-{self.decoder_layers}, {self.decoder_layers})",
             "-1 is the last decoder block",
         )
-        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+        check_tokens(self, "padding_id", "start_id", "end_id", of="target_vocabulary")
 
     @property
     def maximum_positions(self) -> None:

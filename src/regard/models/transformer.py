@@ -36,7 +36,7 @@ from regard.layers import (
 )
 from regard.layers.blocks import DecoderBlock, EncoderBlock
 from regard.models.attention_encoder_decoder import AttentionEncoderDecoder, DecoderStack, TransformerState
-from regard.models.config import check, check_sizes, check_special_tokens, check_types
+from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -147,8 +147,7 @@ class TransformerConfig:
             f"'target' or 'none' for vocabularies of {self.source_vocabulary} and {self.target_vocabulary} tokens",
             "or train one shared tokenizer (tokenizer.shared=true)",
         )
-        for name in ("dropout", "attention_dropout", "feedforward_dropout"):
-            check(0 <= getattr(self, name) < 1, name, getattr(self, name), "in [0, 1)", "0.1 to 0.3 is usual")
+        check_shares(self, "dropout", "attention_dropout", "feedforward_dropout", usual="0.1 to 0.3 is usual")
         check(
             -self.decoder_layers <= self.alignment_layer < self.decoder_layers,
             "alignment_layer",
@@ -156,7 +155,7 @@ class TransformerConfig:
             f"in [-{self.decoder_layers}, {self.decoder_layers})",
             "-1 is the last decoder block",
         )
-        check_special_tokens(self.padding_id, self.start_id, self.end_id, self.target_vocabulary)
+        check_tokens(self, "padding_id", "start_id", "end_id", of="target_vocabulary")
 
     @property
     def ruled_out(self) -> int | None:

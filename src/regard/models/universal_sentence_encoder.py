@@ -26,7 +26,7 @@ from regard.layers import (
     token_embedding,
 )
 from regard.layers.vector_reader import LONGEST
-from regard.models.config import check, check_sizes, check_types
+from regard.models.config import check, check_shares, check_sizes, check_types
 from regard.models.vector_config import check_vector_reader, vector_head
 
 
@@ -78,8 +78,7 @@ class USETransformerConfig:
         width, heads = self.width, self.heads
         check(width % heads == 0, "heads", heads, f"a divisor of width {width}", "change one of the two")
         check(width % 2 == 0, "width", width, "even for sinusoidal positions", "add one")
-        share = self.attention_dropout
-        check(0 <= share < 1, "attention_dropout", share, "in [0, 1)", "0 is usual")
+        check_shares(self, "attention_dropout", usual="0 is usual")
         check(self.classifier_width >= 0, "classifier_width", self.classifier_width, "0 or more", "512 is usual")
         check_vector_reader(self)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from regard.layers import FIXED_OUTPUTS, LayeredHead
+from regard.layers import LayeredHead
 from regard.layers.heads import NoHead
-from regard.models.config import check, check_sizes
+from regard.models.config import check, check_outputs, check_shares, check_sizes, check_tokens
 
 
 def check_vector_reader(config: Any) -> None:
@@ -18,23 +18,10 @@ def check_vector_reader(config: Any) -> None:
         InputError: naming the field, its value and what is allowed.
     """
     check_sizes(config, "vocabulary")
-    check(0 <= config.dropout < 1, "dropout", config.dropout, "in [0, 1)", "0.1 is usual")
+    check_shares(config, "dropout", usual="0.1 is usual")
     check(config.texts in (1, 2), "texts", config.texts, "1 or 2", "the head is told of one text, or of a pair")
-    check(
-        0 <= config.padding_id < config.vocabulary,
-        "padding_id",
-        config.padding_id,
-        f"in [0, {config.vocabulary})",
-        "it is one of the vocabulary's tokens",
-    )
-    wanted = FIXED_OUTPUTS.get(config.head)
-    check(
-        config.outputs >= 1 if wanted is None else config.outputs == wanted,
-        "outputs",
-        config.outputs,
-        "at least 1" if wanted is None else str(wanted),
-        f"for the head {config.head!r}",
-    )
+    check_tokens(config, "padding_id")
+    check_outputs(config)
 
 
 def vector_head(config: Any, hidden_width: int) -> nn.Module:

@@ -24,7 +24,7 @@ from regard.layers import (
     halving_blocks,
 )
 from regard.layers.patches import POSITION_DEVIATION, Grid, resized_positions
-from regard.models.config import check
+from regard.models.config import check, check_shares
 from regard.models.pictures import check_channels, check_divides, check_picture_classifier
 
 NORM_EPSILON = 1e-6
@@ -93,8 +93,7 @@ class ViTConfig:
             "change one of the two",
         )
         check_divides(self, "patch", self.step, "the pixels from one patch to the next")
-        dropout = self.attention_dropout
-        check(0 <= dropout < 1, "attention_dropout", dropout, "in [0, 1)", "0.1 is usual")
+        check_shares(self, "attention_dropout", usual="0.1 is usual")
         for name in ("norm_epsilon", "position_deviation"):
             check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the paper's")
         for name in ("pixel_mean", "pixel_deviation"):
