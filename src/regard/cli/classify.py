@@ -43,6 +43,14 @@ def classify(
             "--input", "-i", metavar="FILE", help="A text, or two with a tab between, in each line; perhaps gzip."
         ),
     ] = None,
+    shown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PLACE",
+            help="For a model that learns from a few pictures: a folder or zip of them, CLASS/PICTURE.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
@@ -63,6 +71,7 @@ def classify(
       regard classify runs/spam --input messages.txt --output classes.tsv
       regard classify runs/spam --input messages.txt --json
       regard classify runs/mnist seven.png scans.zip
+      regard classify runs/few-shot --shown letters/ unknown.png
     """  # noqa: D301  # \b keeps the lines of the example apart
     if pair is not None and (input_file is not None or len(texts or ()) != 1):
         raise InputError("--pair goes with one TEXT; pairs in a file stand in each line with a tab between")
@@ -71,10 +80,12 @@ def classify(
         from regard.tasks.classification.rater import Rater
         from regard.tasks.loading import task_of
 
-        if task_of(model) == "picture_classification":
+        if task_of(model) in ("picture_classification", "few_shot"):
             unfit = [name for name, given in (("--pair", pair), ("--input", input_file)) if given is not None]
-            classify_pictures(model, texts or (), file, as_json, device, unfit)
+            classify_pictures(model, texts or (), file, as_json, device, shown=shown, unfit=unfit)
             return
+        if shown is not None:
+            raise InputError("--shown is for models that learn from a few pictures; this one reads texts, leave it out")
         waiting = read_texts(texts or (), input_file)
         predictor: Any = opened(model, device, "regression" if task_of(model) == "regression" else "classification")
         ask = predictor.rate_batch if isinstance(predictor, Rater) else predictor.classify_batch
@@ -83,8 +94,8 @@ def classify(
             return ask([_parts(text, pair, predictor.task.pairs) for text in chunk])
 
         typed = by_hand(texts, input_file)
-        shown = not typed and (file is not None or not on_terminal(sys.stdout))
-        stack.enter_context(text_bar(predictor, len(texts) if texts else None, shown=shown))
+        progress = not typed and (file is not None or not on_terminal(sys.stdout))
+        stack.enter_context(text_bar(predictor, len(texts) if texts else None, shown=progress))
         together = {"together": 1} if typed else {}
         answer_all(
             waiting,

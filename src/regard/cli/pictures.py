@@ -12,8 +12,11 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.data.scenes import Scenes
     from regard.tasks.captioning.captioner import Captioner
+    from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
     from regard.tasks.pictures import Picture
+
+    Reader = Captioner | PictureClassifierPredictor | FewShotClassifier
 
 BUILTIN = re.compile(r"(scenes|digits)(?::(\d+))?")
 USUAL = 10
@@ -33,12 +36,13 @@ class NamedPicture(NamedTuple):
     caption: str = ""
 
 
-def pictures_named(places: Sequence[str], model: Captioner | PictureClassifierPredictor) -> list[NamedPicture]:
+def pictures_named(places: Sequence[str], model: Reader) -> list[NamedPicture]:
     """The pictures at some places, in order.
 
     Arguments:
         places: picture files; folders and zip archives, of which all pictures are taken; of a captioner `scenes`, the first ten
-            of its own builtin test pictures, or `scenes:4`, the fifth alone; of a classifier `digits` or `digits:4` likewise.
+            of its own builtin test pictures, or `scenes:4`, the fifth alone; of a classifier `digits` or `digits:4`
+            likewise.
         model: who is to read them.
 
     Raises:
@@ -47,7 +51,7 @@ def pictures_named(places: Sequence[str], model: Captioner | PictureClassifierPr
     return [found for place in places for found in _at(place, model)]
 
 
-def _at(place: str, model: Captioner | PictureClassifierPredictor) -> list[NamedPicture]:
+def _at(place: str, model: Reader) -> list[NamedPicture]:
     match = BUILTIN.fullmatch(place)
     if match is not None and not Path(place).exists():
         return _builtin(match[1], None if match[2] is None else int(match[2]), model)
@@ -61,7 +65,7 @@ def _at(place: str, model: Captioner | PictureClassifierPredictor) -> list[Named
     return [NamedPicture(name, lambda name=name: found.read(name, colour=colour)) for name in found]
 
 
-def _builtin(name: str, number: int | None, model: Captioner | PictureClassifierPredictor) -> list[NamedPicture]:
+def _builtin(name: str, number: int | None, model: Reader) -> list[NamedPicture]:
     from regard.tasks.captioning.captioner import Captioner
 
     if isinstance(model, Captioner) != (name == "scenes"):

@@ -65,7 +65,7 @@ def read_characters(
             raise InputError(f"{place}: no alphabet {alphabet!r} in it; {nearest(alphabet, known)}")
     chosen = [name for name in sorted(by_class) if alphabets is None or name.split("/")[0] in alphabets]
     pixels = [
-        _inked(fitted(pictures.read(name, colour=False), side, side, "pad")[..., 0])
+        with_bright_ink(fitted(pictures.read(name, colour=False), side, side, "pad")[..., 0])
         for character in chosen
         for name in by_class[character]
     ]
@@ -96,7 +96,7 @@ def _group_and_class(name: str) -> tuple[str, str]:
     return parts[-3], parts[-2]
 
 
-def _inked(picture: np.ndarray) -> np.ndarray:
-    """The picture with bright ink: inverted where most of its edge is bright."""
+def with_bright_ink(picture: np.ndarray) -> np.ndarray:
+    """A picture, (Y, X) uint8, or its negative where most of its edge is bright, as ink on paper is."""
     edge = np.concatenate((picture[0], picture[-1], picture[:, 0], picture[:, -1]))
     return 255 - picture if np.median(edge) > 127 else picture

@@ -226,10 +226,24 @@ def test_a_run_from_a_recipe_is_repeated_and_opened(run, archive, tmp_path):
     assert model.classify(shown, large).probabilities == pytest.approx(
         found.probabilities, abs=0.05
     )  # smoothed as it is shrunk
-    with pytest.raises(InputError, match="this model wants 3 labels with 1"):
+    with pytest.raises(InputError, match="this model learns from 3 classes with 1 picture"):
         model.classify(shown[:2], greek.pixels[5])
-    with pytest.raises(InputError, match="a picture is an array"):
+    with pytest.raises(InputError, match="a picture is an array of float64"):
         model.classify(shown, greek.pixels[5] / 255)
+
+
+def test_a_picture_is_read_as_in_training_and_told_as_if_it_were_the_only_one(run, archive):
+    """Ink on paper or bright on black, a colour or a grey, alone or with others: the same answer."""
+    model = run.load()
+    greek = read_characters(archive, ["Greek"], side=SIDE)
+    shown = [(greek.pixels[4 * place], name) for place, name in enumerate("abc")]
+    asked = [greek.pixels[row] for row in (5, 2, 10)]
+    together = [each.probabilities for each in model.classify_batch(shown, asked)]
+    for picture, found in zip(asked, together, strict=True):
+        assert model.classify(shown, picture).probabilities == pytest.approx(found, abs=1e-5)
+        on_paper = np.repeat((255 - picture)[..., None], 3, axis=2)
+        assert model.classify(shown, on_paper).probabilities == pytest.approx(found, abs=1e-5)
+    assert together[0] != pytest.approx(together[1], abs=1e-5)
 
 
 def test_evaluation_asks_about_every_picture_and_agrees_with_validation(run, archive):

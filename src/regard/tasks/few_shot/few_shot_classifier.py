@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from regard.data.pictures import fitted
+from regard.data.characters import with_bright_ink
 from regard.errors import InputError
 from regard.tasks.few_shot.task import EpisodeBatch, FewShotTask
+from regard.tasks.pictures import Picture, frames_of
 from regard.tasks.predictor import Predictor
 
-Picture = np.ndarray
-"""(Y, X) uint8, ink bright on black; of another size than the model's, it is shrunk or stretched."""
+TOGETHER = 64
+"""Pictures asked about at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,32 +48,63 @@ class FewShotClassifier(Predictor[FewShotTask]):
         """The label of a picture, learnt from those shown.
 
         Arguments:
-            shown: pictures with labels, so many labels and so many pictures of each as the model was trained with.
+            shown: pictures with labels, so many labels and so many pictures of each as the model was trained with. A picture is a
+                file, or an array (Y, X) or (Y, X, C) of uint8; it is made grey, fitted into the model's square, and turned into
+                its negative where its edge is bright, as in training.
             asked: the picture whose label is to be told.
 
         Raises:
             InputError: for another number of labels or of pictures of one, or what is no picture.
         """
-        task = self.task
-        names = sorted({label for _, label in shown})
-        counts = {name: sum(label == name for _, label in shown) for name in names}
-        if len(names) != task.ways or set(counts.values()) != {task.shots}:
-            raise InputError(
-                f"the pictures shown have {len(names)} labels, {counts}; this model wants {task.ways} labels with "
-                f"{task.shots} picture(s) each"
-            )
-        pictures = np.stack([self._fitted(picture) for picture in (*(each for each, _ in shown), asked)])
-        labels = torch.tensor([names.index(label) for _, label in shown])
-        batch = EpisodeBatch(torch.from_numpy(pictures)[None], labels[None], torch.zeros(1, 1, dtype=torch.int64))
-        batch = batch.to(self.device)
-        with torch.no_grad():
-            shares = self.model(batch.pictures, batch.labels).float().softmax(dim=-1)[0, 0].tolist()
-        best = max(range(len(names)), key=shares.__getitem__)
-        return FewShotClassification(
-            label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True))
-        )
+        return self.classify_batch(shown, [asked])[0]
 
-    def _fitted(self, picture: Picture) -> np.ndarray:
-        if not isinstance(picture, np.ndarray) or picture.ndim != 2 or picture.dtype != np.uint8 or not picture.size:
-            raise InputError("a picture is an array (Y, X) of uint8, ink bright on black; give such")
-        return fitted(picture[..., None], self.task.side, self.task.side, "pad")[..., 0]
+    def classify_batch(
+        self, shown: Sequence[tuple[Picture, str]], asked: Sequence[Picture]
+    ) -> list[FewShotClassification]:
+        """The labels of many pictures, each told from those shown as if it were the only one.
+
+        Arguments:
+            shown, asked: as in `classify`; the answers come in the order of `asked`.
+
+        Raises:
+            InputError: as `classify`.
+        """
+        names = self._labels([label for _, label in shown])
+        examples = [self._read(picture) for picture, _ in shown]
+        labels = torch.tensor([[names.index(label) for _, label in shown]])
+        found: list[FewShotClassification] = []
+        for start in range(0, len(asked), TOGETHER):
+            further = [self._read(picture) for picture in asked[start : start + TOGETHER]]
+            pictures = torch.from_numpy(np.stack([*examples, *further]))[None]
+            unknown = torch.zeros(1, len(further), dtype=torch.int64)
+            batch = EpisodeBatch(pictures, labels, unknown).to(self.device)
+            with torch.no_grad():
+                shares = self.model(batch.pictures, batch.labels).float().softmax(dim=-1)[0]
+            found += [_said(names, row) for row in shares.tolist()]
+        return found
+
+    def _labels(self, given: Sequence[str]) -> list[str]:
+        """The labels of the pictures shown, each once.
+
+        Raises:
+            InputError: there are not as many as the model was trained with, or not as many pictures of each.
+        """
+        counts = Counter(given)
+        if len(counts) != self.task.ways or set(counts.values()) != {self.task.shots}:
+            have = ", ".join(f"{label} ({count})" for label, count in sorted(counts.items())[:20]) or "none"
+            raise InputError(
+                f"the pictures shown are of {len(counts)} classes: {have}; this model learns from {self.task.ways} classes with "
+                f"{self.task.shots} picture(s) of each, show as many"
+            )
+        return sorted(counts)
+
+    def _read(self, picture: Picture) -> np.ndarray:
+        """A picture as in training: (side, side) uint8, ink bright on black."""
+        return with_bright_ink(frames_of(picture, self.task.size)[0, ..., 0])
+
+
+def _said(names: Sequence[str], shares: Sequence[float]) -> FewShotClassification:
+    best = max(range(len(names)), key=shares.__getitem__)
+    return FewShotClassification(
+        label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True))
+    )

@@ -17,6 +17,7 @@ from regard.errors import InputError
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.pictures import PictureSize
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
 
@@ -70,6 +71,11 @@ class FewShotTask(Task):
     def tokenizers(self) -> dict[str, Tokenizer]:
         """None: there is no text."""
         return {}
+
+    @property
+    def size(self) -> PictureSize:
+        """What every picture is made into."""
+        return PictureSize(height=self.side, width=self.side, channels=1, fit="pad")
 
     def model_settings(self) -> dict[str, int]:
         """The sizes that the episodes decide."""
