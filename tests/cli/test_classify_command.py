@@ -113,6 +113,6 @@ def test_evaluations_that_cannot_be_made(command, spam, tmp_path):
     file = tmp_path / "test.tsv"
     file.write_text("text\tlabel\nwin\tspam\nsee\tegg\n")
     assert "the label 'egg' is none of the model's" in command("evaluate", spam, file).refusal()
-    assert "--to: is no option for task classification" in command("evaluate", spam, file, "--to", "de").refusal()
+    assert "--to is no option for task classification" in command("evaluate", spam, file, "--to", "de").refusal()
     assert "unknown key 'beam'" in command("evaluate", spam, file, "beam=4").refusal()
     assert "no such file" in command("evaluate", spam, tmp_path / "none.tsv").refusal()

@@ -46,7 +46,9 @@ def test_builtin_text(command, model):
 @pytest.mark.parametrize("option", [["--to", "de"], ["--bins", "3"], ["--source", "1"], ["beam=4"]])
 def test_options_for_pairs_are_refused(command, model, tmp_path, option):
     (tmp_path / "a.txt").write_text("a\n")
-    assert "is for pairs" in command("evaluate", model, tmp_path / "a.txt", *option).refusal()
+    assert (
+        "for task language_modelling; leave it out" in command("evaluate", model, tmp_path / "a.txt", *option).refusal()
+    )
 
 
 def test_other_commands_say_what_they_want(command, model):

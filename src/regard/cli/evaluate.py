@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import itertools
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.answers import line_of
-from regard.cli.console import metric_text, print_json, print_table, say
-from regard.cli.evaluate_captions import evaluate_captions
-from regard.cli.evaluate_examples import evaluate_examples
-from regard.cli.evaluate_text_to_text import evaluate_text_to_text
-from regard.cli.evaluate_texts import evaluate_texts
-from regard.cli.evaluation_data import builtin_test, is_builtin, read_files
+from regard.cli.console import print_json, print_table
+from regard.cli.evaluating.captions import evaluate_captions
+from regard.cli.evaluating.examples import evaluate_examples
+from regard.cli.evaluating.pairs import evaluate_pairs
+from regard.cli.evaluating.request import Request
+from regard.cli.evaluating.text_to_text import evaluate_text_to_text
+from regard.cli.evaluating.texts import evaluate_texts
 from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, opened
-from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, refuse_too_long
-from regard.errors import InputError
+from regard.cli.opening import Device
 
-if TYPE_CHECKING:
-    from regard.tasks.translation.evaluation import LengthBin
-
-USUAL_SIZE = 2_000
+EVALUATIONS = {
+    "translation": evaluate_pairs,
+    "language_modelling": evaluate_texts,
+    "captioning": evaluate_captions,
+    "text_to_text": evaluate_text_to_text,
+}
+"""By task; of all others `evaluate_examples`."""
 
 
 def evaluate(
@@ -90,136 +86,29 @@ def evaluate(
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.tasks.loading import task_of
 
-    task = task_of(model)
-    if task == "text_to_text":
-        places, settings = options.split_any_settings(data)
-        for name, value in (("beam", beam), ("length_penalty", length_penalty), ("source", source), ("target", target)):
-            if value is not None:
-                settings[name] = value
-        given = [name for name, value in {"--to": to, "--bins": bins}.items() if value is not None]
-        evaluate_text_to_text(model, places, settings, given, limit, output, batch_size, as_json, device)
-        return
-    if task == "captioning":
-        places, settings = options.split_any_settings(data)
-        for name, value in (("beam", beam), ("length_penalty", length_penalty)):
-            if value is not None:
-                settings[name] = value
-        unfit = {"--source": source, "--target": target, "--to": to, "--bins": bins}
-        given = [name for name, value in unfit.items() if value is not None]
-        evaluate_captions(model, places, settings, given, limit, output, batch_size, as_json, device)
-        return
-    if task not in ("translation", "language_modelling"):
-        places, section = options.split_any_settings(data)
-        unfit = {
-            "--source": source,
-            "--target": target,
-            "--to": to,
-            "--bins": bins,
-            "--beam": beam,
-            "--length-penalty": length_penalty,
-        }
-        given = [name for name, value in unfit.items() if value is not None]
-        evaluate_examples(model, places, section, given, limit, output, as_json, device)
-        return
-    if task == "language_modelling":
-        places, section = options.split_any_settings(data)
-        stride, precision = section.pop("stride", None), section.pop("precision", "float32")
-        unfit = {
-            "--source": source,
-            "--target": target,
-            "--to": to,
-            "--bins": bins,
+    places, settings = options.split_settings(data)
+    request = Request(
+        model=model,
+        places=places,
+        settings=settings,
+        options={
+            "source": source,
+            "target": target,
+            "to": to,
+            "bins": bins,
             "beam": beam,
             "length_penalty": length_penalty,
-            **section,
-        }
-        given = [name for name, value in unfit.items() if value is not None]
-        evaluate_texts(model, places, given, limit, output, batch_size, as_json, device, stride, precision)
-        return
-    places, settings = options.split_settings(data)
-    for name, value in (("beam", beam), ("length_penalty", length_penalty)):
-        if value is not None and settings.setdefault(name, value) != value:
-            raise InputError(f"{name} is both {value} and {settings[name]}; give it once")
-    ends = _numbers(bins)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.data.malformed import MalformedRows
-        from regard.tasks.evaluation import evaluate as measure
-
-        malformed = MalformedRows()
-        found = None if is_builtin(places, source, target) else read_files(places, source, target, malformed)
-        translator = opened(model, device, "translation")
-        translator.task.check_language(to)
-        generation = options.with_options(translator.task.generation, settings)
-        if found is None:
-            found = builtin_test(places[0], translator.recipe, to, limit or USUAL_SIZE)
-        pairs = list(itertools.islice(found, limit))
-        if malformed.total:
-            say(malformed.summary())
-        refuse_too_long(translator, [Text(pair.source, f"{pair.file}, line {pair.line}") for pair in pairs], to)
-        started = time.monotonic()
-        with text_bar(translator, len(pairs)):
-            result = measure(
-                translator,
-                [(pair.source, pair.target) for pair in pairs],
-                generation,
-                to=to,
-                bins=ends,
-                batch_size=batch_size,
-            )
-        seconds = time.monotonic() - started
-        if file is not None:
-            for translation in result.translations:
-                file.write(line_of(translation))
-    if result.note:
-        say(result.note)
+        },
+        limit=limit,
+        batch_size=batch_size,
+        device=device,
+    )
+    measure = EVALUATIONS.get(task_of(model), evaluate_examples)
+    with NewFile(output) if output is not None else contextlib.nullcontext() as file:
+        report = measure(request, file)
     if as_json:
-        print_json(
-            {
-                "model": str(model),
-                "data": places,
-                "to": to,
-                "count": result.count,
-                "malformed": malformed.total,
-                "metrics": result.metrics,
-                "bins": [dataclasses.asdict(found) for found in result.bins],
-                "signatures": result.signatures,
-                "generation": dataclasses.asdict(generation),
-                "seconds": round(seconds, 3),
-            }
-        )
+        print_json({"model": str(model), "data": places, **report.values})
         return
-    rows = [("pairs", f"{result.count:,} in {seconds:.1f} seconds")]
-    for name, value in result.metrics.items():
-        words, number = metric_text(name, value)
-        rows.append((words, f"{number}  {result.signatures.get(name, '')}"))
-    print_table(rows)
-    if result.bins:
-        _print_bins(result.bins)
-
-
-def _numbers(bins: str | None) -> list[int] | None:
-    """The upper ends of bins of lengths.
-
-    Raises:
-        InputError: where they are no whole numbers.
-    """
-    if bins is None:
-        return None
-    try:
-        return [int(end) for end in bins.split(",")]
-    except ValueError:
-        raise InputError(f"--bins is {bins!r}; give rising numbers of words, such as 10,15,20") from None
-
-
-def _print_bins(bins: Sequence[LengthBin]) -> None:
-    """One line for each bin; a bin without pairs has no numbers."""
-    names = list(dict.fromkeys(name for found in bins for name in found.metrics))
-    lines = [["source words", "pairs", *(metric_text(name, 0)[0] for name in names)]]
-    for found in bins:
-        numbers = [metric_text(name, found.metrics[name])[1] if found.metrics else "-" for name in names]
-        lines.append([found.name, f"{found.count:,}", *numbers])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    print()
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print_table(report.rows)
+    for line in report.below:
+        print(line)

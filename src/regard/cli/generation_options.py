@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -110,25 +110,10 @@ def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     A file with a name like that can be given as ./beam=5.
 
     Raises:
-        InputError: for a key that is no setting, with the nearest, or a value that is no YAML.
+        InputError: for a value that is no YAML.
 
     >>> split_settings(["test.tsv", "beam=5", "length_penalty=1.0"])
     (['test.tsv'], {'beam': 5, 'length_penalty': 1.0})
-    """
-    others, settings = split_any_settings(words)
-    for key, value in settings.items():
-        _check_known(key, f"{key}={value}")
-    return others, settings
-
-
-def split_any_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """As `split_settings`, whatever the keys are.
-
-    Raises:
-        InputError: for a value that is no YAML.
-
-    >>> split_any_settings(["dev.tsv", "format=sst2", "label=1"])
-    (['dev.tsv'], {'format': 'sst2', 'label': 1})
     """
     others: list[str] = []
     settings: dict[str, Any] = {}
@@ -141,14 +126,20 @@ def split_any_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]
     return others, settings
 
 
-def _check_known(key: str, word: str) -> None:
+def check_known(settings: Iterable[str]) -> None:
+    """Refuse settings that decoding does not have, before a model is loaded.
+
+    Raises:
+        InputError: for such a one, with the nearest.
+    """
     import dataclasses
 
     from regard.generation import GenerationSettings
 
     known = sorted(part.name for part in dataclasses.fields(GenerationSettings))
-    if key not in known:
-        raise InputError(f"{word!r}: there is no setting {key!r} of generation; {nearest(key, known)}")
+    for key in settings:
+        if key not in known:
+            raise InputError(f"there is no setting {key!r} of generation; {nearest(key, known)}")
 
 
 def _value(text: str, word: str) -> Any:

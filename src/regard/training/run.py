@@ -36,7 +36,7 @@ from regard.training.precision import resolve
 from regard.training.progress import Progress
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
 from regard.training.recomputing import recompute_blocks
-from regard.training.settings import LIMITS
+from regard.training.settings import LIMITS, TrainingSettings
 from regard.training.validation import judged_names, losses_by_group
 from regard.training.workers import Workers, joined
 
@@ -134,29 +134,16 @@ class _Run:
         settings = recipe.training
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
         self.task, self.kind = prepared.task, kind_of(recipe.task)
+        self.talk = talk
         self.config = recipe.model_config(prepared.task.model_settings(), prepared.task.settings_of_some())
-        torch.manual_seed(recipe.seed)
-        self.model: Any = MODELS[recipe.model["name"]].model(self.config)
-        self.task.check(self.model, prepared.train, prepared.validation)
-        start = recipe.model.get("pretrained")
-        if start is not None:
-            layers = recipe.model.get("pretrained_layers")
-            talk(adopt(self.model, folder_of(start), layers=layers))
-            if recipe.adapters is not None:
-                talk(give_adapters(self.model, recipe.adapters, folder_of(start), layers))
-        self.model.to(workers.device)
+        self.model = self._begun()
         dtype, chosen = resolve(settings.precision, workers.device)
         talk(
             f"{self.config.model_type}: {sum(p.numel() for p in self.model.parameters()):,} parameters; "
             f"{self.task.describe(prepared.train, prepared.validation)}."
         )
         talk(f"precision: {chosen}; {torch.get_num_threads()} threads; {workers.count} worker(s).")
-        if settings.activation_checkpointing:
-            talk(f"activations of {recompute_blocks(self.model)} blocks are computed again in the backward pass.")
-        if settings.compile:
-            talk(compiled(self.model, workers.device))
-        if settings.frozen:
-            talk(f"{freeze(self.model, settings.frozen):,} of these parameters are frozen.")
+        self._apply(settings)
         wrapped = workers.wrapped(self.model, settings.parallel)
         optimizer = build_optimizer(self.model, settings)
         self.checkpoints = Checkpoints(folder, workers)
@@ -185,7 +172,29 @@ class _Run:
             save=self._save,
         )
         self.metrics: dict[str, float] = {}
-        self.talk = talk
+
+    def _begun(self) -> Any:
+        """The model before its first step: drawn from the seed, what was learnt before taken over, on its device."""
+        recipe = self.recipe
+        torch.manual_seed(recipe.seed)
+        model: Any = MODELS[recipe.model["name"]].model(self.config)
+        self.task.check(model, self.prepared.train, self.prepared.validation)
+        start = recipe.model.get("pretrained")
+        if start is not None:
+            layers = recipe.model.get("pretrained_layers")
+            self.talk(adopt(model, folder_of(start), layers=layers))
+            if recipe.adapters is not None:
+                self.talk(give_adapters(model, recipe.adapters, folder_of(start), layers))
+        return model.to(self.workers.device)
+
+    def _apply(self, settings: TrainingSettings) -> None:
+        """Change how the model's steps are computed, and what of it learns, as the settings say."""
+        if settings.activation_checkpointing:
+            self.talk(f"activations of {recompute_blocks(self.model)} blocks are computed again in the backward pass.")
+        if settings.compile:
+            self.talk(compiled(self.model, self.workers.device))
+        if settings.frozen:
+            self.talk(f"{freeze(self.model, settings.frozen):,} of these parameters are frozen.")
 
     def finish(self) -> Trained:
         """Train to the end and put the best checkpoint's model into the run's folder."""

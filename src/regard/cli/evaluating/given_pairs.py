@@ -1,4 +1,4 @@
-"""The pairs that `regard evaluate` measures on: files, or builtin data by name."""
+"""The pairs that a translator is measured on: files, or builtin data by name."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""`regard evaluate`: what is asked, one file for each kind of model, and what is reported."""

@@ -1,0 +1,72 @@
+"""`regard evaluate` for models that read whole texts: classifiers, taggers and the like."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from regard.cli.console import metric_text
+from regard.cli.evaluating.report import Report, counted, say_malformed, timed
+from regard.cli.evaluating.request import Request
+from regard.cli.new_file import NewFile
+from regard.cli.opening import opened
+from regard.cli.text_bar import text_bar
+from regard.errors import InputError
+
+OWN = ("train", "validation", "validation_share", "alphabets", "validation_alphabets")
+"""What a recipe says of its own data, and does not hold for others."""
+
+
+def evaluate_examples(request: Request, file: NewFile | None) -> Report:
+    """Measure a model on examples that it has not seen.
+
+    Arguments:
+        request: its places are files of examples, its settings entries of the recipe's `data` section, on top of those that the
+            model was trained with, such as `format`.
+        file: where to write each prediction, a JSON object in each line.
+
+    Raises:
+        InputError: for an option or a setting that does not fit, or examples that cannot be read.
+    """
+    from regard.data.malformed import MalformedRows
+    from regard.structure import from_mapping
+    from regard.tasks.evaluation import evaluate
+    from regard.tasks.kinds import kind_of
+
+    predictor = opened(request.model, request.device)
+    task = predictor.task.name
+    request.refuse_options(task)
+    kind = kind_of(task)
+    if kind.read is None:
+        raise InputError(f"{request.model}: there is no measuring of models for task {task} yet")
+    trained = {key: value for key, value in (predictor.recipe.get("data") or {}).items() if key not in OWN}
+    fields = {part.name for part in dataclasses.fields(kind.sections["data"])}
+    if request.places and "train" not in fields:
+        raise InputError(f"{request.places[0]}: task {task} draws its own data; give settings alone, key=value")
+    files = {"train": list(request.places)} if request.places else {}
+    section = from_mapping(kind.sections["data"], {**trained, **request.settings, **files}, "data")
+    malformed = MalformedRows()
+    examples = list(itertools.islice(kind.read(section, malformed), request.limit))
+    say_malformed(malformed)
+    with text_bar(predictor, len(examples)):
+        found, seconds = timed(lambda: evaluate(predictor, examples))
+    if file is not None:
+        for prediction in found.predictions:
+            file.write(json.dumps(dataclasses.asdict(prediction), ensure_ascii=False) + "\n")
+    said = {part.name: getattr(found, part.name) for part in dataclasses.fields(found) if part.name != "predictions"}
+    rows = [counted("examples", found.count, seconds)]
+    rows += [metric_text(name, value) for name, value in found.metrics.items()]
+    for name, score in said.get("classes", {}).items():
+        rows.append((f"  {name}", f"precision {score.precision:.3f}, recall {score.recall:.3f}, F1 {score.f1:.3f}"))
+    return Report({"malformed": malformed.total, **_plain(said), "seconds": seconds}, rows)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
