@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path)
     parser.add_argument("--note", default="", help="what else happened on the machine meanwhile")
     parser.add_argument("overrides", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     system = SYSTEMS[arguments.system]
     run = arguments.run or Path("runs") / f"multi30k-{arguments.system}"
     keep_freed_memory()

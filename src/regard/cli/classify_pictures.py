@@ -15,11 +15,9 @@ from regard.cli.pictures import NamedPicture, pictures_named
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.few_shot import FewShotClassification, FewShotClassifier
-    from regard.tasks.picture_classification.classifier import PictureClassification, PictureClassifierPredictor
-    from regard.tasks.pictures import Picture
-
-    Told = PictureClassification | FewShotClassification
+    from regard.tasks.few_shot import FewShotClassifier
+    from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+    from regard.tasks.pictures import Picture, PictureClassification
 
 TOGETHER = 256
 """Pictures read at once."""
@@ -72,7 +70,7 @@ def classify_pictures(
 
 def _ask(
     predictor: PictureClassifierPredictor | FewShotClassifier, shown: Path | None
-) -> Callable[[Sequence[Picture]], Sequence[Told]]:
+) -> Callable[[Sequence[Picture]], Sequence[PictureClassification]]:
     """What tells the classes of some pictures; a few-shot learner has seen the labelled ones already."""
     from regard.tasks.few_shot import FewShotClassifier
 
@@ -103,8 +101,8 @@ def _labelled(place: Path) -> list[tuple[Picture, str]]:
 
 
 def _told(
-    named: Sequence[NamedPicture], ask: Callable[[Sequence[Picture]], Sequence[Told]]
-) -> Iterator[tuple[NamedPicture, Told]]:
+    named: Sequence[NamedPicture], ask: Callable[[Sequence[Picture]], Sequence[PictureClassification]]
+) -> Iterator[tuple[NamedPicture, PictureClassification]]:
     for start in range(0, len(named), TOGETHER):
         some = named[start : start + TOGETHER]
         yield from zip(some, ask([each.picture for each in some]), strict=True)

@@ -1,4 +1,4 @@
-"""Pictures as they are given, and as models read them."""
+"""Pictures as they are given, as models read them, and what a classifier says of one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,27 @@ class PictureSize:
     channels: int = 3
     frames: int = 1
     fit: Fit = "crop"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PictureClassification:
+    """What a classifier, or a few-shot learner, says of a picture.
+
+    Arguments:
+        label: the most probable class.
+        probability: of that class.
+        probabilities: of every class: in a classifier's order; sorted by name where a few-shot learner was shown them.
+    """
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+    @classmethod
+    def of(cls, names: Sequence[str], shares: Sequence[float]) -> PictureClassification:
+        """From the probability of each class."""
+        best = max(range(len(names)), key=shares.__getitem__)
+        return cls(label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True)))
 
 
 def frames_of(picture: Picture, size: PictureSize) -> np.ndarray:

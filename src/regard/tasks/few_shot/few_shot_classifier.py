@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,30 +11,15 @@ import torch
 from regard.data.characters import with_bright_ink
 from regard.errors import InputError
 from regard.tasks.few_shot.task import EpisodeBatch, FewShotTask
-from regard.tasks.pictures import Picture, frames_of
+from regard.tasks.pictures import Picture, PictureClassification, frames_of
 from regard.tasks.predictor import Predictor
 
 TOGETHER = 64
 """Pictures asked about at once."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FewShotClassification:
-    """What a model says of a picture after a few labelled ones.
-
-    Arguments:
-        label: the most probable one.
-        probability: of it.
-        probabilities: of every label.
-    """
-
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-
-
 class FewShotClassifier(Predictor[FewShotTask]):
-    """A few-shot learner ready to use: a few labelled pictures and one more in, a `FewShotClassification` out.
+    """A few-shot learner ready to use: a few labelled pictures and one more in, a `PictureClassification` out.
 
     Arguments:
         model: a `FewShotLearner`.
@@ -44,7 +28,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
         metrics: its last evaluation.
     """
 
-    def classify(self, shown: Sequence[tuple[Picture, str]], asked: Picture) -> FewShotClassification:
+    def classify(self, shown: Sequence[tuple[Picture, str]], asked: Picture) -> PictureClassification:
         """The label of a picture, learnt from those shown.
 
         Arguments:
@@ -60,7 +44,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
 
     def classify_batch(
         self, shown: Sequence[tuple[Picture, str]], asked: Sequence[Picture]
-    ) -> list[FewShotClassification]:
+    ) -> list[PictureClassification]:
         """The labels of many pictures, each told from those shown as if it were the only one.
 
         Arguments:
@@ -72,7 +56,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
         names = self._labels([label for _, label in shown])
         examples = [self._read(picture) for picture, _ in shown]
         labels = torch.tensor([[names.index(label) for _, label in shown]])
-        found: list[FewShotClassification] = []
+        found: list[PictureClassification] = []
         for start in range(0, len(asked), TOGETHER):
             further = [self._read(picture) for picture in asked[start : start + TOGETHER]]
             pictures = torch.from_numpy(np.stack([*examples, *further]))[None]
@@ -80,7 +64,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
             batch = EpisodeBatch(pictures, labels, unknown).to(self.device)
             with torch.no_grad():
                 shares = self.model(batch.pictures, batch.labels).float().softmax(dim=-1)[0]
-            found += [_said(names, row) for row in shares.tolist()]
+            found += [PictureClassification.of(names, row) for row in shares.tolist()]
         return found
 
     def _labels(self, given: Sequence[str]) -> list[str]:
@@ -101,10 +85,3 @@ class FewShotClassifier(Predictor[FewShotTask]):
     def _read(self, picture: Picture) -> np.ndarray:
         """A picture as in training: (side, side) uint8, ink bright on black."""
         return with_bright_ink(frames_of(picture, self.task.size)[0, ..., 0])
-
-
-def _said(names: Sequence[str], shares: Sequence[float]) -> FewShotClassification:
-    best = max(range(len(names)), key=shares.__getitem__)
-    return FewShotClassification(
-        label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True))
-    )

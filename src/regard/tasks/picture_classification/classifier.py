@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
@@ -16,26 +15,11 @@ from regard.layers import Pictures
 from regard.metrics.classification import classification_scores
 from regard.tasks.picture_classification.store import LABEL, PictureStore
 from regard.tasks.picture_classification.task import PictureClassificationTask, batch_of
-from regard.tasks.pictures import Picture, frames_of
+from regard.tasks.pictures import Picture, PictureClassification, frames_of
 from regard.tasks.predictor import Predictor
 
 TOGETHER = 256
 """Pictures read at once."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PictureClassification:
-    """What a classifier says of a picture.
-
-    Arguments:
-        label: the most probable class.
-        probability: of that class.
-        probabilities: of every class, in the model's order.
-    """
-
-    label: str
-    probability: float
-    probabilities: dict[str, float]
 
 
 class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
@@ -75,7 +59,7 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
         made: list[PictureClassification] = []
         for start in range(0, len(pictures), TOGETHER):
             shares = self.probabilities(self.read(pictures[start : start + TOGETHER]))
-            found = [self._said(row) for row in shares.tolist()]
+            found = [PictureClassification.of(self.task.classes, row) for row in shares.tolist()]
             for watcher in self._watchers():
                 watcher.predicted(found, [])
             made += found
@@ -93,13 +77,6 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
         """Of every class, (B, classes) float32."""
         with torch.no_grad():
             return self.model(pictures).float().softmax(dim=-1).cpu()
-
-    def _said(self, shares: Sequence[float]) -> PictureClassification:
-        names = self.task.classes
-        best = max(range(len(names)), key=shares.__getitem__)
-        return PictureClassification(
-            label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True))
-        )
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """Accuracy, and F1 as the mean over classes."""

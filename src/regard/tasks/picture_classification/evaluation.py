@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from regard.data.labelled_pictures import LabelledPicture, read_labelled_pictures
 from regard.data.malformed import MalformedRows
 from regard.metrics.classification import ClassScore, classification_scores
-from regard.tasks.picture_classification.classifier import (
-    PictureClassification,
-    PictureClassifierPredictor,
-    accuracy_and_f1,
-)
+from regard.tasks.picture_classification.classifier import PictureClassifierPredictor, accuracy_and_f1
 from regard.tasks.picture_classification.data import PictureData
 from regard.tasks.picture_classification.examples import Given, listed
+from regard.tasks.pictures import PictureClassification
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
