@@ -30,6 +30,7 @@ BESIDE = {
     ("data", "text"),
     ("data", "models"),
     ("text", "models"),
+    ("prepared", "models"),
 }
 RANK = {package: rank for rank, line in enumerate(LINES) for package in line}
 UNPICKLING = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

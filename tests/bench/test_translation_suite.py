@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import regard
@@ -162,3 +164,27 @@ def test_what_cannot_be_measured_is_said_at_once(options, sentence):
 def test_options_are_checked(changes, sentence):
     with pytest.raises(InputError, match=sentence):
         Options(cases=("training",), **changes)
+
+
+def test_a_model_of_several_languages_is_asked_for_one(tmp_path):
+    pairs = builtin_pairs(30, words=20)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    files = {"train": str(tmp_path / "pairs.tsv"), "validation_size": 4}
+    trained = regard.train(
+        {
+            "model": {"name": "transformer", "width": 16, "heads": 2, "feedforward_width": 16, "norm": "pre"},
+            "data": {"targets": {"de": files, "fr": files}},
+            "tokenizer": {"size": 120},
+            "training": {"steps": 2, "batch_tokens": 500, "precision": "float32"},
+        },
+        output=tmp_path / "run",
+    )
+    work = tmp_path / "work"
+    work.mkdir()
+    options = quick("translation", peers=(), pairs=pairs[:6], model=trained.folder)
+    with pytest.raises(InputError, match="several languages; name one"):
+        contests(options, work)
+    (found,) = contests(dataclasses.replace(options, to="fr"), work)
+    task = trained.load().task
+    first = {source[0] for batch in found.ours[0].job["batches"] for source in batch}
+    assert first == {task.encode_sources(["a"], "fr")[0][0]}

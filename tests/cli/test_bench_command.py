@@ -78,14 +78,14 @@ def test_a_failure_is_printed_and_the_exit_code_tells(command, made_up, style):
 
 def test_what_is_given_arrives(command, made_up, pairs_file):
     answer = command(
-        "bench", "translation", "--pairs", str(pairs_file), "--model", "m", "--threads", "2", "--rounds", "3",
+        "bench", "translation", "--pairs", str(pairs_file), "--model", "m", "--to", "de", "--threads", "2", "--rounds", "3",
         "--cases", "training, translation", "--peers", "joeynmt", "--peer", "joeynmt=/x/python", "--quick",
     )  # fmt: skip
     assert answer.code == 0, answer
     name, options = made_up.seen[0]
     assert name == "translation"
     assert len(options.pairs) == 220
-    assert (options.model, options.threads, options.rounds, options.quick) == (Path("m"), 2, 3, True)
+    assert (options.model, options.to, options.threads, options.rounds, options.quick) == (Path("m"), "de", 2, 3, True)
     assert options.cases == ("training", "translation")
     assert options.peers == ("joeynmt",)
     assert options.interpreters == {"joeynmt": "/x/python"}

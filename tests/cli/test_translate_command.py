@@ -197,3 +197,19 @@ def test_folders_that_hold_no_usable_translator(command, model, tmp_path):
     tokenizer["model"]["vocab"] = {}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     assert "wordless/tokenizer.json: the tokenizer has no vocabulary" in refused(folder)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_fewer_bits_translate_much_the_same(command, model, precision):
+    words = ("translate", model, "abc", "dcba", "--json")
+    plain = json.loads(command(*words).out)["translations"]
+    answer = command(*words, "--precision", precision)
+    assert answer.code == 0
+    for found, wanted in zip(json.loads(answer.out)["translations"], plain, strict=True):
+        assert found["score"] == pytest.approx(wanted["score"], abs=0.3)
+        assert found["score"] != wanted["score"]
+
+
+def test_a_model_whose_weights_cannot_be_rounded_is_refused(command, dates_model):
+    sentence = command("translate", dates_model, "9 May 2017", "--precision", "int8").refusal()
+    assert "a Bahdanau is no Transformer with encoder and decoder; take float32 or bfloat16" in sentence

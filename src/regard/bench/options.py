@@ -17,6 +17,7 @@ class Options:
     Arguments:
         pairs: texts to train on and to translate; made by the package where None.
         model: the folder of a trained model; one with random weights where None.
+        to: the language wanted, of a model of several.
         threads: that every contestant computes with.
         rounds: how often each works; the median counts.
         cases: which cases of the suite.
@@ -30,6 +31,7 @@ class Options:
 
     pairs: Sequence[tuple[str, str]] | None = None
     model: Path | None = None
+    to: str | None = None
     threads: int = 1
     rounds: int = 7
     cases: tuple[str, ...]

@@ -88,7 +88,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
     # Saved anew whatever it was: every contestant opens this folder.
     translator.save(folder / "model")
     _check_open(options, folder / "model")
-    encoded = _encoded(translator, pairs)
+    encoded = _encoded(translator, pairs, options.to)
     found = []
     if "training" in options.cases:
         found.append(_training(options, sizes, translator, encoded, folder))
@@ -146,14 +146,16 @@ def _check_open(options: Options, folder: Path) -> None:
         )
 
 
-def _encoded(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+def _encoded(
+    translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None
+) -> list[tuple[list[int], list[int]]]:
     """Token ids of the pairs, without those too long or empty.
 
     Raises:
-        InputError: where none is left.
+        InputError: where none is left, and for a language that is missing or not one of the model's.
     """
     task = translator.task
-    sources = task.source_tokenizer.encode_batch([source for source, _ in pairs])
+    sources = task.encode_sources([source for source, _ in pairs], to)
     targets = task.target_tokenizer.encode_batch([target for _, target in pairs])
     kept = [pair for pair in zip(sources, targets, strict=True) if all(0 < len(side) <= LONGEST for side in pair)]
     if not kept:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.console import print_json, print_table, say
+from regard.cli.generation_options import To
 from regard.cli.new_file import NewFile
 from regard.errors import InputError
 
@@ -41,6 +42,7 @@ def bench(
             metavar="FOLDER", help="A trained model's folder. Else one with random weights.", show_default=False
         ),
     ] = None,
+    to: To = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Of every contestant; all cores where not given.", show_default=False)
     ] = None,
@@ -88,6 +90,7 @@ def bench(
         options = Options(
             pairs=_read(pairs) if pairs else None,
             model=model,
+            to=to,
             threads=threads or os.cpu_count() or 1,
             rounds=rounds,
             cases=found.cases if cases is None else _names(cases),

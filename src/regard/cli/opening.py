@@ -16,8 +16,8 @@ Precision = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="float32, bfloat16 or float16; for a language model of GPT's family int8 or int4 too: weights of so many bits, "
-        "faster on a processor.",
+        help="float32, bfloat16 or float16; for a language model of GPT's family, or a Transformer that translates, int8 or int4 "
+        "too: weights of so many bits, faster on a processor.",
     ),
 ]
 

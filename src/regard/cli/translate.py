@@ -14,7 +14,7 @@ from regard.cli.answers import line_of, object_of
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, opened
+from regard.cli.opening import Device, Precision, opened
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import Text, read_texts, refuse_too_long
 
@@ -49,6 +49,7 @@ def translate(
     min_p: options.MinP = None,
     seed: options.Seed = None,
     device: Device = "auto",
+    precision: Precision = "float32",
     batch_size: Annotated[
         int, typer.Option(min=1, help="Texts decoded together; with 1 each line is answered as it comes.")
     ] = 64,
@@ -63,13 +64,13 @@ def translate(
     Example:
       regard translate runs/dates "Tuesday, 9 May 2017" "mardi 9 mai 2017"
       regard translate runs/one-to-many "A dog runs." --to fr
-      regard translate runs/en-de --input news.en.gz --output news.de --beam 5
+      regard translate runs/en-de --input news.en.gz --output news.de --beam 5 --precision int8
       echo "9. Mai 2017" | regard translate runs/dates --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     waiting = read_texts(texts or (), input_file)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        translator = opened(model, device, "translation")
+        translator = opened(model, device, "translation", precision=precision)
         translator.task.check_language(to)
         settings = options.with_options(
             translator.task.generation,

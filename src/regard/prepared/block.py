@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, Causal, KeysValues, Mask, ScoredAttention
+from regard.attention import AttentionLayer, Causal, KeysValues, Mask
 from regard.attention.layer import merge_heads, split_heads
-from regard.layers import ACTIVATIONS, CausalBlock, FeedForward, Residual
-from regard.prepared.linear import Activation, QuantisedLinear, TiledLinear, quantised_linear
-from regard.prepared.native import BlockStruct, Kernels, NormStruct
+from regard.layers import Residual
+from regard.layers.blocks import Block
+from regard.prepared.linear import Activation, QuantisedLinear, TiledLinear, activation_name, quantised_linear
+from regard.prepared.native import BlockStruct, Kernels, LinearStruct, NormStruct
 
 KERNEL_HEAD = 32
 """The kernel takes heads whose width is a multiple of this."""
@@ -46,41 +48,28 @@ class Norm:
 
 
 class PreparedBlock(nn.Module):
-    """A `CausalBlock` with quantised weights: its linear maps, with PyTorch's attention between them.
+    """A block with quantised weights: its linear maps, with PyTorch's attention between them.
 
     Keys and values are kept in bfloat16, everything else between the maps in float32. A token alone goes through all blocks
     in one call of the compiled kernel instead, which is given `struct`.
 
     Arguments:
-        block: the block, as `obstacle_in` lets it pass.
+        block: the block, as `obstacle_in` lets it pass; what it does with a source besides is left to `PreparedSourceBlock`.
         bits: of each weight.
         kernels: the compiled ones, or none.
     """
 
-    def __init__(self, block: CausalBlock, bits: Literal[8, 4], kernels: Kernels) -> None:
+    def __init__(self, block: Block, bits: Literal[8, 4], kernels: Kernels) -> None:
         super().__init__()
         attention, feedforward = block.attention, block.feedforward
-        maps = [attention.query, attention.key, attention.value]
-        biases = [part.weight.new_zeros(part.out_features) if part.bias is None else part.bias for part in maps]  # type: ignore[union-attr, operator]
         self.heads = attention.heads
         self.head_width: int = attention.query.out_features // attention.heads  # type: ignore[assignment, operator]
-        self.scale: float = attention.attention.score.product_scale(  # type: ignore[union-attr, operator, assignment]
-            self.head_width
-        )
-        self.projections = quantised_linear(
-            torch.cat([part.weight.detach() for part in maps]),  # type: ignore[arg-type]
-            torch.cat([bias.detach() for bias in biases]),  # type: ignore[arg-type]
-            bits,
-            kernels,
-        )
-        self.output = _of(attention.output, bits, kernels)
-        self.inner = _of(feedforward.inner, bits, kernels, activation_name(feedforward.activation))  # type: ignore[arg-type]
-        self.outer = _of(feedforward.outer, bits, kernels)
-        self.norms = [
-            Norm(norm)
-            for residual in (block.attention_residual, block.feedforward_residual)
-            for norm in (residual.before, residual.after)
-        ]
+        self.scale = product_scale(attention, self.head_width)
+        self.projections = joined([attention.query, attention.key, attention.value], bits, kernels)
+        self.output = mapped(attention.output, bits, kernels)
+        self.inner = mapped(feedforward.inner, bits, kernels, activation_name(feedforward.activation))  # type: ignore[arg-type]
+        self.outer = mapped(feedforward.outer, bits, kernels)
+        self.norms = [*norms_of(block.attention_residual), *norms_of(block.feedforward_residual)]
         self.library = kernels.library
         self.struct = self._struct()
 
@@ -92,13 +81,17 @@ class PreparedBlock(nn.Module):
             past: keys and values of the tokens before.
             present: the same and L more, which are written here.
         """
-        attention_before, attention_after, feedforward_before, feedforward_after = self.norms
-        rows = x.shape[:2]
-        x = attention_after(
-            x + self.output(self._gathered(attention_before(x), mask, past, present)).unflatten(0, rows)
-        )
-        inside = self.inner(feedforward_before(x).flatten(0, 1))
-        return feedforward_after(x + self.outer(inside).unflatten(0, rows))
+        return self._fed(self._attended(x, mask, past, present))
+
+    def _attended(self, x: Tensor, mask: Mask | None, past: KeysValues, present: KeysValues) -> Tensor:
+        """The first of its sub-layers, residual connection and norms included."""
+        before, after = self.norms[:2]
+        return after(x + self.output(self._gathered(before(x), mask, past, present)).unflatten(0, x.shape[:2]))
+
+    def _fed(self, x: Tensor) -> Tensor:
+        """The last of its sub-layers likewise."""
+        before, after = self.norms[2:]
+        return after(x + self.outer(self.inner(before(x).flatten(0, 1))).unflatten(0, x.shape[:2]))
 
     def _gathered(self, x: Tensor, mask: Mask | None, past: KeysValues, present: KeysValues) -> Tensor:
         """(B, L, D) to (B L, inner): what each token gathers."""
@@ -120,51 +113,36 @@ class PreparedBlock(nn.Module):
 
     def _struct(self) -> BlockStruct | None:
         """What the kernel is given; None where it takes no such block."""
-        maps = [
-            part for part in (self.projections, self.output, self.inner, self.outer) if isinstance(part, TiledLinear)
-        ]
-        if len(maps) < 4 or any(part.struct.outputs != part.outputs for part in maps):
+        structs = structs_of((self.projections, self.output, self.inner, self.outer))
+        if structs is None or self.head_width % KERNEL_HEAD:
             return None
-        width = maps[1].outputs
-        each = maps[1].inputs // self.heads
-        if each % KERNEL_HEAD:
-            return None
-        structs = [part.struct for part in maps]
-        return BlockStruct(*structs, *(norm.struct() for norm in self.norms), width, self.heads, each, self.scale)
+        norms = [norm.struct() for norm in self.norms]
+        return BlockStruct(*structs, *norms, structs[1].outputs, self.heads, self.head_width, self.scale)
 
 
-def activation_name(function: object) -> Activation | None:
-    """What an activation is called among those of the kernels; None where it is none of them."""
-    for name in ("gelu", "gelu_tanh", "relu"):
-        if function is ACTIVATIONS[name]:
-            return name
-    return None
+def structs_of(maps: Sequence[QuantisedLinear]) -> list[LinearStruct] | None:
+    """What the kernel is given of linear maps; None where it does not take one of them."""
+    tiled = [part for part in maps if isinstance(part, TiledLinear) and part.struct.outputs == part.outputs]
+    return [part.struct for part in tiled] if len(tiled) == len(maps) else None
 
 
-def obstacle_in(block: nn.Module) -> str:
-    """Why a block cannot be prepared, as half a sentence; empty where it can."""
-    if type(block) is not CausalBlock:
-        return "its blocks are not GPT's"
-    attention, feedforward = block.attention, block.feedforward
-    if not isinstance(attention, AttentionLayer) or type(attention).forward is not AttentionLayer.forward:
-        return "the attention of its blocks is of another kind"
-    maps = [attention.query, attention.key, attention.value, attention.output]
-    if type(feedforward) is not FeedForward or activation_name(feedforward.activation) is None:
-        return "the feed-forward nets of its blocks are of another kind"
-    if any(type(part) is not nn.Linear for part in (*maps, feedforward.inner, feedforward.outer)):
-        return "its linear maps are not plain ones"
-    mechanism = attention.attention
-    dot = type(mechanism) is ScoredAttention and mechanism.alignment.plain_softmax
-    if not dot or mechanism.score.product_scale(1) is None or attention.key_heads != attention.heads:  # type: ignore[union-attr]
-        return "its attention is not the scaled dot product with a softmax"
-    residuals = (block.attention_residual, block.feedforward_residual)
-    norms = [norm for residual in residuals for norm in (residual.before, residual.after)]
-    if any(type(part) is not Residual for part in residuals) or not all(
-        type(norm) in (nn.LayerNorm, nn.Identity) for norm in norms
-    ):
-        return "its norms are not layer norms"
-    return ""
+def norms_of(residual: Residual) -> tuple[Norm, Norm]:
+    """Those before and after a sub-layer."""
+    return Norm(residual.before), Norm(residual.after)
 
 
-def _of(layer: Any, bits: Literal[8, 4], kernels: Kernels, activation: Activation = "none") -> QuantisedLinear:
+def product_scale(attention: AttentionLayer, width: int) -> float:
+    """What the products of queries and keys of a width are multiplied by."""
+    return attention.attention.score.product_scale(width)  # type: ignore[union-attr, operator, return-value]
+
+
+def mapped(layer: Any, bits: Literal[8, 4], kernels: Kernels, activation: Activation = "none") -> QuantisedLinear:
+    """A linear layer with quantised weights."""
     return quantised_linear(layer.weight, layer.bias, bits, kernels, activation)
+
+
+def joined(layers: Sequence[Any], bits: Literal[8, 4], kernels: Kernels) -> QuantisedLinear:
+    """Linear layers of one input as a single one, their outputs side by side."""
+    biases = [part.weight.new_zeros(part.out_features) if part.bias is None else part.bias for part in layers]
+    weight = torch.cat([part.weight.detach() for part in layers])
+    return quantised_linear(weight, torch.cat([bias.detach() for bias in biases]), bits, kernels)

@@ -4,45 +4,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import KeysValues, LearnedPositions, Mask
 from regard.errors import InputError
 from regard.layers import CausalTransformer, PositionedEmbedding, Reduction, Tokens
-from regard.prepared.block import PreparedBlock, obstacle_in
+from regard.prepared.block import PreparedBlock
+from regard.prepared.embedding import RoundedEmbedding
+from regard.prepared.for_use import ForUse
 from regard.prepared.linear import quantised_linear
 from regard.prepared.native import Kernels, kernels
+from regard.prepared.obstacles import obstacle_in, obstacle_outside
 from regard.prepared.precision import BITS, QuantisedPrecision
 from regard.prepared.stack import PreparedStack
-from regard.prepared.watched import is_watched
-
-FOR_USE = "its weights are rounded to {bits} bits, which is for use, not for training or saving; take the model it was made of"
 
 
-class RoundedEmbedding(nn.Module):
-    """Token vectors and position vectors, kept in bfloat16 and added in float32.
-
-    Arguments:
-        embedding: the embedding they come from.
-    """
-
-    def __init__(self, embedding: PositionedEmbedding) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding.from_pretrained(embedding.tokens.weight.detach().bfloat16())
-        positions: Tensor = embedding.positions.weight.detach()  # type: ignore[union-attr, operator, assignment]
-        self.positions = nn.Parameter(positions.bfloat16(), requires_grad=False)
-        self.scale = embedding.scale
-
-    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """(B, L) ids and (B, L) positions to (B, L, D) float32."""
-        return self.tokens(ids).float() * self.scale + F.embedding(positions, self.positions).float()
-
-
-class PreparedDecoder(CausalTransformer):
+class PreparedDecoder(ForUse, CausalTransformer):
     """A decoder with weights of 8 or 4 bits: it reads, goes on and steps as the model it was made of, up to their rounding.
 
     Weights are rounded as `QuantisedWeights` says, activations to bytes in groups of 32 before each product, keys and values to
@@ -83,9 +63,7 @@ class PreparedDecoder(CausalTransformer):
         self.bits = bits
         self.stack = PreparedStack(list(self.layers), built)  # type: ignore[arg-type]
         self.output = quantised_linear(model.embedding.tokens.weight, None, bits, built)
-        self.slow = (
-            "" if built.library is not None else f"{built.why}: weights of {bits} bits are no faster than bfloat16"
-        )
+        self.slow = built.slowness(bits)
         self.eval()
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
@@ -115,31 +93,6 @@ class PreparedDecoder(CausalTransformer):
         x, present = self.stack(x, masks, None if past is None else past[0])
         return x, (present,)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: the numbers that the weights were rounded from are gone.
-
-        Raises:
-            InputError: always.
-        """
-        self._refuse()
-
-    def train(self, mode: bool = True) -> PreparedDecoder:
-        """Refused but for `train(False)`.
-
-        Raises:
-            InputError: where `mode` is true.
-        """
-        if mode:
-            self._refuse()
-        super().train(False)
-        return self
-
-    def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
-        raise InputError("a model with quantised weights stays as it is, on the processor it was made for")
-
-    def _refuse(self) -> NoReturn:
-        raise InputError(FOR_USE.format(bits=self.bits))
-
 
 def obstacle(model: nn.Module) -> str:
     """Why a model cannot be prepared, as half a sentence; empty where it can.
@@ -150,8 +103,4 @@ def obstacle(model: nn.Module) -> str:
         return f"a {type(model).__name__} is no decoder of GPT's family"
     if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) is not LearnedPositions:
         return "its positions are not learnt"
-    if any(map(is_watched, model.modules())):
-        return "somebody looks at it, or has changed it"
-    if model.embedding.tokens.weight.device.type != "cpu":
-        return "it is not on a processor"
-    return next(filter(None, map(obstacle_in, model.layers)), "")
+    return obstacle_outside(model) or next(filter(None, map(obstacle_in, model.layers)), "")

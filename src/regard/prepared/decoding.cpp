@@ -163,6 +163,17 @@ struct Block {
     Norm attention_before, attention_after, feedforward_before, feedforward_after;
     int32_t width, heads, head_width;
     float scale;
+    Linear source_query, source_output;  // without weights where there is no source to attend to
+    Norm source_before, source_after;
+    float source_scale;
+};
+
+// What rows attend to. Rows come in groups of `beside`, one group for each text: hypotheses about one source, or a row alone.
+struct Cache {
+    uint16_t* values;      // bfloat16 (2, rows, blocks, heads, capacity, head_width): keys, then values
+    const int64_t* homes;  // (groups) the row of the cache that is each group's; null: in order
+    int64_t rows, capacity;
+    int32_t columns;  // filled, the new ones of this step among them
 };
 }
 
@@ -382,8 +393,9 @@ inline float dot(const float* query, const uint16_t* key, int width) {
 }
 
 // V vectors of 16 entries of what is gathered.
-template <int V>
-inline void gather_some(const uint16_t* values, const float* shares, int columns, int width, float factor, float* y) {
+template <int V, class Place>
+inline void gather_some(const uint16_t* values, const float* shares, int columns, Place place, int width, float factor,
+                        float* y) {
     __m512 sums[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sums[v] = _mm512_setzero_ps();
@@ -391,16 +403,19 @@ inline void gather_some(const uint16_t* values, const float* shares, int columns
         __m512 share = _mm512_set1_ps(shares[c]);
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v)
-            sums[v] = _mm512_fmadd_ps(share, sixteen(values + int64_t(c) * width + v * TILE), sums[v]);
+            sums[v] = _mm512_fmadd_ps(share, sixteen(values + place(c) * width + v * TILE), sums[v]);
     }
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) _mm512_storeu_ps(y + v * TILE, _mm512_mul_ps(sums[v], _mm512_set1_ps(factor)));
 }
 
-inline void gather(const uint16_t* values, const float* shares, int columns, int width, float factor, float* y) {
+template <class Place>
+inline void gather(const uint16_t* values, const float* shares, int columns, Place place, int width, float factor,
+                   float* y) {
     int e = 0;
-    for (; e + 2 * GROUP <= width; e += 2 * GROUP) gather_some<4>(values + e, shares, columns, width, factor, y + e);
-    for (; e < width; e += GROUP) gather_some<2>(values + e, shares, columns, width, factor, y + e);
+    for (; e + 2 * GROUP <= width; e += 2 * GROUP)
+        gather_some<4>(values + e, shares, columns, place, width, factor, y + e);
+    for (; e < width; e += GROUP) gather_some<2>(values + e, shares, columns, place, width, factor, y + e);
 }
 
 #else
@@ -412,10 +427,12 @@ inline float dot(const float* query, const uint16_t* key, int width) {
     return sum;
 }
 
-inline void gather(const uint16_t* values, const float* shares, int columns, int width, float factor, float* y) {
+template <class Place>
+inline void gather(const uint16_t* values, const float* shares, int columns, Place place, int width, float factor,
+                   float* y) {
     for (int e = 0; e < width; ++e) y[e] = 0;
     for (int c = 0; c < columns; ++c)
-        for (int e = 0; e < width; ++e) y[e] += factor * shares[c] * from_bf16(values[int64_t(c) * width + e]);
+        for (int e = 0; e < width; ++e) y[e] += factor * shares[c] * from_bf16(values[place(c) * width + e]);
 }
 
 #endif
@@ -424,24 +441,41 @@ inline void fetch(const uint16_t* row, int width) {
     for (int e = 0; e < width; e += GROUP) __builtin_prefetch(row + e);
 }
 
-// The newest query of one head over the keys and values up to its own, into y (head_width, a multiple of GROUP).
-void attend(const float* query, const uint16_t* keys, const uint16_t* values, int columns, int width, float scale,
-            const uint8_t* visible, float* shares, float* y) {
+// One query over the keys and values in `columns` places, into y (width, a multiple of GROUP); zeros where there are none.
+template <class Place>
+void attend_to(const float* query, const uint16_t* keys, const uint16_t* values, int columns, Place place, int width,
+               float scale, float* shares, float* y) {
     float highest = -INFINITY;
     for (int c = 0; c < columns; ++c) {
-        fetch(keys + int64_t(c + 16) * width, width);
-        fetch(values + int64_t(c) * width, width);  // which are wanted when the keys are through
-        shares[c] = visible && !visible[c] ? -INFINITY : scale * dot(query, keys + int64_t(c) * width, width);
+        fetch(keys + (place(c) + 16) * width, width);
+        fetch(values + place(c) * width, width);  // which are wanted when the keys are through
+        shares[c] = scale * dot(query, keys + place(c) * width, width);
         highest = shares[c] > highest ? shares[c] : highest;
     }
     float total = 0;
 #pragma omp simd reduction(+ : total)
     for (int c = 0; c < columns; ++c) {
-        float share = shares[c] == -INFINITY ? 0.0f : exponential(shares[c] - highest);
+        float share = exponential(shares[c] - highest);
         shares[c] = share;
         total += share;
     }
-    gather(values, shares, columns, width, total > 0 ? 1.0f / total : 0.0f, y);  // where nothing is to be seen, zeros
+    gather(values, shares, columns, place, width, total > 0 ? 1.0f / total : 0.0f, y);
+}
+
+// The same over those of the first `columns` places that are visible (all where null); scratch holds two numbers for each.
+void attend(const float* query, const uint16_t* keys, const uint16_t* values, int columns, int width, float scale,
+            const uint8_t* visible, float* scratch, float* y) {
+    if (!visible) {
+        attend_to(query, keys, values, columns, [](int c) { return int64_t(c); }, width, scale, scratch, y);
+        return;
+    }
+    int32_t* places = reinterpret_cast<int32_t*>(scratch + columns);
+    int seen = 0;
+    for (int c = 0; c < columns; ++c) {
+        places[seen] = c;
+        seen += visible[c] != 0;
+    }
+    attend_to(query, keys, values, seen, [=](int c) { return int64_t(places[c]); }, width, scale, scratch, y);
 }
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -501,20 +535,24 @@ void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int3
     }
 }
 
-// Bytes of scratch memory for `regard_blocks`; columns counts the new token. The blocks are of one shape.
+// Bytes of scratch memory for `regard_blocks`; columns: the most of any cache. The blocks are of one shape.
 int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns) {
     int64_t inner = b->heads * b->head_width;
     return bytes_of(rows, b->width) + bytes_of(rows, inner) + bytes_of(rows, b->inner.outputs) +
            rounded(int64_t(rows) * b->width * 4) + rounded(int64_t(rows) * b->projections.outputs * 4) +
            rounded(int64_t(rows) * inner * 4) + rounded(int64_t(rows) * b->inner.outputs * 4) +
-           int64_t(rows) * b->heads * rounded(int64_t(columns) * 4);
+           int64_t(rows) * b->heads * rounded(int64_t(columns) * 8);
 }
 
-// One token of each row through all blocks: x (rows, width) is changed in place, its keys and values join the cache.
-// cache: bfloat16 (2, rows, count, heads, capacity, head_width), of which `columns` - 1 are filled, and one more afterwards.
-// visible: of each block (rows, columns), true = may be attended to; null = all.
-void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, uint16_t* cache, int64_t capacity,
-                   int32_t columns, const uint8_t* const* visible, uint8_t* scratch) {
+// One token of each row through all blocks: x (rows, width) is changed in place.
+//
+// past: of the tokens before; those of this step join it, a column for each row of a group, the last `beside` of its columns.
+// visible: of each block (rows, past columns), true = may be attended to; null = all.
+// source: of the sources, which all blocks that have weights for it attend to; source_visible (groups, source columns) likewise.
+// asked: the block whose queries to the source (rows, heads * head_width) are wanted in `queries`; -1 = of none.
+void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const Cache* past,
+                   const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible, int32_t asked,
+                   float* queries, uint8_t* scratch) {
     const int width = blocks->width, heads = blocks->heads, each = blocks->head_width, inner = heads * each;
     const int wide = blocks->inner.outputs, stride = blocks->projections.outputs;
     Bytes input = laid_in(scratch, rows, width), attended = laid_in(scratch, rows, inner),
@@ -523,47 +561,86 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, u
     float* projected = floats_in(scratch, int64_t(rows) * stride);
     float* gathered = floats_in(scratch, int64_t(rows) * inner);
     float* inside = floats_in(scratch, int64_t(rows) * wide);
-    const int64_t head_size = capacity * each, values = int64_t(rows) * count * heads * head_size;
+    const int most = source && source->columns > past->columns ? source->columns : past->columns;
+
+    // The head's keys in a cache for a row; the values stand `apart` further on.
+    auto keys_of = [=](const Cache* cache, int row, int number, int head) {
+        int64_t home = cache->homes ? cache->homes[row / beside] : row / beside;
+        return cache->values + ((home * count + number) * heads + head) * cache->capacity * each;
+    };
+    auto apart = [=](const Cache* cache) { return cache->rows * count * heads * cache->capacity * each; };
+    auto weights_of = [=](int pair) { return reinterpret_cast<float*>(scratch + pair * rounded(int64_t(most) * 8)); };
+
+    // The parts of a block; each is shared out among the threads, which wait for one another at its end.
+    auto normalised = [=](const Norm& after, const Norm& before) {  // of what was just added to, and of what comes next
+#pragma omp for schedule(static)
+        for (int row = 0; row < rows; ++row) {
+            float* own = x + int64_t(row) * width;
+            normalise(after, own, own, width);
+            normalise(before, own, normal + int64_t(row) * width, width);
+            input.quantise_row(row, normal + int64_t(row) * width);
+        }
+    };
+    auto mapped = [=](const Linear& w, const Bytes& from, float* to, int64_t step) {
+#pragma omp for schedule(static)
+        for (int first = 0; first < w.outputs; first += UNIT) outputs_of(w, from, rows, first, to + first, step);
+    };
+    auto added = [=](const Linear& w, const Bytes& from) {
+#pragma omp for schedule(static)
+        for (int first = 0; first < width; first += UNIT) {
+            outputs_of(w, from, rows, first, normal + first, width);
+            for (int row = 0; row < rows; ++row)
+                for (int o = first; o < first + UNIT; ++o) x[int64_t(row) * width + o] += normal[int64_t(row) * width + o];
+        }
+    };
+    auto quantised = [=](int row, int head) {
+        for (int first = head * each; first < (head + 1) * each; first += GROUP)
+            attended.quantise(row, first, gathered + int64_t(row) * inner + first);
+    };
 
 #pragma omp parallel
     for (int number = 0; number < count; ++number) {
         const Block* b = blocks + number;
-#pragma omp for schedule(static)
-        for (int row = 0; row < rows; ++row) {
-            normalise(b->attention_before, x + int64_t(row) * width, normal + int64_t(row) * width, width);
-            input.quantise_row(row, normal + int64_t(row) * width);
-        }
-#pragma omp for schedule(static)
-        for (int first = 0; first < stride; first += UNIT)
-            outputs_of(b->projections, input, rows, first, projected + first, stride);
+        const Norm none = {nullptr, nullptr, 0.0f};
+        normalised(none, b->attention_before);
+        mapped(b->projections, input, projected, stride);
 #pragma omp for schedule(static)
         for (int pair = 0; pair < rows * heads; ++pair) {
             int row = pair / heads, head = pair % heads;
             const float* query = projected + int64_t(row) * stride + head * each;
-            uint16_t* own_keys = cache + ((int64_t(row) * count + number) * heads + head) * head_size;
-            uint16_t* own_values = own_keys + values;
+            uint16_t* keys = keys_of(past, row, number, head);
+            uint16_t* values = keys + apart(past);
+            int64_t own = int64_t(past->columns - beside + row % beside) * each;
             for (int e = 0; e < each; ++e) {
-                own_keys[int64_t(columns - 1) * each + e] = to_bf16(query[inner + e]);
-                own_values[int64_t(columns - 1) * each + e] = to_bf16(query[2 * inner + e]);
+                keys[own + e] = to_bf16(query[inner + e]);
+                values[own + e] = to_bf16(query[2 * inner + e]);
             }
-            float* weights = reinterpret_cast<float*>(scratch + pair * rounded(int64_t(columns) * 4));
+            const uint8_t* seen = visible[number] ? visible[number] + int64_t(row) * past->columns : nullptr;
             float* y = gathered + int64_t(row) * inner + head * each;
-            const uint8_t* seen = visible[number] ? visible[number] + int64_t(row) * columns : nullptr;
-            attend(query, own_keys, own_values, columns, each, b->scale, seen, weights, y);
-            for (int first = 0; first < each; first += GROUP) attended.quantise(row, head * each + first, y + first);
+            attend(query, keys, values, past->columns, each, b->scale, seen, weights_of(pair), y);
+            quantised(row, head);
         }
+        added(b->output, attended);
+        if (source && b->source_query.weight) {
+            normalised(b->attention_after, b->source_before);
+            mapped(b->source_query, input, projected, inner);
 #pragma omp for schedule(static)
-        for (int first = 0; first < width; first += UNIT) {
-            outputs_of(b->output, attended, rows, first, normal + first, width);
-            for (int row = 0; row < rows; ++row)
-                for (int o = first; o < first + UNIT; ++o) x[int64_t(row) * width + o] += normal[int64_t(row) * width + o];
-        }
-#pragma omp for schedule(static)
-        for (int row = 0; row < rows; ++row) {
-            float* own = x + int64_t(row) * width;
-            normalise(b->attention_after, own, own, width);
-            normalise(b->feedforward_before, own, normal + int64_t(row) * width, width);
-            input.quantise_row(row, normal + int64_t(row) * width);
+            for (int pair = 0; pair < rows * heads; ++pair) {
+                int row = pair / heads, head = pair % heads;
+                const float* query = projected + int64_t(row) * inner + head * each;
+                if (number == asked)
+                    std::memcpy(queries + int64_t(row) * inner + head * each, query, each * sizeof(float));
+                const uint16_t* keys = keys_of(source, row, number, head);
+                const uint8_t* seen = source_visible ? source_visible + int64_t(row / beside) * source->columns : nullptr;
+                float* y = gathered + int64_t(row) * inner + head * each;
+                attend(query, keys, keys + apart(source), source->columns, each, b->source_scale, seen, weights_of(pair),
+                       y);
+                quantised(row, head);
+            }
+            added(b->source_output, attended);
+            normalised(b->source_after, b->feedforward_before);
+        } else {
+            normalised(b->attention_after, b->feedforward_before);
         }
 #pragma omp for schedule(static)
         for (int first = 0; first < wide; first += UNIT) {
@@ -574,12 +651,7 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, u
                 hidden.quantise(row, first, own);
             }
         }
-#pragma omp for schedule(static)
-        for (int first = 0; first < width; first += UNIT) {
-            outputs_of(b->outer, hidden, rows, first, normal + first, width);
-            for (int row = 0; row < rows; ++row)
-                for (int o = first; o < first + UNIT; ++o) x[int64_t(row) * width + o] += normal[int64_t(row) * width + o];
-        }
+        added(b->outer, hidden);
         // Without waiting: the next block begins with the same rows on the same threads.
 #pragma omp for schedule(static) nowait
         for (int row = 0; row < rows; ++row) {

@@ -10,13 +10,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.layers import ACTIVATIONS
 from regard.prepared.native import Kernels, LinearStruct
 from regard.prepared.quantised import QuantisedWeights
 
-ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu")
+KERNEL_ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu")
 """In the order of decoding.cpp."""
 
 Activation = Literal["none", "relu", "gelu_tanh", "gelu"]
+
+
+def activation_name(function: object) -> Activation | None:
+    """What an activation is called among those of the kernels; None where it is none of them."""
+    for name in ("gelu", "gelu_tanh", "relu"):
+        if function is ACTIVATIONS[name]:
+            return name
+    return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -47,7 +56,7 @@ class TiledLinear:
             outputs,
             inputs,
             weights.bits,
-            ACTIVATIONS.index(activation),
+            KERNEL_ACTIVATIONS.index(activation),
             values.data_ptr(),
             scales.data_ptr(),
             offset.data_ptr(),

@@ -68,6 +68,23 @@ class BlockStruct(ctypes.Structure):
         ("heads", ctypes.c_int32),
         ("head_width", ctypes.c_int32),
         ("scale", ctypes.c_float),
+        ("source_query", LinearStruct),
+        ("source_output", LinearStruct),
+        ("source_before", NormStruct),
+        ("source_after", NormStruct),
+        ("source_scale", ctypes.c_float),
+    )
+
+
+class CacheStruct(ctypes.Structure):
+    """`Cache` of decoding.cpp."""
+
+    _fields_ = (
+        ("values", Pointer),
+        ("homes", Pointer),
+        ("rows", ctypes.c_int64),
+        ("capacity", ctypes.c_int64),
+        ("columns", ctypes.c_int32),
     )
 
 
@@ -82,6 +99,10 @@ class Kernels:
 
     library: ctypes.CDLL | None
     why: str = ""
+
+    def slowness(self, bits: int) -> str:
+        """Why a model with weights of so many bits is no faster for it, as a sentence; empty where it is."""
+        return "" if self.library is not None else f"{self.why}: weights of {bits} bits are no faster than bfloat16"
 
 
 @functools.cache
@@ -155,11 +176,15 @@ def _last_line(error: Exception) -> str:
 def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
+    cache = ctypes.POINTER(CacheStruct)
     signatures = {
         "regard_linear_scratch": (large, [linear, count]),
         "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
         "regard_blocks_scratch": (large, [block, count, count]),
-        "regard_blocks": (None, [block, count, Pointer, count, Pointer, large, count, pointers, Pointer]),
+        "regard_blocks": (
+            None,
+            [block, count, Pointer, count, count, cache, pointers, cache, Pointer, count, Pointer, Pointer],
+        ),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention import KeysValues, Mask
 from regard.prepared.block import PreparedBlock
-from regard.prepared.native import BlockStruct, Kernels, Pointer
+from regard.prepared.native import BlockStruct, CacheStruct, Kernels, Pointer
 
 CACHE = torch.bfloat16
 """What keys and values are kept in: they are read again with every token, and are no more exact than what they came from."""
@@ -68,10 +68,13 @@ class PreparedStack:
             len(self.blocks),
             y.data_ptr(),
             rows,
-            room.memory.data_ptr(),
-            room.capacity,
-            columns,
+            1,
+            CacheStruct(room.memory.data_ptr(), None, rows, room.capacity, columns),
             (Pointer * len(places))(*places),
+            None,
+            None,
+            -1,
+            None,
             scratch.data_ptr(),
         )
         return y

@@ -209,8 +209,8 @@ def load(
             on the Hugging Face hub, which is fetched once.
         task: the task the caller needs, by name; what the model in the folder is not for is an error.
         device: where to put the parameters.
-        dtype: `float32`, `bfloat16` or `float16`; for a language model of GPT's family on a processor also `int8` or `int4`, as
-            `LanguageModel.quantised` says.
+        dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
+            `LanguageModel.quantised` says, and for a `Transformer` that translates.
 
     Returns:
         A `Translator`, a `Classifier` or another `Predictor`: what the task makes of a model.
@@ -236,9 +236,12 @@ def load(
     return kind.predictor(model, kind.task.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
 
 
-def _quantised(predictor: Any, dtype: str, folder: str | os.PathLike[str]) -> LanguageModel:
-    if not isinstance(predictor, LanguageModel):
-        raise InputError(f"{folder}: {dtype} is for language models of GPT's family; take one of {', '.join(DTYPES)}")
+def _quantised(predictor: Any, dtype: str, folder: str | os.PathLike[str]) -> LanguageModel | Translator:
+    if not isinstance(predictor, LanguageModel | Translator):
+        raise InputError(
+            f"{folder}: {dtype} is for language models of GPT's family and Transformers that translate; take one of "
+            + ", ".join(DTYPES)
+        )
     return predictor.quantised(dtype)  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
     """Measure a translator on pairs: a file of them, two parallel files, or builtin ones.
 
     Arguments:
-        request: its settings are of decoding.
+        request: its settings are of decoding, and `precision`.
         file: where to write the translations, one in each line.
 
     Raises:
@@ -40,13 +40,14 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
     from regard.tasks.evaluation import evaluate
 
     settings = request.settings_and("beam", "length_penalty")
+    precision = str(settings.pop("precision", "float32"))
     generation_options.check_known(settings)
     source, target, to = (request.options[name] for name in ("source", "target", "to"))
     bins = _numbers(request.options["bins"])
     malformed = MalformedRows()
     builtin = is_builtin(request.places, source, target)
     found = None if builtin else read_files(request.places, source, target, malformed)
-    translator = opened(request.model, request.device, "translation")
+    translator = opened(request.model, request.device, "translation", precision=precision)
     translator.task.check_language(to)
     generation = generation_options.with_options(translator.task.generation, settings)
     if found is None:
@@ -67,6 +68,7 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
     return Report(
         {
             "to": to,
+            "precision": precision,
             "count": result.count,
             "malformed": malformed.total,
             "metrics": result.metrics,

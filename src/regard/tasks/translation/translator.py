@@ -9,6 +9,7 @@ from typing import ClassVar
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
+from regard.prepared import PreparedTransformer, QuantisedPrecision
 from regard.tasks.pair_predictor import PairPredictor, written_tokens
 from regard.tasks.pairs import PairBatch
 from regard.tasks.translation.metrics import compared
@@ -48,6 +49,20 @@ class Translator(PairPredictor[TranslationTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
+
+    def quantised(self, precision: QuantisedPrecision) -> Translator:
+        """The same with weights of 8 or 4 bits, for use on a processor, where it is faster.
+
+        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL PAIRS precision=int8` tells.
+
+        Arguments:
+            precision: `int8` or `int4`, as `regard.prepared.QuantisedWeights` says.
+
+        Raises:
+            InputError: for a model that is no Transformer, is on another device, or is looked at.
+        """
+        prepared = PreparedTransformer(self.model, precision)
+        return Translator(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
 
     def encode_source(self, text: str, to: str | None = None) -> list[int]:
         """The token ids of a text, the tag of the language wanted in front where there are several."""

@@ -1,0 +1,218 @@
+"""Encoder-decoders with weights of 8 and 4 bits: the model they were made of, but for the rounding, and for use alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from regard.generation import CoveragePenalty, FixedLength, RelativeLength, beam_search
+from regard.layers import Tokens
+from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
+from regard.prepared import PreparedTransformer, QuantisedWeights, transformer_obstacle
+from regard.prepared.native import Kernels, kernels
+
+NONE = Kernels(None, "left out by a test")
+SIZES: dict[str, Any] = {
+    "source_vocabulary": 45,
+    "target_vocabulary": 45,
+    "width": 64,
+    "heads": 2,
+    "feedforward_width": 96,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "maximum_positions": 24,
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "pre-norm": {"norm": "pre"},
+    "post-norm": {"norm": "post"},
+    "biases": {"norm": "pre", "attention_bias": True, "output_bias": "trained", "activation": "gelu"},
+    "learned positions, no table shared": {"positions": "learned", "sharing": "none", "target_vocabulary": 39},
+    "no positions": {"positions": "none", "output_bias": "none", "alignment_layer": 0},
+    "odd widths": {"width": 36, "heads": 3, "feedforward_width": 50},
+}
+WAYS = {"kernels": None, "pytorch": NONE}
+SOURCES = [[3, 4, 5, 6, 7, 2], [9, 2], [11, 12, 13, 2]]
+
+built = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
+every_model = pytest.mark.parametrize("name", MODELS)
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def made(name, generator):
+    model = Transformer(TransformerConfig(**SIZES | MODELS[name])).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.2 if parameter.dim() > 1 else 0.1, generator=generator)
+        for part in model.modules():
+            if isinstance(part, torch.nn.LayerNorm):
+                part.weight.add_(1)
+    return model
+
+
+def rounded(model, bits):
+    """The model itself with the weights that the numbers stand for."""
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        head = QuantisedWeights.of(model.output.weight, bits).dequantised()
+        for block in (*other.encoder.layers, *other.decoder.layers):
+            groups = [
+                [block.attention.query, block.attention.key, block.attention.value],
+                [block.attention.output],
+                [block.feedforward.inner],
+                [block.feedforward.outer],
+            ]
+            if hasattr(block, "cross_attention"):
+                cross = block.cross_attention
+                groups += [[cross.query], [cross.key, cross.value], [cross.output]]
+            for group in groups:
+                together = QuantisedWeights.of(torch.cat([layer.weight for layer in group]), bits).dequantised()
+                for layer, weight in zip(group, together.split([layer.out_features for layer in group]), strict=True):
+                    layer.weight.copy_(weight)
+        for embedding in (other.encoder.embedding, other.decoder.embedding):
+            for table in embedding.parameters():
+                table.copy_(table.bfloat16())
+    other.output.weight = torch.nn.Parameter(head)  # the tied table is rounded as numbers where it ends the model
+    return other
+
+
+def steps(model, source, columns):
+    """The logits of the given tokens, one step after another, and the alignment of each."""
+    state = model.start(source)
+    found = []
+    for tokens in columns:
+        logits, state = model.step(tokens, state)
+        found.append((logits, model.alignment(state)))
+    return found
+
+
+@every_model
+@every_way
+@pytest.mark.parametrize("precision", ["int8", "int4"])
+def test_it_is_the_model_with_rounded_weights(name, way, precision, generator):
+    """Up to activations in bytes (or bfloat16), and keys and values in bfloat16."""
+    model = made(name, generator)
+    prepared = PreparedTransformer(model, precision, compiled=WAYS[way])
+    source = Tokens.pad(SOURCES)
+    columns = torch.randint(3, 39, (7, 3), generator=generator)
+    with torch.no_grad():
+        wanted = steps(rounded(model, int(precision.removeprefix("int"))), source, columns)
+    for (found, alignment), (logits, weights) in zip(steps(prepared, source, columns), wanted, strict=True):
+        assert found.dtype == torch.float32
+        likely = logits > -1000
+        assert ((found > -1000) == likely).all()
+        assert (found - logits)[likely].norm() < 0.06 * logits[likely].norm()
+        assert (alignment - weights).abs().max() < 0.1
+
+
+@every_model
+@every_way
+def test_padding_on_either_side_changes_nothing(name, way, generator):
+    prepared = PreparedTransformer(made(name, generator), "int8", compiled=WAYS[way])
+    columns = torch.randint(3, 39, (4, 3), generator=generator)
+    right, left = (steps(prepared, Tokens.pad(SOURCES, side=side), columns) for side in ("right", "left"))
+    for (one, _), (two, _) in zip(right, left, strict=True):
+        assert (one - two).norm() < 0.03 * one.norm()  # a byte may be rounded the other way
+
+
+@built
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "odd widths"])
+def test_each_hypothesis_of_a_beam_has_its_own_past_to_the_bit(name, generator):
+    """What was found among others, in a batch that shrinks, is what the same tokens give when they are read alone."""
+    prepared = PreparedTransformer(made(name, generator), "int8")
+    sources = [[*torch.randint(3, 39, (1 + number % 6,), generator=generator).tolist(), 2] for number in range(9)]
+    found = beam_search(prepared, Tokens.pad(sources), beam=5, n_best=5, limit=RelativeLength(extra=6), enough=5)
+    lengths = {len(hypothesis.token_log_probabilities) for hypotheses in found for hypothesis in hypotheses}
+    assert len(lengths) > 1  # some left before others
+    for ids, hypotheses in zip(sources, found, strict=True):
+        # With the same padding: how many columns a source has is seen by PyTorch's attention in the encoder.
+        alone = prepared.start(Tokens.pad([ids, max(sources, key=len)])).select(torch.tensor([0]))
+        for hypothesis in hypotheses:
+            tokens = [prepared.config.start_id, *hypothesis.tokens]
+            state, logs = alone, []
+            for token, following in zip(tokens, [*tokens[1:], prepared.config.end_id], strict=True):
+                logits, state = prepared.step(torch.tensor([token]), state)
+                logs.append(logits.log_softmax(dim=-1)[0, following].item())
+            assert tuple(logs[: len(hypothesis.token_log_probabilities)]) == hypothesis.token_log_probabilities
+
+
+@every_way
+def test_the_beam_finds_what_it_finds_in_the_rounded_model(way, generator):
+    model = made("pre-norm", generator)
+    prepared = PreparedTransformer(model, "int8", compiled=WAYS[way])
+    source = Tokens.pad(SOURCES)
+    settings = {"beam": 3, "limit": FixedLength(8), "coverage_penalty": CoveragePenalty(0.2)}
+    with torch.no_grad():
+        wanted = beam_search(rounded(model, 8), source, **settings)
+    for found, best in zip(beam_search(prepared, source, **settings), wanted, strict=True):
+        assert found[0].score == pytest.approx(best[0].score, rel=0.05, abs=0.05)
+
+
+@every_way
+def test_states_branch_leave_and_are_cropped(way, generator):
+    prepared = PreparedTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
+    source = Tokens.pad(SOURCES)
+    columns = torch.randint(3, 39, (3, 3), generator=generator)
+    state = prepared.start(source)
+    for tokens in columns:
+        _, state = prepared.step(tokens, state)
+    tokens = torch.tensor([8, 7, 6])
+    wanted = prepared.step(tokens, state)[0]
+
+    chosen = torch.tensor([2, 0, 2, 1])  # one of them twice, each with its source to itself
+    branched = state.select(chosen)
+    logits, branched = prepared.step(tokens[chosen], branched)
+    torch.testing.assert_close(logits, wanted[chosen], rtol=0, atol=1e-5)
+    again = prepared.step(torch.tensor([9, 9, 10, 9]), branched)[0]
+    assert not torch.allclose(again[0], again[2])  # the two do not write over one another
+
+    fewer = state.reorder(torch.tensor([2, 2, 0, 0]), torch.tensor([2, 0]))
+    logits, fewer = prepared.step(tokens[[2, 2, 0, 0]], fewer)
+    torch.testing.assert_close(logits, wanted[[2, 2, 0, 0]], rtol=0, atol=1e-5)
+    assert torch.equal(prepared.alignment(fewer)[0], prepared.alignment(fewer)[1])
+
+    longer = prepared.step(torch.tensor([30, 31, 32]), state)[1]
+    torch.testing.assert_close(prepared.step(tokens, longer.crop(3))[0], wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(prepared.step(tokens, state)[0], wanted, rtol=0, atol=1e-5)
+
+
+def test_it_is_for_use_not_for_training_or_saving(generator):
+    prepared = PreparedTransformer(made("pre-norm", generator), "int8")
+    for forbidden in (prepared.train, prepared.state_dict):
+        with pytest.raises(InputError, match="rounded to 8 bits, which is for use, not for training or saving"):
+            forbidden()
+    with pytest.raises(InputError, match="stays as it is"):
+        prepared.to("meta")
+    assert all(not parameter.requires_grad for parameter in prepared.parameters())
+
+
+def test_what_cannot_be_prepared_is_refused_with_the_reason(generator):
+    recurrent = Bahdanau(BahdanauConfig(source_vocabulary=9, target_vocabulary=9))
+    with pytest.raises(InputError, match="int8: the model cannot be prepared: a Bahdanau is no Transformer"):
+        PreparedTransformer(recurrent, "int8")
+    model = made("pre-norm", generator)
+    with regard.look(model):
+        assert "looks at it" in transformer_obstacle(model)
+    assert transformer_obstacle(model) == ""
+    relative = Transformer(TransformerConfig(**SIZES | {"positions": "relative"}))
+    assert "not added to its tokens" in transformer_obstacle(relative) or "dot product" in transformer_obstacle(
+        relative
+    )
+    swish = Transformer(TransformerConfig(**SIZES | {"activation": "swish"}))
+    assert "feed-forward" in transformer_obstacle(swish)
+
+
+@every_way
+def test_a_source_or_target_beyond_its_positions_is_refused(way, generator):
+    prepared = PreparedTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
+    with pytest.raises(InputError, match="source"):
+        prepared.start(Tokens.pad([[4] * 25]))
+    state = prepared.start(Tokens.pad([[4, 2]]))
+    for _ in range(24):
+        _, state = prepared.step(torch.tensor([5]), state)
+    with pytest.raises(InputError, match="target"):
+        prepared.step(torch.tensor([5]), state)
