@@ -87,12 +87,12 @@ def test_a_row_is_the_same_to_the_bit_whoever_stands_beside_it(generator, bits):
 
 
 @built
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "swish"])
 def test_the_kernels_activations_are_pytorchs(generator, activation):
     weight, x = torch.eye(64), 60 * torch.linspace(-1, 1, 64 * 9).pow(3).view(9, 64)  # dense near 0, and far out
     plain = quantised_linear(weight, None, 8, kernels())(x)
     found = quantised_linear(weight, None, 8, kernels(), activation)(x)
-    kind = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}.get(activation)
+    kind = {"relu": torch.relu, "gelu": torch.nn.functional.gelu, "swish": torch.nn.functional.silu}.get(activation)
     wanted = kind(plain) if kind else torch.nn.functional.gelu(plain, approximate="tanh")
     torch.testing.assert_close(found, wanted, rtol=2e-6, atol=2e-6)
 

@@ -29,7 +29,7 @@ constexpr int TILE = 16;   // outputs that stand together
 constexpr int UNIT = 32;   // outputs that a thread takes at a time: a group of whoever reads them
 constexpr int ROWS = 8;    // rows that share one reading of the weights
 
-enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3 };
+enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3, SWISH = 4 };
 
 inline float from_bf16(uint16_t x) {
     return __builtin_bit_cast(float, uint32_t(x) << 16);
@@ -88,6 +88,12 @@ inline void activate(float* y, int count, int kind) {
             p = p * t + 0.254829592f;
             float tail = 0.5f * p * t * decayed(z * z);  // of the normal distribution, beyond |x|
             y[i] = x * (x < 0 ? tail : 1.0f - tail);
+        }
+    } else if (kind == SWISH) {  // x / (1 + e^{-x})
+#pragma omp simd
+        for (int i = 0; i < count; ++i) {
+            float x = y[i], e = decayed(std::fabs(x));
+            y[i] = x * (x < 0 ? e : 1.0f) / (1.0f + e);
         }
     }
 }

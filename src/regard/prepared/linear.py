@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -14,18 +14,15 @@ from regard.layers import ACTIVATIONS
 from regard.prepared.native import Kernels, LinearStruct
 from regard.prepared.quantised import QuantisedWeights
 
-KERNEL_ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu")
-"""In the order of decoding.cpp."""
+Activation = Literal["none", "relu", "gelu_tanh", "gelu", "swish"]
 
-Activation = Literal["none", "relu", "gelu_tanh", "gelu"]
+KERNEL_ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+"""In the order of decoding.cpp."""
 
 
 def activation_name(function: object) -> Activation | None:
     """What an activation is called among those of the kernels; None where it is none of them."""
-    for name in ("gelu", "gelu_tanh", "relu"):
-        if function is ACTIVATIONS[name]:
-            return name
-    return None
+    return next((name for name in KERNEL_ACTIVATIONS[1:] if function is ACTIVATIONS[name]), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -90,11 +87,7 @@ class RoundedLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """(T, inputs) float32 to (T, outputs) float32."""
         y = F.linear(x.to(self.weight.dtype), self.weight, self.bias).float()
-        if self.activation == "relu":
-            return y.relu()
-        if self.activation == "none":
-            return y
-        return F.gelu(y, approximate="tanh" if self.activation == "gelu_tanh" else "none")
+        return y if self.activation == "none" else ACTIVATIONS[self.activation](y)
 
 
 QuantisedLinear = TiledLinear | RoundedLinear
