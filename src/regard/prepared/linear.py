@@ -17,7 +17,7 @@ from regard.prepared.quantised import QuantisedWeights
 Activation = Literal["none", "relu", "gelu_tanh", "gelu", "swish"]
 
 KERNEL_ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
-"""In the order of decoding.cpp."""
+"""In the order of `kernels/numbers.h`."""
 
 
 def activation_name(function: object) -> Activation | None:

@@ -1,4 +1,4 @@
-"""The compiled kernels of `decoding.cpp`: built once for this processor by the machine's own compiler, then kept.
+"""The compiled kernels of `kernels/`: built once for this processor by the machine's own compiler, then kept.
 
 Where there is no compiler, or what it builds does not compute what it ought to, everything still works without them, slower, and
 `kernels()` says why in a sentence.
@@ -22,7 +22,8 @@ from pathlib import Path
 
 import torch
 
-SOURCE = Path(__file__).with_name("decoding.cpp")
+FOLDER = Path(__file__).with_name("kernels")
+SOURCE = FOLDER / "decoding.cpp"
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
 
@@ -33,7 +34,7 @@ Pointer = ctypes.c_void_p
 
 
 class LinearStruct(ctypes.Structure):
-    """`Linear` of decoding.cpp."""
+    """`Linear` of linear.h."""
 
     _fields_ = (
         ("outputs", ctypes.c_int32),
@@ -123,9 +124,9 @@ def kernels() -> Kernels:
 
 def _built(compiler: str, runtime: Path) -> Path:
     """The library for this source, compiler and processor; built where it is not there yet."""
-    source = SOURCE.read_bytes()
+    source = [path.read_bytes() for path in sorted(FOLDER.iterdir())]
     marks = (compiler, str(runtime), *FLAGS, platform.machine(), _processor())
-    name = hashlib.sha256(b"\0".join([source, *(mark.encode() for mark in marks)])).hexdigest()[:24]
+    name = hashlib.sha256(b"\0".join([*source, *(mark.encode() for mark in marks)])).hexdigest()[:24]
     folder = _cache()
     place = folder / f"decoding-{name}.so"
     if not place.exists():

@@ -66,7 +66,7 @@ class QuantisedWeights:
         return (self.values.unflatten(1, (-1, GROUP)) * scales[..., None]).flatten(1)[:outputs, :inputs]
 
     def tiled(self) -> tuple[Tensor, Tensor]:
-        """Values and scales as `decoding.cpp` reads them: 16 outputs together, four inputs after one another, unsigned.
+        """Values and scales as `kernels/linear.h` reads them: 16 outputs together, four inputs after one another, unsigned.
 
         Of 4 bits, two such fours share their bytes: the first in the low half, the second in the high one.
         """

@@ -1,0 +1,90 @@
+// Numbers of other formats, functions of numbers, and what the kernels share.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__)
+#define REGARD_VNNI 1
+#include <immintrin.h>
+#endif
+
+namespace {
+
+constexpr int GROUP = 32;  // inputs that share an activation's scale
+constexpr int TILE = 16;   // outputs that stand together
+constexpr int UNIT = 32;   // outputs that a thread takes at a time: a group of whoever reads them
+constexpr int ROWS = 8;    // rows that share one reading of the weights
+
+enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3, SWISH = 4 };
+
+inline float from_bf16(uint16_t x) {
+    return __builtin_bit_cast(float, uint32_t(x) << 16);
+}
+
+inline uint16_t to_bf16(float x) {
+    uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    if ((bits & 0x7fffffff) > 0x7f800000) return uint16_t(bits >> 16 | 0x40);  // a NaN stays one
+    return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// e^x for -87 <= x <= 88 to a few units in the last place, without branches, so that loops over it become vectors (Cephes'
+// polynomial).
+inline float exponential_within(float x) {
+    float n = std::floor(x * 1.44269504f + 0.5f);
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return p * __builtin_bit_cast(float, (int32_t(n) + 127) << 23);
+}
+
+inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    return exponential_within(x);
+}
+
+// e^{-x} for x >= 0, and e^{-40} beyond 40: what is smaller is lost beside 1 in any case, and numbers so small that they are denormal
+// cost a hundred times a product, even in lanes that are not chosen afterwards.
+inline float decayed(float x) {
+    return exponential_within(x > 40.0f ? -40.0f : -x);
+}
+
+inline void activate(float* y, int count, int kind) {
+    if (kind == RELU) {
+        for (int i = 0; i < count; ++i) y[i] = y[i] < 0 ? 0 : y[i];
+    } else if (kind == GELU_TANH) {  // x (1 + tanh(u)) / 2 = x / (1 + e^{-2u})
+#pragma omp simd
+        for (int i = 0; i < count; ++i) {
+            float x = y[i], u = 0.7978845608f * (x + 0.044715f * x * x * x), e = decayed(2.0f * std::fabs(u));
+            y[i] = x * (u < 0 ? e : 1.0f) / (1.0f + e);
+        }
+    } else if (kind == GELU) {  // x (1 + erf(x / sqrt 2)) / 2, erf to 1.5e-7 (Abramowitz and Stegun 7.1.26)
+#pragma omp simd
+        for (int i = 0; i < count; ++i) {
+            float x = y[i], z = std::fabs(x) * 0.70710678f, t = 1.0f / (1.0f + 0.3275911f * z);
+            float p = 1.061405429f;
+            p = p * t - 1.453152027f;
+            p = p * t + 1.421413741f;
+            p = p * t - 0.284496736f;
+            p = p * t + 0.254829592f;
+            float tail = 0.5f * p * t * decayed(z * z);  // of the normal distribution, beyond |x|
+            y[i] = x * (x < 0 ? tail : 1.0f - tail);
+        }
+    } else if (kind == SWISH) {  // x / (1 + e^{-x})
+#pragma omp simd
+        for (int i = 0; i < count; ++i) {
+            float x = y[i], e = decayed(std::fabs(x));
+            y[i] = x * (x < 0 ? e : 1.0f) / (1.0f + e);
+        }
+    }
+}
+
+}  // namespace
