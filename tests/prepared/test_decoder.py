@@ -12,7 +12,7 @@ from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, generate
 from regard.layers import Tokens
 from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig, LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.prepared import PreparedDecoder, QuantisedWeights, obstacle
+from regard.prepared import PreparedDecoder, QuantisedWeights, decoder_obstacle
 from regard.prepared.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
@@ -181,10 +181,10 @@ def test_what_cannot_be_prepared_is_refused_with_the_reason(generator):
         PreparedDecoder(lstm, "int8")
     model = made("gpt2", generator)
     with regard.look(model):
-        assert "looks at it" in obstacle(model)
-    assert obstacle(model) == ""
+        assert "looks at it" in decoder_obstacle(model)
+    assert decoder_obstacle(model) == ""
     model.layers[1].attention.output = torch.nn.Sequential(model.layers[1].attention.output)
-    assert "linear maps" in obstacle(model)
+    assert "linear maps" in decoder_obstacle(model)
 
 
 def test_without_a_compiler_it_says_that_it_is_no_faster(generator):

@@ -188,6 +188,8 @@ def test_it_is_for_use_not_for_training_or_saving(generator):
             forbidden()
     with pytest.raises(InputError, match="stays as it is"):
         prepared.to("meta")
+    with pytest.raises(InputError, match="inside a kernel, where nobody sees it; look at it in float32"):
+        regard.look(prepared).__enter__()
     assert all(not parameter.requires_grad for parameter in prepared.parameters())
 
 

@@ -36,7 +36,7 @@ class PreparedDecoder(ForUse, CausalTransformer):
         compiled: the kernels; built where None.
 
     Raises:
-        InputError: for a model that `obstacle` has a word about.
+        InputError: for a model that `decoder_obstacle` has a word about.
 
     >>> from regard.models import GPT2, GPT2Config
     >>> model = GPT2(GPT2Config(vocabulary=9, width=32, heads=1, feedforward_width=64, layers=1, maximum_positions=6)).eval()
@@ -48,7 +48,7 @@ class PreparedDecoder(ForUse, CausalTransformer):
     def __init__(
         self, model: CausalTransformer, precision: QuantisedPrecision, *, compiled: Kernels | None = None
     ) -> None:
-        why = obstacle(model)
+        why = decoder_obstacle(model)
         if why:
             raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
         built = kernels() if compiled is None else compiled
@@ -94,7 +94,7 @@ class PreparedDecoder(ForUse, CausalTransformer):
         return x, (present,)
 
 
-def obstacle(model: nn.Module) -> str:
+def decoder_obstacle(model: nn.Module) -> str:
     """Why a model cannot be prepared, as half a sentence; empty where it can.
 
     What is looked at or changed from outside runs through the model itself, where whoever looks sees it.
