@@ -13,7 +13,7 @@ from regard.attention import AttentionLayer, Causal, KeysValues, Mask
 from regard.attention.layer import merge_heads, split_heads
 from regard.layers import Residual
 from regard.layers.blocks import Block
-from regard.prepared.linear import Activation, QuantisedLinear, TiledLinear, activation_name, quantised_linear
+from regard.prepared.linear import AfterMap, QuantisedLinear, TiledLinear, activation_name, quantised_linear
 from regard.prepared.native import BlockStruct, Kernels, LinearStruct, NormStruct
 
 KERNEL_HEAD = 32
@@ -136,7 +136,7 @@ def product_scale(attention: AttentionLayer, width: int) -> float:
     return attention.attention.score.product_scale(width)  # type: ignore[union-attr, operator, return-value]
 
 
-def mapped(layer: Any, bits: Literal[8, 4], kernels: Kernels, activation: Activation = "none") -> QuantisedLinear:
+def mapped(layer: Any, bits: Literal[8, 4], kernels: Kernels, activation: AfterMap = "none") -> QuantisedLinear:
     """A linear layer with quantised weights."""
     return quantised_linear(layer.weight, layer.bias, bits, kernels, activation)
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.layers import ACTIVATIONS
+from regard.layers import ACTIVATIONS, Activation
 from regard.prepared.native import Kernels, LinearStruct
 from regard.prepared.quantised import QuantisedWeights
 
-Activation = Literal["none", "relu", "gelu_tanh", "gelu", "swish"]
+AfterMap = Activation | Literal["none"]
+"""What follows a linear map."""
 
-KERNEL_ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+AFTER_MAP: tuple[AfterMap, ...] = ("none", "relu", "gelu_tanh", "gelu", "swish")
 """In the order of `kernels/numbers.h`."""
 
 
 def activation_name(function: object) -> Activation | None:
-    """What an activation is called among those of the kernels; None where it is none of them."""
-    return next((name for name in KERNEL_ACTIVATIONS[1:] if function is ACTIVATIONS[name]), None)
+    """What an activation is called; None where it is none of `ACTIVATIONS`, which the kernels all have."""
+    return next((name for name, own in ACTIVATIONS.items() if function is own), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -44,7 +45,7 @@ class TiledLinear:
     held: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, weights: QuantisedWeights, bias: Tensor, activation: Activation, library: ctypes.CDLL) -> TiledLinear:
+    def of(cls, weights: QuantisedWeights, bias: Tensor, activation: AfterMap, library: ctypes.CDLL) -> TiledLinear:
         """Lay weights out for the kernel; bias (outputs,)."""
         values, scales = weights.tiled()
         outputs, inputs = weights.values.shape
@@ -53,7 +54,7 @@ class TiledLinear:
             outputs,
             inputs,
             weights.bits,
-            KERNEL_ACTIVATIONS.index(activation),
+            AFTER_MAP.index(activation),
             values.data_ptr(),
             scales.data_ptr(),
             offset.data_ptr(),
@@ -82,7 +83,7 @@ class RoundedLinear:
 
     weight: Tensor
     bias: Tensor
-    activation: Activation
+    activation: AfterMap
 
     def __call__(self, x: Tensor) -> Tensor:
         """(T, inputs) float32 to (T, outputs) float32."""
@@ -94,7 +95,7 @@ QuantisedLinear = TiledLinear | RoundedLinear
 
 
 def quantised_linear(
-    weight: Tensor, bias: Tensor | None, bits: Literal[8, 4], kernels: Kernels, activation: Activation = "none"
+    weight: Tensor, bias: Tensor | None, bits: Literal[8, 4], kernels: Kernels, activation: AfterMap = "none"
 ) -> QuantisedLinear:
     """A linear map (outputs, inputs) with so many bits a weight, by the kernels where there are any."""
     weights = QuantisedWeights.of(weight, bits)
