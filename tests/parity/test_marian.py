@@ -159,6 +159,26 @@ def test_our_model_computes_what_theirs_does(family, activation, made_elsewhere,
 
 
 @both
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swish"])
+def test_with_weights_of_8_bits_it_computes_nearly_what_theirs_does(family, activation, made_elsewhere, batch):
+    # Of a size that the compiled kernels take.
+    sizes = {"d_model": 64, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    sizes |= {"encoder_ffn_dim": 96, "decoder_ffn_dim": 96}
+    folder, model = made_elsewhere(family, activation_function=activation, **sizes)
+    loaded = regard.load(folder, dtype="int8")
+    source, target = batch
+    _, logits = theirs(model, source, target)
+    state, found = loaded.model.start(source), []
+    for tokens in target.ids.unbind(1):
+        step, state = loaded.model.step(tokens, state)
+        found.append(step)
+    mine = torch.stack(found, dim=1)[target.valid]
+    likely = mine > NEVER / 2
+    apart = (mine - logits[target.valid])[likely]
+    assert apart.norm() < 0.05 * logits[target.valid][likely].norm()
+
+
+@both
 @pytest.mark.parametrize("bias", ["zero", "drawn"])
 def test_their_folder_comes_back_byte_for_byte(family, bias, made_elsewhere, generator, batch, tmp_path):
     folder, model = made_elsewhere(family)
