@@ -410,11 +410,11 @@ def test_cropping_a_state(variant, build, batch):
         with pytest.raises(ValueError, match="does not remember"):
             states[3].crop(2)
         return
-    cropped = states[3].crop(2)
-    assert cropped.length == 2
-    assert not model.alignment(cropped).any(), "what the last step saw is forgotten"
-    next_logits, _ = model.step(target.ids[:, 2], cropped)
-    torch.testing.assert_close(next_logits, logits[:, 2], **EXACT)
+    for cropped in (states[3].crop(2), states[3].rewound(2)):
+        assert cropped.length == 2
+        assert not model.alignment(cropped).any(), "what the last step saw is forgotten"
+        next_logits, _ = model.step(target.ids[:, 2], cropped)
+        torch.testing.assert_close(next_logits, logits[:, 2], **EXACT)
 
 
 @every_variant

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,17 +31,12 @@ class TransformerState(DecoderState):
     ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
-    def crop(self, length: int) -> TransformerState:
-        """The state as it was after `length` tokens.
-
-        Raises:
-            ValueError: for a length it has not reached.
-        """
-        cropped = super().crop(length)
-        if cropped.past is None:
-            return cropped
-        columns = cropped.ancestry.columns
-        return replace(cropped, past=tuple(part.crop(columns) for part in cropped.past))
+    def _cut(self, length: int, cut: Callable[[Any], Any]) -> Self:
+        shorter = super()._cut(length, cut)
+        if shorter.past is None:
+            return shorter
+        columns = shorter.ancestry.columns
+        return replace(shorter, past=tuple(part.crop(columns) for part in shorter.past))
 
 
 class DecoderStack(nn.Module, ABC):

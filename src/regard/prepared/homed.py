@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from regard.attention import KeysValues
+from regard.prepared.native import CacheStruct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +35,7 @@ class Homed:
         homes = rows if self.homes is None else self.homes.index_select(0, rows)
         if len(homes.unique()) < len(homes):
             return Homed(self.held.select(homes))
-        return Homed(self.held, homes)
+        return Homed(self.held, homes.contiguous())
 
     def lengthened(self, more: int) -> Homed:
         """With room for `more` columns that are still to be written."""
@@ -47,3 +48,12 @@ class Homed:
     def settled(self) -> KeysValues:
         """(R, G, C, E), each source in its own row."""
         return self.held if self.homes is None else self.held.select(self.homes)
+
+    def struct(self) -> CacheStruct:
+        """What the kernel is given; it points into the tensors here, which have to be in a room."""
+        room = self.held.room
+        if room is None:
+            raise RuntimeError("the kernel was called without a room")
+        homes = None if self.homes is None else self.homes.data_ptr()
+        rows, columns = room.memory.shape[1], self.held.key.shape[2]
+        return CacheStruct(room.memory.data_ptr(), homes, rows, room.capacity, columns)

@@ -11,7 +11,8 @@ from regard.attention import KeysValues
 from regard.attention.keys_values import Room
 from regard.layers import Ancestry
 from regard.prepared.homed import Homed
-from regard.prepared.native import BlockStruct, CacheStruct, Kernels, Pointer
+from regard.prepared.kernel import BlocksKernel, SourceRead
+from regard.prepared.native import Kernels
 from regard.prepared.source_block import PreparedSourceBlock
 from regard.prepared.source_state import PreparedState
 from regard.prepared.stack import CACHE
@@ -28,10 +29,8 @@ class PreparedSourceStack:
 
     def __init__(self, blocks: Sequence[PreparedSourceBlock], kernels: Kernels, asked: int) -> None:
         self.blocks = tuple(blocks)
-        self.library = kernels.library
+        self.kernel = BlocksKernel.of(blocks, kernels)
         self.asked = asked % len(blocks)
-        structs = [block.struct for block in blocks if block.struct is not None]
-        self.structs = (BlockStruct * len(structs))(*structs) if len(structs) == len(blocks) else None
 
     def memory(self, source: Tensor) -> KeysValues:
         """Keys and values for all blocks (R, blocks * H, S, E) of an encoder's output (R, S, D)."""
@@ -56,40 +55,13 @@ class PreparedSourceStack:
             heads, _, width = state.memory.key.shape[1:]
             nothing = torch.empty(len(state.homes), heads, 0, width, dtype=CACHE)
             past = Homed(KeysValues(nothing, nothing))
-        if self.structs is None:
+        if self.kernel is None:
             return self._by_blocks(x, state, ancestry, past.settled())
         present = past.lengthened(state.width)
-        return self._by_kernel(x, state, ancestry, present)
-
-    def _by_kernel(
-        self, x: Tensor, state: PreparedState, ancestry: Ancestry, present: Homed
-    ) -> tuple[Tensor, Homed, Tensor]:
-        if self.library is None:
-            raise RuntimeError("the kernel was called without a library")
-        rows, first = len(x), self.blocks[0]
-        y = x.clone(memory_format=torch.contiguous_format)  # which the kernel changes in place
-        query = torch.empty(rows, first.heads, first.head_width)
-        homes = None if present.homes is None else present.homes.contiguous()
-        source_homes, source_valid = state.homes.contiguous(), state.source_valid.contiguous()
+        query = torch.empty(len(x), self.blocks[0].heads, self.blocks[0].head_width)
+        source = SourceRead(Homed(state.memory, state.homes), state.source_valid.contiguous(), self.asked, query)
         seen = None if ancestry.seen is None else ancestry.seen.contiguous()
-        written, read = _cache(present.held, homes), _cache(state.memory, source_homes)
-        columns = max(written.columns, read.columns)
-        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns), dtype=torch.uint8)
-        visible = (Pointer * len(self.blocks))(*[None if seen is None else seen.data_ptr()] * len(self.blocks))
-        self.library.regard_blocks(
-            self.structs,
-            len(self.blocks),
-            y.data_ptr(),
-            rows,
-            state.width,
-            written,
-            visible,
-            read,
-            source_valid.data_ptr(),
-            self.asked,
-            query.data_ptr(),
-            scratch.data_ptr(),
-        )
+        y = self.kernel(x, present, [seen] * len(self.blocks), beside=state.width, source=source)
         return y, present, query
 
     def _by_blocks(
@@ -115,11 +87,3 @@ class PreparedSourceStack:
 
 def _part(whole: KeysValues, heads: slice) -> KeysValues:
     return KeysValues(whole.key[:, heads], whole.value[:, heads])
-
-
-def _cache(held: KeysValues, homes: Tensor | None) -> CacheStruct:
-    room = held.room
-    if room is None:
-        raise RuntimeError("the kernel was called without a room")
-    place = None if homes is None else homes.data_ptr()
-    return CacheStruct(room.memory.data_ptr(), place, room.memory.shape[1], room.capacity, held.key.shape[2])

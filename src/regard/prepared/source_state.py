@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -31,11 +33,6 @@ class PreparedState(DecoderState):
     ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
-    def crop(self, length: int) -> PreparedState:
-        """The state as it was after `length` tokens.
-
-        Raises:
-            ValueError: for a length it has not reached.
-        """
-        cropped = super().crop(length)
-        return cropped if cropped.past is None else replace(cropped, past=cropped.past.crop(cropped.ancestry.columns))
+    def _cut(self, length: int, cut: Callable[[Any], Any]) -> Self:
+        shorter = super()._cut(length, cut)
+        return shorter if shorter.past is None else replace(shorter, past=shorter.past.crop(shorter.ancestry.columns))

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from regard.attention import KeysValues, Mask
 from regard.prepared.block import PreparedBlock
-from regard.prepared.native import BlockStruct, CacheStruct, Kernels, Pointer
+from regard.prepared.homed import Homed
+from regard.prepared.kernel import BlocksKernel
+from regard.prepared.native import Kernels
 
 CACHE = torch.bfloat16
 """What keys and values are kept in: they are read again with every token, and are no more exact than what they came from."""
@@ -25,10 +27,7 @@ class PreparedStack:
 
     def __init__(self, blocks: Sequence[PreparedBlock], kernels: Kernels) -> None:
         self.blocks = tuple(blocks)
-        self.library = kernels.library
-        structs = [block.struct for block in blocks if block.struct is not None]
-        whole = len(structs) == len(blocks)
-        self.structs = (BlockStruct * len(structs))(*structs) if whole and structs else None
+        self.kernel = BlocksKernel.of(blocks, kernels)
 
     def __call__(self, x: Tensor, masks: Sequence[Mask | None], past: KeysValues | None) -> tuple[Tensor, KeysValues]:
         """(B, L, D) float32 through all blocks.
@@ -46,38 +45,20 @@ class PreparedStack:
             nothing = torch.empty(rows, len(self.blocks) * first.heads, 0, first.head_width, dtype=CACHE)
             past = KeysValues(nothing, nothing)
         present = past.lengthened(length)
-        if length == 1 and self.structs is not None:
-            return self._token(x, masks, present), present
+        if length == 1 and self.kernel is not None:
+            return self._token(self.kernel, x, masks, present), present
         for index, (block, mask) in enumerate(zip(self.blocks, masks, strict=True)):
             own = slice(index * block.heads, (index + 1) * block.heads)
             before = KeysValues(past.key[:, own], past.value[:, own])
             x = block(x, mask, before, KeysValues(present.key[:, own], present.value[:, own]))
         return x, present
 
-    def _token(self, x: Tensor, masks: Sequence[Mask | None], present: KeysValues) -> Tensor:
+    def _token(self, kernel: BlocksKernel, x: Tensor, masks: Sequence[Mask | None], present: KeysValues) -> Tensor:
         """One token of each row by the kernel: (B, 1, D) to (B, 1, D)."""
-        rows, columns, room = len(x), present.key.shape[2], present.room
-        if room is None or self.library is None:
-            raise RuntimeError("the kernel was called without a room or a library")
+        rows, columns = len(x), present.key.shape[2]
         seen = {id(mask): self._visible(mask, rows, columns, x.device) for mask in masks if mask is not None}
-        places = [seen[id(mask)].data_ptr() if mask is not None else None for mask in masks]
-        y = x.clone(memory_format=torch.contiguous_format)  # which the kernel changes in place
-        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns), dtype=torch.uint8)
-        self.library.regard_blocks(
-            self.structs,
-            len(self.blocks),
-            y.data_ptr(),
-            rows,
-            1,
-            CacheStruct(room.memory.data_ptr(), None, rows, room.capacity, columns),
-            (Pointer * len(places))(*places),
-            None,
-            None,
-            -1,
-            None,
-            scratch.data_ptr(),
-        )
-        return y
+        visible = [None if mask is None else seen[id(mask)] for mask in masks]
+        return kernel(x.squeeze(1), Homed(present), visible).unsqueeze(1)
 
     @staticmethod
     def _visible(mask: Mask, rows: int, columns: int, device: torch.device) -> Tensor:
