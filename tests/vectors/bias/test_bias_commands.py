@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from regard.cli.vectors.bias import bias
 from regard.cli.vectors.debias import debias
+from regard.cli.vectors.evaluate import evaluate
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
@@ -19,6 +20,7 @@ from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 from regard.vectors.bias import bias_subspace, leftover
 from regard.vectors.reading import read_vectors
+from regard.vectors.store import WordVectors
 from regard.vectors.writing import write_vectors
 
 PAIRS = [["she", "he"], ["her", "his"], ["woman", "man"], ["aunt", "uncle"]]
@@ -129,3 +131,69 @@ def test_what_cannot_be_done_is_refused(place, monkeypatch, words, says):
     assert isinstance(found.exception, InputError)
     assert says in str(found.exception)
     assert not (place / "out").exists()
+
+
+@pytest.fixture
+def lower_cased(tmp_path):
+    """Lower-cased vectors, and a test whose names stand in capitals, as in the published files; and one of unheard words."""
+    words = ("amy", "joan", "lisa", "john", "paul", "mike", "home", "family", "office", "salary", "will")
+    draw = np.random.default_rng(7)
+    matrix = draw.normal(size=(len(words), 6)).astype(np.float32)
+    write_vectors(WordVectors(words=words, matrix=matrix, name="lower"), tmp_path / "lower.vec")
+    test = {
+        "targ1": ["Amy", "Joan", "Lisa", "Zoe"],
+        "targ2": ["John", "Paul", "Mike"],
+        "attr1": ["home", "family"],
+        "attr2": ["office", "salary"],
+    }
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "names.json").write_text(json.dumps(test))
+    (tmp_path / "tests" / "unheard.json").write_text(json.dumps(test | {"targ2": ["Qu", "Xi"]}))
+    return tmp_path
+
+
+def test_names_in_capitals_are_found_in_lower_cased_vectors(lower_cased):
+    found = run("bias", lower_cased / "lower.vec", "--weat", lower_cased / "tests", "--json")
+    (audit,) = object_of(found)["audits"]
+    (test,) = audit["tests"]
+    assert test["sizes"] == [3, 3, 2, 2]
+    assert set(test["associations"]) == {"amy", "joan", "lisa", "john", "paul", "mike"}
+    assert test["missing"] == ["Zoe"]
+    exact = run("bias", lower_cased / "lower.vec", "--weat", lower_cased / "tests", "--case", "exact")
+    assert exact.exit_code != 0
+    assert "has 0 of the 4 words" in str(exact.exception)
+    with pytest.raises(InputError, match="there is no case 'small'"):
+        raise run("bias", lower_cased / "lower.vec", "--case", "small").exception
+
+
+def test_dropped_words_and_tests_are_named_in_terminal_and_page(lower_cased):
+    found = run("bias", lower_cased / "lower.vec", "--weat", lower_cased / "tests")
+    assert "names: no vector for Zoe" in found.stdout
+    assert "left out: test 'unheard'" in found.stderr
+    app = typer.Typer()
+    app.command()(evaluate)
+    asked = [lower_cased / "lower.vec", "--weat", lower_cased / "tests"]
+    page = CliRunner().invoke(app, [*map(str, asked), "-o", str(lower_cased / "page.html")])
+    assert page.exit_code == 0, (page.output, page.exception)
+    for said in (page.stderr, (lower_cased / "page.html").read_text()):
+        assert "names: no vector for Zoe" in said
+        assert "not tested: test" in said
+        assert "unheard" in said
+    nowhere = CliRunner().invoke(app, list(map(str, asked)))
+    assert "--weat is for the page" in str(nowhere.exception)
+
+
+def test_each_end_of_the_direction_lists_only_words_on_its_side(tmp_path, planted):
+    write_vectors(planted, tmp_path / "made.vec")
+    (tmp_path / "pairs.json").write_text(json.dumps(PAIRS))
+    one_side = [word for word in planted.words if word.startswith("w") and word[1:].isdigit() and planted[word][0] > 0][
+        :5
+    ]
+    (tmp_path / "jobs.txt").write_text("\n".join(one_side))
+    found = run(
+        *("bias", tmp_path / "made.vec", "--pairs", tmp_path / "pairs.json", "--occupations", tmp_path / "jobs.txt")
+    )
+    (first,) = (line for line in found.stdout.splitlines() if line.startswith("towards she"))
+    (second,) = (line for line in found.stdout.splitlines() if line.startswith("towards he "))
+    assert all(word in first for word in one_side)
+    assert second.endswith("no occupation")

@@ -50,6 +50,12 @@ def bias(
     ddof: Annotated[
         int, typer.Option(min=0, max=1, help="Of effect sizes: 0 (the population's deviation) or 1 (the sample's).")
     ] = 0,
+    case: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Words of --weat: lower (as written, else in lower case), exact, or ignore capitals."
+        ),
+    ] = "lower",
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors, mostly the commonest words.")
     ] = None,
@@ -68,6 +74,7 @@ def bias(
       regard vectors bias path/to/minilm --seat sent-weat7.jsonl --ddof 1
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, audit, audit_of_texts, read_word_sets, read_words
+    from regard.vectors.evaluation.lookup import known_case
 
     chosen: Literal[0, 1] = 1 if ddof else 0
     word_tests, sentence_tests = read_tests(weat or ()), read_tests(seat or ())
@@ -96,6 +103,7 @@ def bias(
                     word_tests=word_tests,
                     sentence_tests=sentence_tests,
                     ddof=chosen,
+                    case=known_case(case),
                     seed=seed,
                 )
             )
@@ -136,6 +144,8 @@ def _print(found: Audit) -> None:
     if found.tests:
         print()
         print("\n".join(_test_lines(found.tests)))
+        for sentence in found.dropped_words():
+            print(sentence)
     print("\nWhat this does not show:")
     print("\n".join(f"- {sentence}" for sentence in found.cautions) + "\n")
 
@@ -145,9 +155,10 @@ def _direction_rows(found: DirectionAudit) -> list[tuple[str, str]]:
     positive, negative = subspace.ends
     shares = ", ".join(f"{100 * share:.0f} %" for share in subspace.explained[:3])
     missing = f"; {len(subspace.missing)} words of the pairs have no vector" if subspace.missing else ""
-    half = (len(found.occupations) + 1) // 2
-    shown = min(SHOWN, half)
-    ends = [found.occupations[:shown], found.occupations[half:][::-1][:shown]]
+    ends = [
+        [each for each in found.occupations if each.cosine > 0][:SHOWN],
+        [each for each in reversed(found.occupations) if each.cosine < 0][:SHOWN],
+    ]
     rows = [
         ("direction", f"{positive} - {negative}, of {len(subspace.sets)} pairs; components explain {shares}{missing}"),
         ("direct bias", f"{found.direct_bias:.3f} of {found.judged} occupations ({_against(found)})"),
@@ -171,7 +182,7 @@ def _against(found: DirectionAudit) -> str:
 
 
 def _listed(projections: Any) -> str:
-    return ", ".join(f"{each.word} {each.cosine:+.2f}" for each in projections)
+    return ", ".join(f"{each.word} {each.cosine:+.2f}" for each in projections) or "no occupation"
 
 
 def _test_lines(tests: Sequence[Association]) -> list[str]:

@@ -13,6 +13,7 @@ from regard.cli.console import on_terminal, print_json, say
 from regard.errors import InputError
 
 if TYPE_CHECKING:
+    from regard.vectors.evaluation.lookup import Case
     from regard.vectors.evaluation.report import Report
     from regard.vectors.store import WordVectors
 
@@ -91,6 +92,10 @@ def evaluate(
 
     if output is not None and output.suffix not in (".html", ".htm"):
         raise InputError(f"{output}: a report is a page; give a name that ends in .html")
+    if weat and output is None:
+        raise InputError(
+            "--weat is for the page; give --output FILE.html, or use: regard vectors bias VECTORS --weat FILE"
+        )
     malformed = MalformedRows()
     battery = read_battery(
         similarity or (),
@@ -116,7 +121,8 @@ def evaluate(
             say(f"{each.name} ...")
         reports.append(run(each, battery, [other for other in tables if other is not each]))
     if output is not None:
-        _write(output, tables, reports, weat or (), seed)
+        # Capitals are never ignored altogether here: the name Will must not be taken for the word will.
+        _write(output, tables, reports, weat or (), "exact" if case == "exact" else "lower", seed)
     if as_json:
         print_json({"common": common, "vectors": [report.to_json() for report in reports]})
         return
@@ -126,22 +132,23 @@ def evaluate(
 
 
 def _write(
-    output: Path, tables: Sequence[WordVectors], reports: Sequence[Report], weat: Sequence[Path], seed: int
+    output: Path, tables: Sequence[WordVectors], reports: Sequence[Report], weat: Sequence[Path], case: Case, seed: int
 ) -> None:
     """The page, with an audit of bias for each table that can have one."""
     from regard.cli.vectors.bias import read_tests
     from regard.files import write_file
-    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, audit
+    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, Audit, audit
     from regard.vectors.report import Subject, html_page
 
     tests = read_tests(weat)
     subjects = []
     for vectors, report in zip(tables, reports, strict=True):
-        found = None
         try:
-            found = audit(vectors, pairs=GENDER_PAIRS, occupations=OCCUPATIONS, word_tests=tests, seed=seed)
+            found = audit(vectors, pairs=GENDER_PAIRS, occupations=OCCUPATIONS, word_tests=tests, case=case, seed=seed)
         except InputError as error:
-            say(f"{error}; the page says nothing of their bias")
+            found = Audit(name=vectors.name, direction=None, tests=(), skipped=(str(error),))
+        for sentence in (*(f"not tested: {each}" for each in found.skipped), *found.dropped_words()):
+            say(f"{vectors.name}: {sentence}")
         subjects.append(Subject(vectors=vectors, report=report, audit=found))
     write_file(output, html_page(subjects))
     say(f"{output} written")

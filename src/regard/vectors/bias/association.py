@@ -14,6 +14,7 @@ from regard.vectors.bias import cautions
 from regard.vectors.bias.association_lists import AssociationTest
 from regard.vectors.bias.permutations import Permutation, permutation_test
 from regard.vectors.bias.present import Presence, unit64
+from regard.vectors.evaluation.lookup import Case
 from regard.vectors.store import WordVectors
 
 Numbers = NDArray[np.float64]
@@ -90,6 +91,7 @@ def association_test(
     test: AssociationTest,
     *,
     ddof: Literal[0, 1] = 0,
+    case: Case = "lower",
     exact_below: int = EXACT_BELOW,
     samples: int = SAMPLES,
     seed: int = 0,
@@ -106,13 +108,15 @@ def association_test(
     Arguments:
         ddof: of the deviation. 0, the population's, is the default, with which |d| is 2 at most; published figures have either,
             and at 8 + 8 words d is larger by a factor of 1.033 with 0 than with 1.
+        case: how words are found: `lower`, as they are written, or else in lower case; `exact`; or `ignore`, the first word of
+            the table that differs in capitals at most.
         exact_below: count all partitions where there are at most so many, which up to 20 + 20 words takes less than a second;
             else draw `samples` of them, and p = (r + 1) / (samples + 1), of which r have a sum as large.
         seed: of the drawing.
 
     Raises:
-        InputError: for a ddof other than 0 and 1, or where fewer than two words of a set of targets, or none of a set of
-            attributes, have vectors.
+        InputError: for a ddof other than 0 and 1, an unknown case, or where fewer than two words of a set of targets, or none of
+            a set of attributes, have vectors.
 
     >>> from regard.vectors.bias import NamedWords
     >>> vectors = WordVectors(
@@ -125,7 +129,7 @@ def association_test(
     >>> round(found.effect_size, 3), round(found.p, 3), found.permutation.method
     (1.995, 0.167, 'exact')
     """
-    return _tested(Presence(vectors), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
+    return _tested(Presence(vectors, case), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
 
 
 def association_test_of_texts(
@@ -151,7 +155,7 @@ def association_test_of_texts(
     if found.ndim != 2 or len(found) != len(texts):
         raise InputError(f"{len(texts)} texts became vectors of the shape {found.shape}; give one row for each text")
     vectors = WordVectors(words=texts, matrix=found, name="the model")
-    made = _tested(Presence(vectors), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
+    made = _tested(Presence(vectors, "exact"), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
     return _with_caution(made, cautions.SENTENCES)
 
 

@@ -16,6 +16,7 @@ from regard.vectors.bias.present import Presence
 from regard.vectors.bias.projections import Projection, direct_bias, projections, random_direct_bias
 from regard.vectors.bias.sentences import sentence_means
 from regard.vectors.bias.subspace import BiasSubspace, bias_subspace
+from regard.vectors.evaluation.lookup import Case
 from regard.vectors.store import WordVectors
 
 
@@ -87,6 +88,16 @@ class Audit:
         parts = [*([] if self.direction is None else [self.direction]), *self.tests]
         return tuple(dict.fromkeys(sentence for part in parts for sentence in part.cautions))
 
+    def dropped_words(self) -> tuple[str, ...]:
+        """A sentence for each test that was made without some of its words, naming them."""
+        said = []
+        for test in self.tests:
+            if test.missing:
+                said.append(f"{test.test}: no vector for {', '.join(test.missing)}")
+            if test.left_out:
+                said.append(f"{test.test}: left out so that both targets are equally long: {', '.join(test.left_out)}")
+        return tuple(said)
+
     def to_json(self) -> dict[str, Any]:
         """As `regard vectors bias --json` prints it."""
         return {
@@ -107,6 +118,7 @@ def audit(
     word_tests: Sequence[AssociationTest] = (),
     sentence_tests: Sequence[AssociationTest] = (),
     ddof: Literal[0, 1] = 0,
+    case: Case = "lower",
     seed: int = 0,
 ) -> Audit:
     """The direction of some pairs and what lies along it, and association tests.
@@ -117,12 +129,12 @@ def audit(
         specific: words that may lie along the direction, which are left out of the direct bias.
         word_tests: of words.
         sentence_tests: of texts, which get the means of their words' vectors.
-        ddof, seed: as for `association_test`.
+        ddof, case, seed: as for `association_test`; case is that of the words of `word_tests`.
 
     Raises:
         InputError: where nothing of it can be done.
     """
-    asked = [(lambda test: association_test(vectors, test, ddof=ddof, seed=seed), word_tests)]
+    asked = [(lambda test: association_test(vectors, test, ddof=ddof, case=case, seed=seed), word_tests)]
     embed = sentence_means(vectors)
     asked.append((lambda test: association_test_of_texts(embed, test, ddof=ddof, seed=seed), sentence_tests))
     tests, skipped = _tested(asked)

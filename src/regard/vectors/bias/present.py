@@ -4,42 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.vectors.evaluation.lookup import Case, Lookup
 from regard.vectors.store import WordVectors
 
 Numbers = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Presence:
     """Vectors, asked for lists of words some of which they may lack; a vector of zeros has no direction, and counts as none.
 
     Arguments:
         vectors: of words.
+        case: how a word is found. `lower`: as it is written, or else in lower case, so that the names of a published test are
+            found in lower-cased vectors, and "Will" is not taken for "will" where both have a vector.
+
+    >>> vectors = WordVectors(words=("amy", "Will", "will"), matrix=np.eye(3, dtype=np.float32))
+    >>> Presence(vectors).of(["Amy", "Will", "Zoe"]), Presence(vectors, "exact").of(["Amy", "Will", "Zoe"])
+    (('amy', 'Will'), ('Will',))
     """
 
     vectors: WordVectors
+    case: Case = "lower"
 
     @property
     def name(self) -> str:
         """Of the vectors."""
         return self.vectors.name
 
-    def has(self, word: str) -> bool:
-        """Whether the word has a vector that is not zero."""
-        found = self.vectors.get(word)
-        return found is not None and bool(found.any())
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(vectors=self.vectors, case=self.case)
+
+    def form(self, word: str) -> str | None:
+        """The form of the word that has a vector other than zero, such as "amy" for "Amy"; None where none has."""
+        row = self._lookup.row(word)
+        form = word if row is None else self.vectors.words[row]
+        found = self.vectors.get(form)
+        return form if found is not None and bool(found.any()) else None
+
+    def forms(self, words: Iterable[str]) -> dict[str, str]:
+        """The form of each word that has a vector, by the word; of several words with one form only the first."""
+        first: dict[str, str] = {}
+        found: dict[str, str] = {}
+        for word in words:
+            form = self.form(word)
+            if form is not None and first.setdefault(form, word) == word:
+                found[word] = form
+        return found
 
     def of(self, words: Iterable[str]) -> tuple[str, ...]:
-        """Those that have a vector, in their order."""
-        return tuple(word for word in words if self.has(word))
+        """The forms of those that have a vector, in their order, each once."""
+        return tuple(self.forms(words).values())
 
     def missing(self, words: Iterable[str]) -> tuple[str, ...]:
-        """Those that have none."""
-        return tuple(word for word in words if not self.has(word))
+        """Those that have none, as they were written."""
+        return tuple(word for word in words if self.form(word) is None)
 
     def vectors_of(self, words: Sequence[str]) -> Numbers:
         """The unit vectors of words that all have one, (n, W) float64."""

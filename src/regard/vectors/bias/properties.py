@@ -67,7 +67,8 @@ def property_association(
     if ddof not in (0, 1):
         raise InputError(f"ddof is {ddof!r}; give 0 for the population's deviation, or 1 for the sample's")
     here = Presence(vectors)
-    words, first, second = here.of(numbers), *(here.of(each.words) for each in attributes)
+    forms = here.forms(numbers)
+    words, first, second = tuple(forms.values()), *(here.of(each.words) for each in attributes)
     for found, least, name in ((words, 2, "the numbers"), *zip((first, second), (1, 1), ("A", "B"), strict=True)):
         if len(found) < least:
             raise InputError(f"{vectors.name}: has {len(found)} of the words of {name}, and {least} are needed")
@@ -76,7 +77,7 @@ def property_association(
     deviations = np.concatenate([one, other], axis=1).std(axis=1, ddof=ddof)
     values = (one.mean(axis=1) - other.mean(axis=1)) / np.where(deviations > 0, deviations, 1.0)
     return PropertyAssociation(
-        correlation=pearson([numbers[word] for word in words], values),
+        correlation=pearson([numbers[word] for word in forms], values),
         associations=dict(zip(words, values.tolist(), strict=True)),
         missing=here.missing(numbers),
     )

@@ -14,7 +14,7 @@ from regard.vectors.evaluation.builtin import NOUNS
 from regard.vectors.evaluation.categories import CategorySet, builtin_categories, evaluate_categories, read_categories
 from regard.vectors.evaluation.coherence import evaluate_coherence, intruder_items
 from regard.vectors.evaluation.frequency import frequency_probe
-from regard.vectors.evaluation.lookup import Case, Lookup, Unknown, check_case, check_unknown
+from regard.vectors.evaluation.lookup import Case, Lookup, Unknown, check_unknown, known_case
 from regard.vectors.evaluation.probes import PROBES, Probe, run_probes
 from regard.vectors.evaluation.reading import set_files
 from regard.vectors.evaluation.report import Report
@@ -60,7 +60,7 @@ class Battery:
 
     def __post_init__(self) -> None:
         check_unknown(self.unknown)
-        check_case(self.case)
+        known_case(self.case)
         check_method(self.method)
 
 

@@ -46,7 +46,7 @@ class Lookup:
     among: int | None = None
 
     def __post_init__(self) -> None:
-        check_case(self.case)
+        known_case(self.case)
         if self.among is not None and self.among < 1:
             raise InputError(f"among is {self.among}; give 1 or more words, or none for all")
 
@@ -95,14 +95,16 @@ class Lookup:
         return found
 
 
-def check_case(case: str) -> None:
-    """Refuse what is no way to find words.
+def known_case(case: str) -> Case:
+    """One of `CASES`, by its name.
 
     Raises:
-        InputError: with the nearest.
+        InputError: for another name, with the nearest.
     """
-    if case not in CASES:
-        raise InputError(f"there is no case {case!r}; {nearest(case, CASES)}")
+    for known in CASES:
+        if case == known:
+            return known
+    raise InputError(f"there is no case {case!r}; {nearest(case, CASES)}")
 
 
 def check_unknown(unknown: str) -> None:

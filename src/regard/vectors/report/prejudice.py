@@ -96,8 +96,11 @@ def _answers(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
 
 
 def _tests(name: str, audit: Audit) -> str:
+    without = [*audit.dropped_words(), *(f"not tested: {sentence}" for sentence in audit.skipped)]
+    listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in without)
+    listed = f"<ul>{listed}</ul>" if listed else ""
     if not audit.tests:
-        return ""
+        return f"<div><h3>{html.escape(name)}</h3>{listed}</div>" if listed else ""
     bars = [Bar(name=_called(each), value=_finite(each.effect_size), note=_note(each), group=1) for each in audit.tests]
     title = f"{name}: effect size d (ddof {audit.tests[0].ddof}), from -2 to 2"
     rows = tuple(
@@ -108,9 +111,8 @@ def _tests(name: str, audit: Audit) -> str:
         for each in audit.tests
     )
     table = Table(columns=("d", "p, one-sided", "words"), rows=rows, corner="test")
-    return (
-        f"<div><h3>{html.escape(title)}</h3>{drawn_bars(bars, low=-2, high=2, title=title)}{drawn_table(table)}</div>"
-    )
+    drawn = drawn_bars(bars, low=-2, high=2, title=title) + drawn_table(table)
+    return f"<div><h3>{html.escape(title)}</h3>{drawn}{listed}</div>"
 
 
 def _called(test: Association) -> str:
