@@ -64,6 +64,18 @@ def test_the_next_search_reads_what_changed_alone(command, encoder_folder, notes
     assert "1 new passages of 4 in 3 files were read." in command(*words).err
 
 
+def test_a_table_is_searched_by_its_rows(command, encoder_folder, tmp_path):
+    table = tmp_path / "faq.csv"
+    table.write_text("id,question\n1,the cat sat on the mat\n2,old roads are green and long\n")
+    said = command("search", encoder_folder, table, "old roads are green and long", "--text", "question", "--top", "1")
+    assert said.code == 0, said
+    assert said.out.splitlines()[0].split()[1] == "faq.csv:3"
+    assert (tmp_path / ".faq.csv.regard-index.safetensors").is_file()
+    wrong = command("search", encoder_folder, table, "x")
+    assert wrong.code == 2
+    assert "has no column 'text'" in wrong.err
+
+
 def test_several_queries_are_told_apart(command, encoder_folder, notes):
     said = command("search", encoder_folder, notes, "--top", "1", stdin=b"dogs\ncats\n")
     assert said.out.splitlines()[0] == "dogs"
@@ -74,6 +86,7 @@ def test_several_queries_are_told_apart(command, encoder_folder, notes):
     ("words", "message"),
     [
         (["x", "--files", "*.tex"], "holds no file called *.tex"),
+        (["x", "--unit", "lines"], "did you mean 'line'"),
         (["x", "--precision", "half"], "--precision is 'half'"),
         ([" "], "is empty; say what to look for"),
     ],

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.embeddings.index import Index, described
-from regard.embeddings.passages import LONGEST, PATTERNS, files_of, passages_of
+from regard.embeddings.index import ChangedFile, Index, described
+from regard.embeddings.passages import LONGEST, PATTERNS, files_of, passages_of, read_document
 from regard.errors import InputError
 
 ORIGIN = {"model": "letters"}
@@ -76,7 +76,85 @@ def test_a_line_without_end_is_cut_between_words():
     assert len(list(passages_of("x" * 10_000_000))) == 6250
 
 
+def test_a_short_paragraph_is_a_passage_and_a_heading_goes_with_the_next():
+    text = "Door code: 4711\n\n# Food\n\nBread.\n\nSoups\n=====\n\nLeek.\n\nWe met in Lisbon."
+    found = [text[passage.start : passage.end] for passage in passages_of(text)]
+    assert found == ["Door code: 4711", "# Food\n\nBread.", "Soups\n=====\n\nLeek.", "We met in Lisbon."]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "lines"),
+    [
+        ("a.csv", 'id,text\n1,"zebras, two\nlines"\n2,apples\n', [2, 4]),
+        ("b.csv", "id;text\n1;zebras, two lines\n2;apples\n", [2, 3]),
+        ("c.tsv", "text\tid\nzebras\t1\n\napples\t2\n", [2, 4]),
+        ("d.jsonl", '{"text": "zebras"}\n\n{"id": 2, "text": "apples"}\n', [1, 3]),
+        ("e.jsonl", '"zebras"\n"apples"\n', [1, 2]),
+    ],
+)
+def test_rows_of_tables_are_passages(tmp_path, name, content, lines):
+    path = tmp_path / name
+    path.write_text(content)
+    document = read_document(path)
+    assert document is not None
+    assert [passage.line for passage in document.passages] == lines
+    assert [document.text_of(passage)[:6] for passage in document.passages] == ["zebras", "apples"]
+    (found,) = searched(path, "ppl")[0]
+    assert (found.file, found.line, found.text) == (name, lines[1], "apples")
+
+
+def test_lines_are_passages_where_asked(tmp_path):
+    path = tmp_path / "facts.txt"
+    path.write_text("the door code\n\nthe wifi\n---\n")
+    document = read_document(path, "line")
+    assert document is not None
+    assert [(each.line, document.text_of(each)) for each in document.passages] == [
+        (1, "the door code"),
+        (3, "the wifi"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "id,txt\n1,x\n", "line 1: has no column 'text'; .* did you mean 'txt'"),
+        ("a.csv", "id,text\n1,x,y\n", "line 2: has 3 columns where the header has 2"),
+        ("a.jsonl", '{"text": "x"}\n{"question": "y"}', "line 2: has no column 'text'"),
+        ("a.jsonl", '{"text": 1}', "line 1: 'text' is no text"),
+        ("a.jsonl", "[" * 100_000, "line 1: is not JSON"),
+        ("a.tsv", "", "has no column 'text'"),
+    ],
+)
+def test_tables_that_cannot_be_read_say_where(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_document(tmp_path / name)
+
+
 # --- the index ---
+
+
+def test_an_edited_file_never_answers_with_its_old_cosines(folder):
+    embed = Letters()
+    index = Index(folder, dict(ORIGIN))
+    index.update(embed, PATTERNS)
+    (folder / "a.txt").write_text("queens " * 12 + "\n\n" + "apples and pears in a basket " * 3 + "\n")
+    with pytest.raises(ChangedFile, match="has changed since it was read"):
+        index.search(embed(["zebras"]), 1)
+    index.update(embed, PATTERNS)
+    assert index.search(embed(["queens"]), 1)[0][0].text.startswith("queens")
+
+
+def test_an_index_of_other_passages_is_made_again(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("text,other\nzebras,apples\n")
+    index = Index.load(tmp_path / "index", path, ORIGIN)
+    index.update(Letters(), PATTERNS)
+    index.save(tmp_path / "index")
+    assert Index.load(tmp_path / "index", path, ORIGIN).update(Letters(), PATTERNS).embedded == 0
+    again = Index.load(tmp_path / "index", path, ORIGIN, column="other")
+    assert again.update(Letters(), PATTERNS).embedded == 1
+    assert again.search(Letters()(["a"]), 1)[0][0].text == "apples"
 
 
 def test_passages_are_found_with_file_and_line(folder):

@@ -14,7 +14,7 @@ from regard.cli.interruption import Interruption
 from regard.cli.opening import Device
 from regard.cli.text_bar import text_bar
 from regard.cli.texts import read_texts
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from regard.embeddings.index import Found, Index
@@ -30,7 +30,10 @@ ASKING, ANSWERING = ("query",), ("document", "passage", "corpus")
 
 def search(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of text files.", show_default=False)],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Of text files; or a file: text, CSV, TSV, JSONL.", show_default=False),
+    ],
     queries: Annotated[
         list[str] | None,
         typer.Argument(metavar="QUERY", help="What to look for; else standard input.", show_default=False),
@@ -42,6 +45,13 @@ def search(
             metavar="PATTERN", help="Names of the files to search, such as '*.py'; *.txt, *.md and *.rst if none."
         ),
     ] = None,
+    unit: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What a passage of a text is: paragraph or line. Rows of tables always are."),
+    ] = "paragraph",
+    text_column: Annotated[
+        str, typer.Option("--text", metavar="COLUMN", help="Of CSV, TSV and JSONL: the column with the text.")
+    ] = "text",
     index_file: Annotated[
         Path | None,
         typer.Option(
@@ -57,24 +67,29 @@ def search(
 ) -> None:
     """Search a folder of text files by meaning: the passages whose vectors are nearest to the query's, with file and line.
 
-    A passage is a paragraph; long ones are cut. The vectors are kept in an index file: the next search reads only what is new or
-    has changed.
+    A passage is a paragraph, a heading together with the paragraph below it; long ones are cut. With --unit line it is a
+    line; of CSV, TSV and JSONL files it is a row. The vectors are kept in an index file: the next search reads only what
+    is new or has changed.
 
     \b
     Example:
       regard search path/to/minilm docs "how do I resume a run"
       regard search path/to/minilm notes "that restaurant in Lisbon" --top 3 --index notes.index
       regard search path/to/minilm src "reading gzip files" --files '*.py' --json
+      regard search path/to/minilm faq.csv "I forgot my password" --text question
     """  # noqa: D301  # \b keeps the lines of the example apart
     asked = read_texts(queries or (), None)
-    from regard.embeddings.index import Index, described
-    from regard.embeddings.passages import PATTERNS, files_of
+    from regard.embeddings.index import ChangedFile, Index, described
+    from regard.embeddings.passages import PATTERNS, UNITS, files_of
 
+    if unit not in UNITS:
+        raise InputError(f"--unit is {unit!r}; {nearest(unit, UNITS)}")
     patterns = tuple(files or PATTERNS)
     files_of(folder, patterns)  # before a model is loaded
     encoder, chosen = open_encoder(model, device, None, None, precision)
-    place = index_file if index_file is not None else folder / INDEX
-    index = Index.load(place, folder, _origin(model, encoder, chosen))
+    beside = folder.with_name(f".{folder.name}{INDEX}") if folder.is_file() else folder / INDEX
+    place = index_file if index_file is not None else beside
+    index = Index.load(place, folder, _origin(model, encoder, chosen), unit, text_column)
     for sentence in described(_updated(index, place, encoder, chosen, patterns)):
         say(sentence)
     separator = '{"queries": [\n'
@@ -82,7 +97,13 @@ def search(
     for query in asked:
         if not query.content.strip():
             raise InputError(f"{query.where}: is empty; say what to look for")
-        found = index.search(encoder.embed([query.content], prompt=prompt, precision=chosen), top)[0]
+        vector = encoder.embed([query.content], prompt=prompt, precision=chosen)
+        try:
+            found = index.search(vector, top)[0]
+        except ChangedFile:  # while queries were typed
+            for sentence in described(_updated(index, place, encoder, chosen, patterns)):
+                say(sentence)
+            found = index.search(vector, top)[0]
         if as_json:
             _print_json(separator, query.content, found)
             separator = ",\n"

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from regard.embeddings.nearest import nearest
-from regard.embeddings.passages import Passage, files_of, passages_of, read_text
+from regard.embeddings.passages import Document, Passage, Unit, files_of, read_document
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.structure import from_mapping
@@ -23,7 +23,7 @@ from regard.structure import from_mapping
 Vectors = NDArray[np.float32]
 Embed = Callable[[list[str]], Vectors]
 
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "2"
 TOGETHER = 2048
 """Passages that are embedded at once."""
 
@@ -77,40 +77,51 @@ class Update:
     left_out: tuple[str, ...]
 
 
+class ChangedFile(InputError):
+    """A file was changed after its vectors were made; bring the index up to date and search again."""
+
+
 @dataclass(slots=True, eq=False)
 class Index:
     """A vector of every passage in a folder.
 
     Arguments:
-        folder: of the text files.
+        folder: of the text files, or one file.
         origin: what decides a vector: the model and how it is asked.
         files: by their place in the folder, in the order of their names.
         vectors: (passages, W), file after file.
+        unit, column: as for `read_document`.
     """
 
     folder: Path
     origin: dict[str, Any]
     files: dict[str, IndexedFile] = field(default_factory=dict)
     vectors: Vectors = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+    unit: Unit = "paragraph"
+    column: str = "text"
 
     @classmethod
-    def load(cls, path: Path, folder: Path, origin: Mapping[str, Any]) -> Index:
-        """The index in a file; an empty one where there is none, or it was made by another model.
+    def load(
+        cls, path: Path, folder: Path, origin: Mapping[str, Any], unit: Unit = "paragraph", column: str = "text"
+    ) -> Index:
+        """The index in a file; an empty one where there is none, or it was made by another model, or of other passages.
 
         Raises:
             InputError: for a file that is something else.
         """
-        index = cls(folder, dict(origin))
+        index = cls(folder, dict(origin), unit=unit, column=column)
         if not path.exists():
             return index
         try:
             with safe_open(path, framework="np") as file:
                 said = file.metadata() or {}
+                if said.get("regard_index") == "1":  # of the release before: made again
+                    return index
                 if said.get("regard_index") != FORMAT_VERSION:
                     raise InputError(
                         f"{path}: is no index of Regard's, or of another release; choose another file with --index"
                     )
-                if json.loads(said["origin"]) != index.origin:
+                if json.loads(said["origin"]) != index._decides:
                     return index
                 index.vectors = file.get_tensor("vectors")
             files = json.loads(said["files"])
@@ -130,7 +141,7 @@ class Index:
             InputError: for a full disk or a place that cannot be written to.
         """
         files = {name: asdict(file) for name, file in self.files.items()}
-        said = {"regard_index": FORMAT_VERSION, "origin": json.dumps(self.origin), "files": json.dumps(files)}
+        said = {"regard_index": FORMAT_VERSION, "origin": json.dumps(self._decides), "files": json.dumps(files)}
         replace_file(path, save({"vectors": np.ascontiguousarray(self.vectors)}, metadata=said))
 
     def update(self, embed: Embed, patterns: Sequence[str]) -> Update:
@@ -167,18 +178,18 @@ class Index:
 
         try:
             for path in files_of(self.folder, patterns):
-                name, status = path.relative_to(self.folder).as_posix(), path.stat()
+                name, status = path.relative_to(self._root).as_posix(), path.stat()
                 old = before.get(name)
                 if old is not None and (old.size, old.written) == (status.st_size, status.st_mtime_ns):
                     current[name] = old
                     continue
-                text = read_text(path)
-                if text is None:
+                document = read_document(path, self.unit, self.column)
+                if document is None:
                     left_out.append(name)
                     continue
-                passages = tuple(passages_of(text))
-                texts = [text[passage.start : passage.end] for passage in passages]
-                digests = tuple(blake2b(each.encode(), digest_size=16).hexdigest() for each in texts)
+                passages = document.passages
+                texts = [document.text_of(passage) for passage in passages]
+                digests = tuple(map(_digest, texts))
                 waiting |= {digest: each for digest, each in zip(digests, texts, strict=True) if digest not in known}
                 current[name] = IndexedFile(
                     size=status.st_size, written=status.st_mtime_ns, passages=passages, digests=digests
@@ -202,26 +213,45 @@ class Index:
             count: the most passages for each.
 
         Raises:
-            InputError: where nothing is in the index, or a file has changed since.
+            InputError: where nothing is in the index.
+            ChangedFile: where a passage that was found no longer says what its vector was made of.
         """
         if not len(self.vectors):
             raise InputError(f"{self.folder}: there is no passage to search; give text files with words in them")
-        places = [(name, passage) for name, file in self.files.items() for passage in file.passages]
+        places = [
+            (name, passage, digest)
+            for name, file in self.files.items()
+            for passage, digest in zip(file.passages, file.digests, strict=True)
+        ]
         found = nearest(self.vectors, queries, count)
-        texts: dict[str, str] = {}
+        documents: dict[str, Document | None] = {}
         return [
-            [self._found(places[row], cosine, texts) for row, cosine in zip(rows, cosines, strict=True)]
+            [self._found(places[row], cosine, documents) for row, cosine in zip(rows, cosines, strict=True)]
             for rows, cosines in zip(found.rows.tolist(), found.cosines.tolist(), strict=True)
         ]
 
-    def _found(self, place: tuple[str, Passage], cosine: float, texts: dict[str, str]) -> Found:
-        name, passage = place
-        if name not in texts:
-            text = read_text(self.folder / name)
-            if text is None:
-                raise InputError(f"{self.folder / name}: has changed since it was read; search again")
-            texts[name] = text
-        return Found(cosine=cosine, file=name, line=passage.line, text=texts[name][passage.start : passage.end])
+    @property
+    def _decides(self) -> dict[str, Any]:
+        """What decides the vectors: an index made with anything else is made again."""
+        return {**self.origin, "unit": self.unit, "column": self.column}
+
+    @property
+    def _root(self) -> Path:
+        return self.folder.parent if self.folder.is_file() else self.folder
+
+    def _found(self, place: tuple[str, Passage, str], cosine: float, documents: dict[str, Document | None]) -> Found:
+        name, passage, digest = place
+        path = self._root / name
+        if name not in documents:
+            documents[name] = read_document(path, self.unit, self.column) if path.is_file() else None
+        document = documents[name]
+        if document is None or _digest(document.text_of(passage)) != digest:
+            raise ChangedFile(f"{path}: has changed since it was read; search again")
+        return Found(cosine=cosine, file=name, line=passage.line, text=document.text_of(passage))
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def described(update: Update) -> Iterable[str]:
