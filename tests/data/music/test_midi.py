@@ -94,6 +94,17 @@ def test_a_key_struck_again_ends_its_note_and_what_is_never_let_go_ends_with_the
     assert times(read_midi(path)) == [(60, 0.0, 1.0), (60, 1.0, 2.0), (64, 1.0, 3.0)]
 
 
+def test_two_tracks_in_unison_on_one_channel_are_two_notes(midi):
+    path = midi([(tempo(60), 0), (on(60, 90), 0), (off(60), 200)], [(on(60, 50), 100), (off(60), 200)])
+    found = [(note.voice, note.start, note.end, note.velocity) for note in read_midi(path).notes]
+    assert sorted(found) == [(0, 0.0, 2.0, 90), (1, 1.0, 3.0, 50)]
+
+
+def test_a_pedal_in_one_track_holds_the_notes_of_its_channel_in_another(midi):
+    path = midi([(tempo(60), 0), (pedal(127), 50), (pedal(0), 350)], [(on(60), 0), (off(60), 100)])
+    assert times(read_midi(path)) == [(60, 0.0, 4.0)]
+
+
 def test_tracks_are_voices_and_drums_are_left_out(midi):
     path = midi(
         [(on(72), 0), (off(72), 100)],

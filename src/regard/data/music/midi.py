@@ -163,29 +163,30 @@ def _seconds(played: list[tuple[int, int, Any]], ticks: int) -> Any:
 
 def _struck(played: list[tuple[int, int, Any]], *, pedal: bool) -> Iterator[tuple[int, int, int, int, int]]:
     """(first tick, last tick, pitch, velocity, voice) of every note."""
-    sounding: dict[tuple[int, int], tuple[int, int, int]] = {}
-    let_go: set[tuple[int, int]] = set()  # keys that are up and sound on
+    # By track, channel and pitch: two tracks that play one pitch on one channel, as in unison, are two notes. Pedals belong to a channel.
+    sounding: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    let_go: set[tuple[int, int, int]] = set()  # keys that are up and sound on
     down: set[int] = set()  # channels whose pedal is
     voices: dict[tuple[int, int], int] = {}
     tick = 0
 
-    def ended(key: tuple[int, int]) -> Iterator[tuple[int, int, int, int, int]]:
+    def ended(key: tuple[int, int, int]) -> Iterator[tuple[int, int, int, int, int]]:
         let_go.discard(key)
         if key in sounding:
             began, velocity, voice = sounding.pop(key)
-            yield began, tick, key[1], velocity, voice
+            yield began, tick, key[2], velocity, voice
 
     for tick, track, message in played:
         channel = getattr(message, "channel", DRUMS)
         if channel == DRUMS:
             continue
         if message.type == "note_on" and message.velocity > 0:
-            key = (channel, message.note)
+            key = (track, channel, message.note)
             yield from ended(key)
             voice = voices.setdefault((track, channel), len(voices))
             sounding[key] = (tick, message.velocity, voice)
         elif message.type in ("note_on", "note_off"):
-            key = (channel, message.note)
+            key = (track, channel, message.note)
             if channel in down:
                 let_go.add(key)
             else:
@@ -195,7 +196,7 @@ def _struck(played: list[tuple[int, int, Any]], *, pedal: bool) -> Iterator[tupl
                 down.add(channel)
             else:
                 down.discard(channel)
-                for key in [key for key in let_go if key[0] == channel]:
+                for key in [key for key in let_go if key[1] == channel]:
                     yield from ended(key)
     for key in list(sounding):
         yield from ended(key)
