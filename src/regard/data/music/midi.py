@@ -163,7 +163,7 @@ def _seconds(played: list[tuple[int, int, Any]], ticks: int) -> Any:
 
 def _struck(played: list[tuple[int, int, Any]], *, pedal: bool) -> Iterator[tuple[int, int, int, int, int]]:
     """(first tick, last tick, pitch, velocity, voice) of every note."""
-    # By track, channel and pitch: two tracks that play one pitch on one channel, as in unison, are two notes. Pedals belong to a channel.
+    # By track, channel and pitch: two tracks that play one pitch on one channel are two notes. Pedals belong to a channel.
     sounding: dict[tuple[int, int, int], tuple[int, int, int]] = {}
     let_go: set[tuple[int, int, int]] = set()  # keys that are up and sound on
     down: set[int] = set()  # channels whose pedal is
