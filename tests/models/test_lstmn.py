@@ -79,7 +79,7 @@ def test_what_is_looked_at_is_seen_a_row_for_each_token_strictly_before_it(model
         weights = seen.weights(address)[0, 0]
         assert weights.shape == (5, 4)  # the last token is looked at by none
         for place, shares in enumerate(expected):
-            torch.testing.assert_close(weights[place, :place].double(), shares, rtol=1e-6, atol=1e-7)
+            torch.testing.assert_close(weights[place, :place].double(), shares, rtol=1e-5, atol=1e-6)
             assert (weights[place, place:] == 0).all()
 
 

@@ -181,4 +181,4 @@ def test_without_our_card_it_is_a_folder_like_any_other_of_theirs(exported, tmp_
     assert loaded.model.config.attention_bias, "nothing says that the zero biases were not trained"
     assert loaded.model.config.output_bias == "padding"
     with torch.no_grad():
-        torch.testing.assert_close(loaded.model(*batch), ours.model(*batch), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(loaded.model(*batch), ours.model(*batch), rtol=1e-5, atol=1e-6)

@@ -90,11 +90,11 @@ def test_a_logit_that_rules_a_token_out_counts_nothing(dtype, generator):
     without = logits.detach().clone().requires_grad_()
     with_it = torch.cat((logits.detach(), logits.new_full((6, 1), -1e4)), dim=1).requires_grad_()
     wanted, found = total(without, labels, smoothing=0.1), total(with_it, labels, smoothing=0.1, never=7)
-    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
     wanted.backward()
     found.backward()
     assert (with_it.grad[:, 7] == 0).all()
-    torch.testing.assert_close(with_it.grad[:, :7], without.grad, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(with_it.grad[:, :7], without.grad, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
