@@ -21,7 +21,7 @@ from regard.structure import coerced, from_mapping
 from regard.tasks.kinds import kind_of
 from regard.tasks.translation.data import TranslationData
 from regard.tasks.translation.task import TranslationTask
-from regard.training.recipe import Recipe, put, read_override, read_recipe, read_yaml
+from regard.training.recipe import Recipe, put, read_override, read_recipe, read_yaml, recipe_file
 from regard.training.settings import LIMITS
 
 SECTIONS = ("recipe", "arms", "seeds", "budget", "measures")
@@ -241,7 +241,8 @@ def _sections(recipe: Comparison | Recipe | Mapping[str, Any] | str | os.PathLik
     if isinstance(recipe, Mapping):
         values, where = dict(recipe), "comparison"
     else:
-        values, where, beside = read_yaml(Path(recipe)), str(recipe), Path(recipe).parent
+        file = recipe_file(recipe)
+        values, where, beside = read_yaml(file), str(recipe), file.parent
     if "recipe" not in values:
         return {"recipe": values}
     for key in values:

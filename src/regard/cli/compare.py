@@ -79,7 +79,7 @@ def compare(
 
     \b
     Example:
-      regard compare recipes/dates.yaml model.score=dot,general,additive --seeds 3 --budget steps=500 --output runs/scores
+      regard compare dates model.score=dot,general,additive --seeds 3 --budget steps=500 --output runs/scores
       regard compare my.yaml model.width=64,128 training.warmup=50 --budget tokens=2e6 --measure bleu --output runs/width --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.claims.arms import read_grid

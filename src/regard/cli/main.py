@@ -66,7 +66,7 @@ def regard(
 
     \b
     Example:
-      regard train recipes/dates.yaml --output runs/dates
+      regard train dates --output runs/dates
       regard translate runs/dates "Tuesday, 9 May 2017"
       regard look runs/dates "mardi 9 mai 2017" -o attention.html
     """  # noqa: D301  # \b keeps the lines of the example apart

@@ -67,8 +67,8 @@ def plan(
     \b
     Example:
       regard plan gpt3-175b --device v100-32 --utilisation 0.224 --price 1.5
-      regard plan recipes/gpt-small.yaml --device rtx-4090 --tokens 1e9
-      regard plan recipes/dates.yaml --device here --json
+      regard plan gpt-small --device rtx-4090 --tokens 1e9
+      regard plan dates --device here --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from typing import Literal, get_args
 

@@ -23,7 +23,8 @@ PATIENCE = 3.0  # seconds
 
 def train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE.yaml", help="How to train, see recipes/.", show_default=False)
+        Path,
+        typer.Argument(metavar="RECIPE", help="A YAML file, or a recipe of the package: dates.", show_default=False),
     ],
     output: Annotated[
         Path,
@@ -44,9 +45,9 @@ def train(
 
     \b
     Example:
-      regard train recipes/dates.yaml --output runs/dates
-      regard train recipes/dates.yaml training.steps=1000 seed=2 --output runs/longer
-      torchrun --nproc-per-node 2 -m regard train recipes/dates.yaml --output runs/both
+      regard train dates --output runs/dates
+      regard train dates training.steps=1000 seed=2 --output runs/longer
+      torchrun --nproc-per-node 2 -m regard train dates --output runs/both
     """  # noqa: D301  # \b keeps the lines of the example apart
     try:
         result = _run(recipe, overrides or [], output, resume)

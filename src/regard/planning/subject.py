@@ -19,7 +19,7 @@ from regard.planning.shapes import Work
 from regard.training.adapters import give_adapters
 from regard.training.model_section import folder_of
 from regard.training.optimizers import freeze
-from regard.training.recipe import read_recipe
+from regard.training.recipe import packaged_recipe, read_recipe
 from regard.training.settings import OptimizerName
 
 
@@ -53,7 +53,8 @@ def subject_of(what: Any, overrides: Sequence[str], asked: Asked, *, count: int,
     Raises:
         InputError: as `regard.planning.plan`.
     """
-    if isinstance(what, str) and not Path(what).exists() and not what.endswith((".yaml", ".yml")):
+    named = isinstance(what, str) and not Path(what).exists() and not what.endswith((".yaml", ".yml"))
+    if named and packaged_recipe(what) is None:
         if overrides:
             raise InputError(
                 f"{what} is a published model, which takes no settings such as {overrides[0]}; use a recipe"

@@ -134,7 +134,7 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
     """A recipe from a YAML file, a mapping, or another recipe, with `key=value` overrides on top.
 
     Arguments:
-        recipe: the path of a YAML file, or the values themselves.
+        recipe: the path of a YAML file, the name of a recipe of the package, such as `dates`, or the values themselves.
         overrides: such as `training.steps=500` or `data.train=[a.en, a.de]`; values are read as YAML.
 
     Raises:
@@ -148,7 +148,7 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
         values = dict(recipe)
     else:
         where = str(recipe)
-        values = read_yaml(Path(recipe))
+        values = read_yaml(recipe_file(recipe))
     values = _copied(values)
     for override in overrides:
         put(values, *read_override(override))
@@ -222,6 +222,48 @@ def write_recipe(recipe: Recipe) -> str:
     return text if yaml.safe_load(text) == values else yaml.safe_dump(values, sort_keys=False)
 
 
+def recipe_folder() -> Path:
+    """The folder of the recipes that come with the package; in a clone that is installed editable, the clone's own."""
+    packaged = Path(__file__).parent.parent / "recipes"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "recipes"
+
+
+def packaged_recipe(name: str | os.PathLike[str]) -> Path | None:
+    """The file of a recipe that comes with the package: `dates`, `dates.yaml` and `recipes/dates.yaml` are one; None for others.
+
+    >>> packaged_recipe("dates").name, packaged_recipe("recipes/dates.yaml").name, packaged_recipe("runs/dates")
+    ('dates.yaml', 'dates.yaml', None)
+    """
+    asked = Path(name)
+    if asked.is_absolute() or ".." in asked.parts:
+        return None
+    parts = asked.parts[1:] if asked.parts[:1] == ("recipes",) else asked.parts
+    if not parts:
+        return None
+    found = recipe_folder().joinpath(*parts)
+    found = found if found.suffix == ".yaml" else found.with_name(found.name + ".yaml")
+    return found if found.is_file() else None
+
+
+def packaged_recipes() -> list[str]:
+    """The names of the recipes that come with the package."""
+    return sorted(path.stem for path in recipe_folder().glob("*.yaml"))
+
+
+def recipe_file(recipe: str | os.PathLike[str]) -> Path:
+    """A recipe's file: the one at the path, or else the packaged one of that name.
+
+    Raises:
+        InputError: where there is neither, with the nearest name.
+    """
+    path = Path(recipe)
+    found = path if path.exists() else packaged_recipe(recipe)
+    if found is None:
+        hint = nearest(path.stem, packaged_recipes())
+        raise InputError(f"{recipe}: no such recipe; give the path of a YAML file, or a recipe of the package: {hint}")
+    return found
+
+
 def differences(one: Recipe, other: Recipe) -> list[str]:
     """The dotted keys in which two recipes differ."""
     return _differing(one.to_mapping(), other.to_mapping(), "")
@@ -245,7 +287,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such recipe; give the path of a YAML file, see recipes/") from error
+        raise InputError(f"{path}: no such file; give the path of a YAML file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a YAML file") from error
     try:
@@ -253,7 +295,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise InputError(f"{path}: not valid YAML ({_first_line(error)}); mend the file") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path}: holds no mapping of settings; see recipes/ for examples")
+        raise InputError(f"{path}: holds no mapping of settings; the recipes that come with the package are examples")
     return values
 
 

@@ -1,0 +1,63 @@
+"""What is in the wheel: the recipes by their names, the marker of types; and that they are found from an empty folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from regard import InputError
+from regard.training import read_recipe
+from regard.training.recipe import packaged_recipes, recipe_file
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> set[str]:
+    """The names in a freshly built wheel."""
+    place = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (file,) = place.glob("*.whl")
+    return set(zipfile.ZipFile(file).namelist())
+
+
+def test_the_wheel_holds_every_recipe_and_the_marker_of_types(wheel):
+    assert len(RECIPES) > 40
+    assert {f"regard/recipes/{name}.yaml" for name in RECIPES} <= wheel
+    assert "regard/recipes/comparisons/convolution-and-attention.yaml" in wheel
+    assert "regard/py.typed" in wheel
+
+
+def test_every_recipe_is_found_by_its_name_from_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert packaged_recipes() == RECIPES
+    for name in RECIPES:
+        found = {recipe_file(form) for form in (name, f"{name}.yaml", f"recipes/{name}.yaml")}
+        assert [file.read_text() for file in found] == [(ROOT / "recipes" / f"{name}.yaml").read_text()]
+    assert read_recipe("dates", ["seed=3"]).seed == 3
+    assert recipe_file("recipes/comparisons/convolution-and-attention.yaml").is_file()
+
+
+def test_an_own_file_comes_before_the_packaged_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    own = (ROOT / "recipes" / "dates.yaml").read_text().replace("seed: 1", "seed: 7")
+    (tmp_path / "recipes" / "dates.yaml").write_text(own)
+    assert read_recipe("recipes/dates.yaml").seed == 7
+    assert read_recipe("dates").seed != 7
+
+
+@pytest.mark.parametrize("name", ["datse", "../recipes/dates", "recipes/../dates", "", "/dates"])
+def test_an_unknown_recipe_names_the_nearest(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError):
+        read_recipe(name)
+    with pytest.raises(InputError, match="did you mean 'dates'"):
+        read_recipe("datse")
