@@ -54,17 +54,17 @@ demo: $(VENV)/.demo-dependencies $(VENV)/.installed $(VENV)/.real-bert
 	@$(BIN)/python examples/demo.py $(if $(PAIRS),--pairs "$(PAIRS)") $(DEMO_OPTIONS)
 
 test: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow and not browser" tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --doctest-modules --pyargs regard
+	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "not slow and not browser" tests
+	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 --doctest-modules --pyargs regard
 
 test-all: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not browser" tests
+	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "not browser" tests
 
 search: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "hypothesis and not browser" --hypothesis-profile=search tests
+	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "hypothesis and not browser" --hypothesis-profile=search tests
 
 test-browser: $(VENV)/.test-dependencies $(VENV)/.installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests/browser
+	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest tests/browser
 
 lint: $(VENV)/.test-dependencies $(VENV)/.installed
 	$(BIN)/ruff format --check src tests benchmarks examples

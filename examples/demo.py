@@ -16,6 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.machine import bound_spinning
+
+bound_spinning()  # before PyTorch is imported
+
 import torch
 from real_bert import first_act, has_display
 from torch import nn

@@ -92,7 +92,7 @@ def test_help_answers_in_less_than_half_a_second():
         (["--versoin"], "there is no option --versoin; did you mean '--version'?"),
         (["look", "folder", "text", "--lyer", "x"], "there is no option --lyer; did you mean '--layer'?"),
         (["train", "recipe.yaml"], "missing option '--output'"),
-        (["train"], "missing argument 'RECIPE.yaml'"),
+        (["train"], "missing argument 'RECIPE'"),
         (["evaluate", "folder"], "missing argument 'DATA'"),
         (["translate"], "missing argument 'MODEL'"),
         (["look", "folder"], "missing argument 'TEXT'"),
@@ -159,3 +159,25 @@ def test_the_installed_command_refuses_without_a_traceback(tmp_path):
     assert (ended.returncode, ended.stdout) == (2, "")
     expected = f"error: {tmp_path}: holds no model (no config.json); give the folder of a trained model\n"
     assert ended.stderr == expected
+
+
+SPINNING = """
+import os, sys
+from regard.cli import main
+assert "torch" not in sys.modules, "too late: OpenMP reads its settings when PyTorch is imported"
+sys.argv = ["regard", "--version"]
+try:
+    main.run()
+except SystemExit:
+    print(os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [({}, "1000 False"), ({"GOMP_SPINCOUNT": "77"}, "77 False"), ({"OMP_WAIT_POLICY": "active"}, "None False")],
+)
+def test_waiting_threads_spin_for_a_bounded_time_unless_the_user_says_otherwise(own, expected):
+    clean = {key: value for key, value in os.environ.items() if key not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run([sys.executable, "-c", SPINNING], capture_output=True, text=True, env=clean | own, check=True)
+    assert done.stdout.splitlines()[-1] == expected

@@ -40,6 +40,7 @@ from regard.cli.translate import translate
 from regard.cli.vectors.group import vectors
 from regard.cli.walk import walk
 from regard.errors import InputError, nearest
+from regard.machine import bound_spinning
 
 SUCCESS, READER_GONE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -138,6 +139,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def run() -> None:
     """The entry point: `main` on the process's own arguments."""
+    bound_spinning()  # before any command imports PyTorch
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 whatever the locale says, as files are
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
