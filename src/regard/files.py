@@ -50,6 +50,40 @@ def _sentence(target: Path, number: int | None, text: str) -> str:
 
 
 @contextlib.contextmanager
+def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a folder for one process while the block runs; the operating system lets it go when the process ends, however it does.
+
+    The folder is made where it is missing. The lock is on the folder itself, so no file is left behind. Where the system has
+    no such locks (Windows, some network file systems) nothing is held.
+
+    Raises:
+        InputError: another process, or another block of this one, holds the folder.
+    """
+    folder = Path(folder)
+    with writing_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover - Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{folder}: another process is training into this folder; wait until it has ended, or choose another folder"
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def new_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """A folder to fill that appears at `target` only when the block ends well, every file in it on the disk.
 

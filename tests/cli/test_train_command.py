@@ -62,7 +62,8 @@ def test_ctrl_c_says_how_to_go_on(command, process, recipe_file, tmp_path):
         out, err = running.communicate(timeout=120)
     assert (running.returncode, out) == (130, b"")
     last = err.decode().splitlines()[-1]
-    assert last.startswith("interrupted; to go on from the last checkpoint: regard train ")
+    assert last.startswith("stopped by SIGINT; the checkpoint of step ")
+    assert " is written; to go on from the last checkpoint: regard train " in last
     assert last.endswith(f"training.steps=1000000 training.save_every=3 --output '{folder}' --resume")
     step = json.loads((folder / "checkpoints.json").read_text())["last"]
     answer = command(*words, f"training.steps={int(step[-8:]) + 2}", "--resume", "--json")
@@ -179,7 +180,7 @@ def test_places_that_cannot_be_trained_in(command, recipe_file, tmp_path):
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
     for place in ("file", "file/run"):
         answer = command("train", recipe_file, "--output", tmp_path / place)
-        assert f"{tmp_path / place}/recipe.yaml: cannot be written" in answer.refusal()
+        assert f"{tmp_path / place}: cannot be written" in answer.refusal()
     assert "is not empty and holds no run" in command("train", recipe_file, "--output", tmp_path / "full").refusal()
     assert (tmp_path / "full" / "thesis.txt").read_text() == "years of work"
 

@@ -42,7 +42,7 @@ from regard.cli.walk import walk
 from regard.errors import InputError, nearest
 from regard.machine import bound_spinning
 
-SUCCESS, READER_GONE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+SUCCESS, READER_GONE, BAD_INPUT = 0, 1, 2
 
 # What every mistake on the command line derives from. Newer releases of typer carry click inside, older ones import it;
 # this relation holds in both.
@@ -107,7 +107,7 @@ app.add_typer(vectors, name="vectors", cls=Commands)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command and return the exit code: 0, 2 for bad input or a wrong command line, 130 for Ctrl-C.
+    """Run a command and return the exit code: 0, 2 for bad input or a wrong command line, 130 for Ctrl-C, 143 for SIGTERM.
 
     One sentence on standard error says what was wrong. A fault of the program itself is raised as it is.
 
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> int:
         say("error: " + one_line(_wrong_usage(error)))
     except Interruption as error:
         say(("\n" if on_terminal(sys.stderr) else "") + str(error))
-        return INTERRUPTED
+        return error.code
     except (ReaderGone, BrokenPipeError):
         _stop_writing()
         return READER_GONE

@@ -51,9 +51,11 @@ def train(
     """  # noqa: D301  # \b keeps the lines of the example apart
     try:
         result = _run(recipe, overrides or [], output, resume)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         again = ["regard", "train", str(recipe), *(overrides or ()), "--output", str(output), "--resume"]
-        raise Interruption(f"interrupted; to go on from the last checkpoint: {shlex.join(again)}") from None
+        said = str(stop) or "interrupted"
+        code = 128 + getattr(stop, "number", 2)
+        raise Interruption(f"{said}; to go on from the last checkpoint: {shlex.join(again)}", code) from None
     if as_json:
         print_json(
             {

@@ -3,13 +3,15 @@
     checkpoints/step-00000500/   config.json, model.safetensors, ... as any model folder; optimizer.safetensors, progress.json
     checkpoints.json             {"last": "step-00000500", "best": "step-00000400"}
 
-A checkpoint is written to a new folder and forced to disk; then the pointer file is replaced; then what it no longer names is
-removed. Killed anywhere in between, the run goes on from the checkpoint the pointer names.
+A checkpoint is written to a new folder and forced to disk; then the pointer file is replaced; then older checkpoints, that it no
+longer names, are removed. Killed anywhere in between, the run goes on from the checkpoint the pointer names. Only folders that a
+run writes, `step-` and eight digits, are ever removed; a copy under another name stays, and links are refused.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +31,8 @@ from regard.training.workers import Workers, like, whole
 
 OPTIMIZER = "optimizer.safetensors"
 PROGRESS = "progress.json"
+STEP = re.compile(r"step-\d{8}")
+"""The name of a checkpoint that a run wrote."""
 
 
 class Checkpoints:
@@ -76,6 +80,7 @@ class Checkpoints:
         Raises:
             InputError: for a full disk and the like; the checkpoints before are intact.
         """
+        self._refuse_links()
         parameters = {name: whole(tensor) for name, tensor in _own(model).items()}
         moments = {name: whole(tensor) for name, tensor in _moments(model, optimizer).items()}
         if self.workers.first:
@@ -97,6 +102,7 @@ class Checkpoints:
         Raises:
             InputError: naming file and key for whatever is damaged.
         """
+        self._refuse_links()
         if self.workers.first:
             clear_partial(self.folder)
             clear_partial(self.folder / "checkpoints")
@@ -126,9 +132,24 @@ class Checkpoints:
         return progress
 
     def _keep(self, names: set[str]) -> None:
+        """Remove the checkpoints of this run that are not among `names`, and nothing else."""
         for path in (self.folder / "checkpoints").iterdir():
-            if path.name not in names:
+            if STEP.fullmatch(path.name) and path.name not in names and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
+
+    def _refuse_links(self) -> None:
+        """Checkpoints are replaced and removed, so they must not be another folder's.
+
+        Raises:
+            InputError: where `checkpoints`, or a checkpoint in it, is a symbolic link.
+        """
+        place = self.folder / "checkpoints"
+        for path in (place, *(place.glob("step-*") if place.is_dir() else ())):
+            if path.is_symlink() and (path == place or STEP.fullmatch(path.name)):
+                raise InputError(
+                    f"{path}: is a symbolic link, and what it points to could be removed; put the folder itself there, or train "
+                    "into another folder"
+                )
 
 
 def _own(model: nn.Module) -> dict[str, Tensor]:

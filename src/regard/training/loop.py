@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -15,13 +18,28 @@ from torch import nn
 
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
+from regard.errors import InputError
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
 from regard.training.log import JsonLines
 from regard.training.progress import Progress, Tally
 from regard.training.schedules import learning_rate
 from regard.training.settings import TrainingSettings
-from regard.training.workers import Workers
+from regard.training.workers import Workers, whole
+
+
+class Stopped(KeyboardInterrupt):
+    """Training was stopped by a signal, after a checkpoint was written.
+
+    Arguments:
+        number: of the signal, such as `signal.SIGTERM`.
+        step: of the checkpoint.
+    """
+
+    def __init__(self, number: int, step: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}; the checkpoint of step {step:,} is written")
+        self.number = number
+        self.step = step
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -53,9 +71,38 @@ class Loop:
     evaluate: Callable[[], Mapping[str, float]]
     save: Callable[[], None]
     beside: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
+    asked_to_stop: int = field(init=False, default=0)
+    saved: float = field(init=False, default=0.0)
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Inside the block the first SIGINT or SIGTERM stops `run` after an update and a checkpoint; a second stops it at once.
+
+        Only where it can be done: in the main thread, and with one worker, since several would have to stop at the same update.
+        """
+        if self.workers.count > 1 or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def ask(number: int, _: Any) -> None:
+            if self.asked_to_stop:
+                raise KeyboardInterrupt
+            self.asked_to_stop = number
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def run(self) -> None:
-        """Train until done; `progress.finished` then says why it ended."""
+        """Train until done; `progress.finished` then says why it ended.
+
+        Raises:
+            InputError: the loss or a parameter is no finite number any more; the last checkpoint is from before.
+            Stopped: where `signals` was asked to stop.
+        """
         progress, started = self.progress, time.monotonic() - self.progress.seconds
         lengths, labels = self.task.lengths(self.data), self.task.labels(self.data)
         self.beside = self.task.beside(self.data)
@@ -66,6 +113,7 @@ class Loop:
         if progress.finished:  # by limits that may have been widened since
             windows = self._windows(batches.epoch(progress.epoch))
             progress.finished = self._reason_to_stop(len(windows)) or self._out_of_patience()
+        self.saved = progress.seconds
         self._tell("started", self.model, progress, expected)
         try:
             while not progress.finished:
@@ -78,6 +126,9 @@ class Loop:
                     self._tell("stepped", progress, tokens / max(1e-9, time.monotonic() - before))
                     progress.finished = self._reason_to_stop(len(windows))
                     self._book()
+                    if self.asked_to_stop and not progress.finished:
+                        self._keep()
+                        raise Stopped(self.asked_to_stop, progress.step)
                 if progress.window >= len(windows):
                     progress.epoch, progress.window = progress.epoch + 1, 0
         finally:
@@ -125,6 +176,8 @@ class Loop:
                 objective.backward()
             if share:
                 progress.count(loss)
+                if workers.count == 1 and not math.isfinite(progress.loss_sum):
+                    self._diverged(progress.step + 1, f"the loss is {progress.loss_sum}")
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
         self.optimizer.step()
@@ -146,11 +199,36 @@ class Loop:
         evaluated = ended or progress.step % settings.evaluate_every == 0
         if evaluated:
             self._judge()
-        if evaluated or progress.step % settings.save_every == 0 or progress.finished:
-            self._collect()
-            if self.log is not None:
-                progress.log_bytes = self.log.settled()
-            self.save()
+        if evaluated or progress.step % settings.save_every == 0 or progress.finished or self._save_is_due():
+            self._keep()
+
+    def _keep(self) -> None:
+        """Write a checkpoint of this moment, unless something in it is no finite number."""
+        self._collect()
+        if not self._finite():
+            self._diverged(self.progress.step, "a parameter is no finite number")
+        if self.log is not None:
+            self.progress.log_bytes = self.log.settled()
+        self.save()
+        self.saved = self.progress.seconds
+
+    def _save_is_due(self) -> bool:
+        minutes = self.settings.save_minutes
+        return minutes is not None and self._seconds() - self.saved >= 60 * minutes
+
+    def _finite(self) -> bool:
+        """Whether the sums of losses on all workers, and every parameter, are finite numbers."""
+        with torch.no_grad():
+            bad = sum(not bool(torch.isfinite(whole(p).sum(dtype=torch.float64))) for p in self.model.parameters())
+        loss = self.progress.loss_sum if self.workers.first else 0.0
+        return self.workers.summed(float(bad) + (not math.isfinite(loss)))[0] == 0
+
+    def _diverged(self, step: int, what: str) -> NoReturn:
+        raise InputError(
+            f"training diverged: {what} at step {step:,}; nothing of that was saved, and an earlier checkpoint is intact. "
+            f"Lower training.learning_rate, which is {self.settings.learning_rate:g}, lengthen training.warmup, or set "
+            "training.clip_norm"
+        )
 
     def _log_training(self) -> None:
         progress = self.progress
@@ -198,11 +276,14 @@ class Loop:
         self.workers.scattered(self.model)
         self.model.train()
         self._write({"event": "validation", "step": progress.step, "epoch": progress.epoch, **numbers})
-        value = numbers[settings.best]
+        value, loss = numbers[settings.best], numbers["loss"]
+        if not (math.isfinite(value) and math.isfinite(loss)):
+            self._diverged(progress.step, f"the validation loss is {loss}, {settings.best} {value}")
         lower = settings.best == "loss"
         best = progress.best_value
-        if best is None or (value < best if lower else value > best):
-            progress.best_value, progress.best_step, progress.worse = value, progress.step, 0
+        better = best is None or (value < best if lower else value > best)
+        if better or (value == best and progress.best_loss is not None and loss < progress.best_loss):
+            progress.best_value, progress.best_loss, progress.best_step, progress.worse = value, loss, progress.step, 0
         else:
             progress.worse += 1
         progress.finished = progress.finished or self._out_of_patience()

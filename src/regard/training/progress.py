@@ -26,6 +26,7 @@ class Progress:
         loss_sum, loss_tokens, correct: since the last line of the log.
         beside: the same three of each further loss, by name.
         best_value, best_step: the best evaluation so far; the value is None before the first.
+        best_loss: the validation loss of that evaluation, which decides between equal values.
         worse: evaluations since the best.
         log_bytes: length of log.jsonl; what a killed process wrote beyond is cut off on resuming.
         finished: why the run ended; empty while it has not.
@@ -42,6 +43,7 @@ class Progress:
     beside: dict[str, Tally] = field(default_factory=dict)
     best_value: float | None = None
     best_step: int = 0
+    best_loss: float | None = None
     worse: int = 0
     log_bytes: int = 0
     finished: str = ""

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 from regard.checkpoints import adopt
 from regard.checkpoints.adapters import split, write_adapters
 from regard.errors import InputError
-from regard.files import replace_file
+from regard.files import locked, replace_file
 from regard.models import MODELS
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
@@ -41,7 +42,10 @@ from regard.training.validation import judged_names, losses_by_group
 from regard.training.workers import Workers, joined
 
 RECIPE = "recipe.yaml"
-MAY_CHANGE = (*(f"training.{name}" for name in LIMITS), "training.patience", "training.log_every", "generation")
+MAY_CHANGE = (
+    *(f"training.{name}" for name in (*LIMITS, "patience", "log_every", "save_minutes")),
+    "generation",
+)
 """What a resumed run may say anew: how far to go on, and what does not touch the training itself."""
 
 
@@ -97,13 +101,20 @@ def train(
         The finished run; `.load()` is the model.
 
     Raises:
-        InputError: for a recipe, data or folder that cannot be used.
+        InputError: for a recipe, data or folder that cannot be used, a folder that another process trains into, or a run that
+            diverged: its last good checkpoint stays.
+        Stopped: on SIGINT (Ctrl-C) or SIGTERM, after a checkpoint of that moment was written.
     """
     resolved = read_recipe(recipe, overrides)
     folder = Path(output)
     tell = say if say is not None else _silent
-    with denormals_flushed(), joined(resolved.training.device) as workers, torch.random.fork_rng():
+    with ExitStack() as stack:
+        stack.enter_context(denormals_flushed())
+        workers = stack.enter_context(joined(resolved.training.device))
+        stack.enter_context(torch.random.fork_rng())
         talk = tell if workers.first else _silent
+        if workers.first:
+            stack.enter_context(locked(folder))
         if workers.first:
             _claim(folder, resolved, resume)
         workers.wait()
@@ -200,7 +211,8 @@ class _Run:
         """Train to the end and put the best checkpoint's model into the run's folder."""
         progress = self.loop.progress
         self.model.train()
-        self.loop.run()
+        with self.loop.signals():
+            self.loop.run()
         if self.workers.first:
             self._publish(progress)
         self.workers.wait()

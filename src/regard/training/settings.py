@@ -44,9 +44,11 @@ class TrainingSettings:
         evaluate_generated: how many validation examples to decode at each evaluation, for exact match and BLEU; 0 for none. Tasks
             that generate nothing are judged at every evaluation.
         best: the metric whose best value decides which checkpoint is kept: `loss`, or one that the task is judged by, such as
-            `bleu` or `accuracy`.
+            `bleu` or `accuracy`; of equal values that with the lower validation loss.
         patience: evaluations without a better value before stopping; null never stops early.
-        save_every: updates between checkpoints; one is also made at every evaluation and at the end.
+        save_every: updates between checkpoints; one is also made at every evaluation, at the end, and when the run is stopped by
+            SIGINT or SIGTERM.
+        save_minutes: minutes of training after which a checkpoint is made besides; null for none.
         log_every: updates between lines of log.jsonl.
         tracker: `tensorboard` writes event files beside the log.
         parallel: under torchrun, `ddp` copies the model to every worker, `fsdp` shards it (FSDP2).
@@ -81,6 +83,7 @@ class TrainingSettings:
     best: str = "loss"
     patience: int | None = None
     save_every: int = 500
+    save_minutes: float | None = None
     log_every: int = 50
     tracker: Literal["none", "tensorboard"] = "none"
     parallel: Literal["ddp", "fsdp"] = "ddp"
@@ -97,7 +100,7 @@ class TrainingSettings:
         for name in ("batch_tokens", "accumulate", "evaluate_every", "save_every", "log_every"):
             value = getattr(self, name)
             check(value >= 1, f"training.{name}", value, "at least 1", "raise it")
-        for name in (*LIMITS, "patience"):
+        for name in (*LIMITS, "patience", "save_minutes"):
             value = getattr(self, name)
             check(value is None or value > 0, f"training.{name}", value, "above 0", "raise it or leave it out")
         check(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0", "1e-3 is usual")

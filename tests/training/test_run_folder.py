@@ -1,0 +1,183 @@
+"""What a run does to its folder: it removes only its own files, holds it alone, and leaves a checkpoint when stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.files import locked
+from regard.training.loop import Loop, Stopped
+from regard.training.progress import Progress
+from regard.training.settings import TrainingSettings
+from regard.training.workers import Workers
+
+
+class At:
+    """Does something after one update."""
+
+    def __init__(self, step: int, act) -> None:
+        self.step, self.act = step, act
+
+    def started(self, model, progress, total_steps): ...
+
+    def stepped(self, progress, tokens_per_second):
+        if progress.step == self.step:
+            self.act()
+
+    def logged(self, event): ...
+
+    def ended(self, progress): ...
+
+
+def steps_of(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "checkpoints").iterdir()}
+
+
+def test_a_copy_of_a_checkpoint_is_never_removed(recipe, pairs, tmp_path):
+    run = tmp_path / "run"
+    regard.train(recipe(steps=4, save_every=2, evaluate_every=2), output=run, data=pairs)
+    kept = run / "checkpoints" / "my-copy"
+    shutil.copytree(run / "checkpoints" / "step-00000004", kept)
+    (run / "checkpoints" / "step-00000004.notes").write_text("mine")
+    regard.train(recipe(steps=8, save_every=2, evaluate_every=2), output=run, data=pairs, resume=True)
+    assert (kept / "model.safetensors").is_file()
+    assert (run / "checkpoints" / "step-00000004.notes").read_text() == "mine"
+    assert {"my-copy", "step-00000008"} <= steps_of(run)
+    assert len([name for name in steps_of(run) if len(name) == 13]) <= 2
+
+
+@pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/step-00000001"])
+def test_checkpoints_behind_a_link_are_refused_and_stay(linked, recipe, pairs, tmp_path):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    regard.train(recipe(steps=2, save_every=1), output=run, data=pairs)
+    (elsewhere / "step-00000009").mkdir(parents=True)
+    (elsewhere / "step-00000009" / "precious").write_text("years of work")
+    if linked == "checkpoints":
+        shutil.copytree(run / "checkpoints", elsewhere, dirs_exist_ok=True)
+        shutil.rmtree(run / "checkpoints")
+    (run / linked).symlink_to(elsewhere)
+    with pytest.raises(regard.InputError, match="is a symbolic link"):
+        regard.train(recipe(steps=5, save_every=1), output=run, data=pairs, resume=True)
+    assert (elsewhere / "step-00000009" / "precious").read_text() == "years of work"
+
+
+def test_one_process_trains_into_a_folder_and_death_lets_it_go(recipe, pairs, tmp_path):
+    run = tmp_path / "run"
+    code = "import sys, time\nfrom regard.files import locked\nwith locked(sys.argv[1]):\n print(1, flush=True)\n time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code, str(run)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(regard.InputError, match="another process is training into this folder"):
+            regard.train(recipe(steps=1), output=run, data=pairs)
+        assert list(run.iterdir()) == []
+        other.kill()
+    assert regard.train(recipe(steps=1), output=run, data=pairs).steps == 1
+    with locked(run), pytest.raises(regard.InputError, match="another process"):
+        regard.train(recipe(steps=2), output=run, data=pairs, resume=True)
+    assert regard.train(recipe(steps=2), output=run, data=pairs, resume=True).steps == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_writes_a_checkpoint_and_resuming_equals_never_having_stopped(number, code, recipe, pairs, tmp_path):
+    settings = recipe(steps=9, evaluate_every=3, log_every=2)
+    whole = regard.train(settings, output=tmp_path / "whole", data=pairs)
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped, match="the checkpoint of step 5 is written") as stop:
+        regard.train(
+            settings, output=tmp_path / "cut", data=pairs, callbacks=[At(5, lambda: os.kill(os.getpid(), number))]
+        )
+    assert signal.getsignal(number) is before
+    assert 128 + stop.value.number == code
+    assert json.loads((tmp_path / "cut" / "checkpoints.json").read_text())["last"] == "step-00000005"
+    again = regard.train(settings, output=tmp_path / "cut", data=pairs, resume=True)
+    assert (again.metrics, again.best_step) == (whole.metrics, whole.best_step)
+    for name in ("model.safetensors", "checkpoints/step-00000009/optimizer.safetensors"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    logs = [
+        [{**json.loads(line), "seconds": 0} for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
+        for name in ("cut", "whole")
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_minutes_between_checkpoints(recipe, pairs, tmp_path):
+    seen = []
+    run = tmp_path / "run"
+    regard.train(
+        recipe(steps=3, save_minutes=1e-9),
+        output=run,
+        data=pairs,
+        callbacks=[At(3, lambda: seen.append(json.loads((run / "checkpoints.json").read_text())))],
+    )
+    assert seen == [{"last": "step-00000002"}]
+
+
+def test_a_diverged_run_stops_and_keeps_its_last_good_checkpoint(recipe, pairs, tmp_path):
+    run = tmp_path / "run"
+    regard.train(recipe(steps=4, save_every=2), output=run, data=pairs)
+    good = (run / "model.safetensors").read_bytes()
+    model = []
+
+    class Poison(At):
+        def started(self, given, progress, total_steps):
+            model.append(given)
+
+    def poison() -> None:
+        next(model[-1].parameters()).data.fill_(math.nan)
+
+    with pytest.raises(
+        regard.InputError, match=r"training diverged: the loss is nan at step 8; .*training.learning_rate"
+    ):
+        regard.train(recipe(steps=20, save_every=2), output=run, data=pairs, resume=True, callbacks=[Poison(7, poison)])
+    with pytest.raises(regard.InputError, match="training diverged: a parameter is no finite number at step 5"):
+        regard.train(
+            recipe(steps=20, save_every=1), output=tmp_path / "other", data=pairs, callbacks=[Poison(5, poison)]
+        )
+    assert json.loads((run / "checkpoints.json").read_text())["last"] == "step-00000006"
+    assert (run / "model.safetensors").read_bytes() == good
+    assert json.loads((tmp_path / "other" / "checkpoints.json").read_text())["last"] == "step-00000004"
+    assert "NaN" not in (run / "log.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("best", "evaluations", "step"),
+    [
+        ("accuracy", [(0.98, 0.5), (0.98, 0.3), (0.98, 0.4), (0.97, 0.1)], 2),
+        ("accuracy", [(0.98, 0.5), (0.98, 0.5)], 1),
+        ("accuracy", [(0.5, 0.1), (0.6, 0.9)], 2),
+        ("loss", [(0.5, 0.2), (0.9, 0.2), (0.1, 0.1)], 3),
+    ],
+)
+def test_of_equal_values_the_one_with_the_lower_loss_is_the_best(best, evaluations, step):
+    given = iter([{"accuracy": accuracy, "loss": loss} for accuracy, loss in evaluations])
+    model = torch.nn.Linear(1, 1)
+    loop = Loop(
+        task=None,  # type: ignore[arg-type]
+        model=model,
+        wrapped=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        settings=TrainingSettings(steps=9, best=best),
+        seed=0,
+        data=None,  # type: ignore[arg-type]
+        workers=Workers(0, 1, torch.device("cpu")),
+        dtype=torch.float32,
+        progress=Progress(),
+        log=None,
+        callbacks=(),
+        evaluate=lambda: next(given),
+        save=lambda: None,
+    )
+    for number in range(1, len(evaluations) + 1):
+        loop.progress.step = number
+        loop._judge()
+    assert loop.progress.best_step == step
