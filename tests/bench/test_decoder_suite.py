@@ -58,7 +58,6 @@ def test_peers_write_what_we_write(tmp_path, peer, in_process):
 
 
 def test_llama_cpp_takes_one_text_at_a_time(tmp_path):
-    pytest.importorskip("llama_cpp")
     contest = contests(options(cases=("batch",)), tmp_path)[0]
     assert "left_out" in llamacpp.Decoding().prepare(dict(contest.ours[0].job) | {"precision": "f32"})
 

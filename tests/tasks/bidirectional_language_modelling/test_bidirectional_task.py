@@ -94,7 +94,7 @@ def test_scores_do_not_hang_on_the_batch(model):
     together = model.score_batch(texts)
     for text, found in zip(texts, together, strict=True):
         assert found.text == text
-        assert model.score(text).forward == pytest.approx(found.forward, abs=1e-5)
+        assert model.score(text).forward == pytest.approx(found.forward, rel=2e-5, abs=2e-5)
     small = model.score_batch(texts, batch_words=1)
     assert [each.perplexity for each in small] == pytest.approx([each.perplexity for each in together], rel=1e-5)
 

@@ -46,10 +46,10 @@ class Decoding:
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Write the file, round its weights where asked, and load it."""
-        import llama_cpp  # pyright: ignore[reportMissingImports]
-
         if len(job["prompts"]) > 1:
             return {"left_out": "one text at a time"}
+        import llama_cpp  # pyright: ignore[reportMissingImports]
+
         llama_cpp.llama_backend_init()
         self._folder = tempfile.TemporaryDirectory()
         plain = str(Path(self._folder.name) / "f32.gguf")
