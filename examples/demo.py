@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import sys
 import time
@@ -107,6 +108,7 @@ def dates(folder: Path, overrides: Sequence[str]) -> None:
     ask(model, "A date in your own language (empty to end): ")
     result = {"task": "dates", "exact_match": round(exact, 4), "n": HELD_OUT, "seconds": round(seconds, 1)}
     print("RESULT " + json.dumps({**result, "typo_exact_match": round(typos, 4), "alignment": round(aligned, 4)}))
+    next_command(folder, shown[1])
 
 
 def own_pairs(path: Path, folder: Path, overrides: Sequence[str]) -> None:
@@ -131,6 +133,7 @@ def own_pairs(path: Path, folder: Path, overrides: Sequence[str]) -> None:
     print(
         "RESULT " + json.dumps({"task": "pairs", "exact_match": exact, "n": len(pairs), "seconds": round(seconds, 1)})
     )
+    next_command(folder, shown[0])
 
 
 def _train(recipe: Path, folder: Path, overrides: Sequence[str], clock: Clock) -> Trained:
@@ -169,6 +172,14 @@ def pictures(model: Translator, one: str, several: Sequence[str], folder: Path) 
         print(f"Written: {path.resolve()}")
     if has_display() and webbrowser.open((folder / "attention.html").resolve().as_uri()):
         print("The page opens in your browser.")
+
+
+def next_command(folder: Path, text: str) -> None:
+    """What to type next: the command of the environment that this runs in."""
+    command = Path(sys.executable).with_name("regard")
+    here = Path.cwd()
+    shortest = command.relative_to(here) if command.is_relative_to(here) else command
+    print(f"\nNext: {shlex.quote(str(shortest))} translate {shlex.quote(str(folder))} {shlex.quote(text)}")
 
 
 def ask(model: Translator, question: str) -> None:

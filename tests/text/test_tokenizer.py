@@ -22,6 +22,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from regard.errors import InputError
 from regard.text import Tokenizer
+from regard.text.training import suited_kind
 
 KINDS = ["bpe", "wordpiece", "unigram", "word", "character"]
 SUBWORD = ["bpe", "wordpiece", "unigram"]
@@ -561,3 +562,22 @@ def test_a_tokenizer_without_sentinels_says_so() -> None:
 def test_sentinels_are_refused_where_there_can_be_none(kind: str, sentinels: int, says: str) -> None:
     with pytest.raises(InputError, match=says):
         Tokenizer.train(CORPUS, kind=kind, size=500, sentinels=sentinels)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("character", [str(number * 37) for number in range(50)]),
+        ("character", [f"2017-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 28)]),
+        (
+            "character",
+            ["Alma", "Bruno", "Chiara", "Dmitri", "Eszter", "Farid", "Greta", "Hiro", "Ines", "Jiří", "Kofi"],
+        ),
+        ("bpe", ["three hundred and twelve", "three thousand and two", "two hundred", "twelve thousand"] * 10),
+        ("bpe", [f"{word} " * 60 for word in ("Alma", "Bruno", "Chiara")]),
+        ("bpe", ["नमस्ते दुनिया", "नमस्ते भारत", "दुनिया भारत"] * 10),
+        ("bpe", []),
+    ],
+)
+def test_the_kind_that_suits_texts(kind, lines):
+    assert suited_kind(lines)[0] == kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from regard.errors import InputError
@@ -34,3 +35,12 @@ def test_a_setting_out_of_range_is_refused_by_name(changes, field):
 def test_either_limit_is_enough():
     assert TrainingSettings(epochs=0.5).steps is None
     assert TrainingSettings(steps=1).epochs is None
+
+
+def test_batches_get_smaller_for_small_data_only():
+    settings = TrainingSettings(steps=1, batch_tokens=100, minimum_batches=4)
+    few, many = np.full((10, 2), 10), np.full((100, 2), 10)
+    assert settings.tokens_of_a_batch(few) == 50
+    assert settings.tokens_of_a_batch(many) == 100
+    assert TrainingSettings(steps=1, batch_tokens=100).tokens_of_a_batch(few) == 100
+    assert TrainingSettings(steps=1, minimum_batches=4).tokens_of_a_batch(np.array([[1]])) == 1

@@ -111,7 +111,9 @@ def _from_data(recipe: Recipe, config: Any, prepared: Prepared[Any], asked: Aske
     training, task, store = recipe.training, prepared.task, prepared.train
     lengths, told = np.asarray(task.lengths(store)), _told(task, store, config)
     chosen = task.epoch_rows(store)
-    batches = Batches(lengths, maximum_tokens=training.batch_tokens, seed=recipe.seed, rows=chosen).epoch(0)
+    batches = Batches(lengths, maximum_tokens=training.tokens_of_a_batch(lengths), seed=recipe.seed, rows=chosen).epoch(
+        0
+    )
     sides = MODELS[config.model_type].interface == "encoder_decoder"
     counted: Counter[Shape] = Counter()
     for batch in batches:

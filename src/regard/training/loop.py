@@ -107,7 +107,7 @@ class Loop:
         lengths, labels = self.task.lengths(self.data), self.task.labels(self.data)
         self.beside = self.task.beside(self.data)
         chosen = self.task.epoch_rows(self.data)
-        batches = Batches(lengths, maximum_tokens=self.settings.batch_tokens, seed=self.seed, rows=chosen)
+        batches = Batches(lengths, maximum_tokens=self.settings.tokens_of_a_batch(lengths), seed=self.seed, rows=chosen)
         total = self._total_steps(batches)
         expected = self._expected_steps(batches, labels, total)
         if progress.finished:  # by limits that may have been widened since

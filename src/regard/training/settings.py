@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from regard.models.config import check
 from regard.training.schedules import Schedule
 
@@ -22,6 +24,8 @@ class TrainingSettings:
         steps, epochs, tokens, seconds: when to stop: after so many updates, passes over the data, target tokens, or seconds of
             training (evaluations included); whichever comes first. Where seconds decide, a run cannot be repeated bit for bit.
         batch_tokens: source plus target tokens of one batch, padding included.
+        minimum_batches: that one pass over the data has; for small data `batch_tokens` is lowered until it does, so that a given
+            number of passes makes enough updates.
         accumulate: batches per update on each worker.
         optimizer: `adamw` (decoupled weight decay), `adam`, or what a paper was trained with: `sgd`, `adagrad`, `adadelta` (rho
             0.95, epsilon 1e-6), `rmsprop` (0.95, 1e-8) or `adafactor`, which keeps a row and a column of moments for each matrix
@@ -63,6 +67,7 @@ class TrainingSettings:
     tokens: float | None = None
     seconds: float | None = None
     batch_tokens: int = 4096
+    minimum_batches: int = 1
     accumulate: int = 1
     optimizer: OptimizerName = "adamw"
     learning_rate: float = 1e-3
@@ -97,7 +102,7 @@ class TrainingSettings:
             "given, or one of training.epochs, training.tokens and training.seconds",
             "say how long to train, such as training.epochs=10",
         )
-        for name in ("batch_tokens", "accumulate", "evaluate_every", "save_every", "log_every"):
+        for name in ("batch_tokens", "minimum_batches", "accumulate", "evaluate_every", "save_every", "log_every"):
             value = getattr(self, name)
             check(value >= 1, f"training.{name}", value, "at least 1", "raise it")
         for name in (*LIMITS, "patience", "save_minutes"):
@@ -141,3 +146,13 @@ class TrainingSettings:
             "0 with training.parallel=fsdp",
             "judge sharded runs by loss, and decode afterwards with regard evaluate",
         )
+
+    def tokens_of_a_batch(self, lengths: np.ndarray) -> int:
+        """`batch_tokens`, lowered for small data until a pass over it has `minimum_batches`.
+
+        Arguments:
+            lengths: (N, columns) tokens of each example.
+        """
+        if self.minimum_batches == 1:
+            return self.batch_tokens
+        return max(1, min(self.batch_tokens, int(lengths.sum()) // self.minimum_batches))

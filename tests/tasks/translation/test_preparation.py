@@ -354,3 +354,21 @@ def test_pairs_pass_through_in_a_stream(prepared, monkeypatch):
     result = prepared(TranslationData(train="pairs.tsv", validation_size=100))
     assert len(result.train) + len(result.validation) == 6000
     assert Counted.most < 10
+
+
+def test_auto_chooses_for_source_and_target_and_says_what(prepared):
+    words = ["one", "two", "three", "four", "five"]
+    pairs = [(str(number), " ".join(words[int(digit) % 5] for digit in str(number))) for number in range(100, 160)]
+    auto = PairTokenizerSettings(kind="auto", size=60, shared=False)
+    result = prepared(given=pairs, tokenizer=auto)
+    source = result.task.source_tokenizer
+    assert source.tokens(source.encode("120")) == ["1", "2", "0"]
+    assert len(result.task.target_tokenizer.encode("one three")) == 2
+    assert [note.split(".")[0] for note in result.notes] == [
+        "tokenizer of the source: character; digits and signs are most of it",
+        "tokenizer of the target: bpe; its words recur",
+    ]
+    again = prepared(given=pairs, tokenizer=auto)
+    assert again.task.source_tokenizer.encode("120") == result.task.source_tokenizer.encode("120")
+    both = prepared(given=pairs, tokenizer=PairTokenizerSettings(kind="auto", size=60), name="shared")
+    assert "source and target" in both.notes[0]

@@ -26,7 +26,9 @@ class Embedding:
         import numpy as np
         from sentence_transformers import SentenceTransformer  # pyright: ignore[reportAttributeAccessIssue, reportMissingImports]
 
-        settings: dict[str, Any] = {} if job["precision"] == "float32" else {"model_kwargs": {"dtype": job["precision"]}}
+        settings: dict[str, Any] = (
+            {} if job["precision"] == "float32" else {"model_kwargs": {"dtype": job["precision"]}}
+        )
         self._model = SentenceTransformer(job["folder"], device="cpu", **settings)
         self._job = job
         self._reference = np.load(job["vectors"], allow_pickle=False)

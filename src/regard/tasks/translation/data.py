@@ -105,7 +105,9 @@ class PairTokenizerSettings(TokenizerSettings):
     """The `tokenizer` section of a recipe.
 
     Arguments:
-        kind: `bpe`, `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`.
+        kind: `auto`, `bpe`, `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`. `auto` reads the texts
+            and takes characters for numbers, codes, names and single words, else BPE, for source and target apart unless
+            `shared`; training says what it chose.
         size: the largest vocabulary.
         lowercase: drop case.
         path: a folder, tokenizer.json or vocab.txt to take instead of training one.
@@ -113,6 +115,9 @@ class PairTokenizerSettings(TokenizerSettings):
         shared: one vocabulary for source and target.
     """
 
+    kind: Literal[  # pyright: ignore[reportIncompatibleVariableOverride]  # of all tasks, translation alone chooses
+        "auto", "bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character"
+    ] = "bpe"
     shared: bool = True
 
 

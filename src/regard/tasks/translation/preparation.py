@@ -19,6 +19,7 @@ from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepar
 from regard.tasks.translation.data import PairTokenizerSettings, Place, TranslationData
 from regard.tasks.translation.task import TranslationTask, tag
 from regard.text import Tokenizer
+from regard.text.training import suited_kind
 
 TextPairs = Sequence[tuple[str, str]]
 Reader = Callable[[MalformedRows], Iterable[tuple[str, str]]]
@@ -114,6 +115,7 @@ class _Preparation:
         validation_pairs: TextPairs | None,
     ) -> None:
         self.settings = tokenizer
+        self.chosen: list[str] = []
         self.folder = folder
         self.seed = seed
         if data.targets is not None:
@@ -145,7 +147,7 @@ class _Preparation:
                 raise InputError(
                     f"no pair is left to train on: all {part.dropped} are longer than {part.name}.maximum_tokens; raise it"
                 )
-        return [note for part in self.parts for note in part.notes()]
+        return [*self.chosen, *(note for part in self.parts for note in part.notes())]
 
     def _rows(self, rows_of: Callable[[_Part], Iterator[Row]]) -> Iterator[Row]:
         for part in self.parts:
@@ -167,9 +169,14 @@ class _Preparation:
                     yield from (alphabet[side] for side in sides)
 
         def trained(*sides: int, counted: bool = True) -> Tokenizer:
+            kind: str = settings.kind
+            if kind == "auto":
+                kind, why = suited_kind(texts(sides, False))
+                whose = " and ".join(("source", "target")[side] for side in sides)
+                self.chosen.append(f"tokenizer of the {whose}: {kind}; {why}. tokenizer.kind chooses another.")
             return Tokenizer.train(
                 texts(sides, counted),
-                kind=settings.kind,
+                kind=kind,
                 size=settings.size,
                 lowercase=settings.lowercase,
                 extra_tokens=tags if 0 in sides else (),
