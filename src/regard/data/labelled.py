@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from regard.data.documents import read_document
 from regard.data.file_format import FORMATS
 from regard.data.labelled_formats import LABELLED_FORMATS, LabelledFormat
-from regard.data.labelled_parts import FoundParts, Parts, parts_of_file, parts_of_table, with_labels
+from regard.data.labelled_parts import (
+    FoundParts,
+    Parts,
+    parts_of_file,
+    parts_of_mapping,
+    parts_of_table,
+    with_labels,
+)
 from regard.data.lines import read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
 from regard.data.pair import malformed_row, short, text_fault
+from regard.data.rows import listed, parts_of, sound
 from regard.data.tables import tsv_rows
 from regard.data.usable import usable
 from regard.errors import InputError, nearest
 
-__all__ = ["LABELLED_FORMATS", "LabelledText", "MalformedRow", "MalformedRows", "read_labelled"]
+__all__ = ["LABELLED_FORMATS", "LabelledText", "MalformedRow", "MalformedRows", "labelled_in_memory", "read_labelled"]
 
 AnyPath = str | os.PathLike[str]
 
@@ -140,6 +149,43 @@ def read_labelled(
         return usable(_examples(name, raw, labelled, labelling), name, needed, on_error, malformed)
 
     return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+
+
+def labelled_in_memory(
+    given: Any, text: str | None = None, pair: str | None = None, label: str | None = None
+) -> list[LabelledText]:
+    """The labelled texts that are given in memory: (text, label), ((first, second), label), or mappings.
+
+    Labels stand as they were given, and may be missing.
+
+    Arguments:
+        text, pair, label: the keys of mappings; those that `read_labelled` finds in JSONL if not given.
+
+    Raises:
+        InputError: naming the first row that is none, or has an empty text.
+
+    >>> [(row.text, row.label) for row in labelled_in_memory([("fine", 1), {"id": 7, "text": "poor", "label": 0}])]
+    [('fine', 1), ('poor', 0)]
+    """
+    wanted = "(text, label), or ((first, second), label)"
+    found = []
+    for number, row in enumerate(listed(given, "labelled texts", wanted), start=1):
+        if isinstance(row, LabelledText):
+            if (fault := text_fault("text", row.text)) is not None:
+                sound(malformed_row(row.file, row.line, *fault), wanted)
+            found.append(row)
+            continue
+        where = f"example {number}"
+        if isinstance(row, Mapping):
+            first, second, held = parts_of_mapping(row, where, (text, pair, label), wanted)
+        else:
+            content, held = parts_of(row, where, [["text"], ["label"]], wanted)
+            first, second = content, None
+            if isinstance(content, tuple | list):
+                first, second = parts_of(content, f"the text of {where}", [["text"], ["pair"]], "(first, second)")
+        read = _example("examples", number, Parts(first, second, None, None), False, _Labelling(False, None))
+        found.append(dataclasses.replace(sound(read, wanted), label=held.item() if hasattr(held, "item") else held))
+    return found
 
 
 def _known(

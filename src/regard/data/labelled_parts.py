@@ -12,6 +12,7 @@ from regard.data.lines import read_lines
 from regard.data.malformed import MalformedRow
 from regard.data.objects import HUB, Object, objects_of_hub, objects_of_jsonl, values_of
 from regard.data.pair import decoded, malformed_row
+from regard.data.rows import parts_of
 from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows, usual_width
 from regard.errors import InputError
 
@@ -84,6 +85,21 @@ def _parts_of_objects(
             yield values
         else:
             yield line, Parts(values[0], values[1] if pair else None, values[-1] if labelled else None, None)
+
+
+def parts_of_mapping(
+    row: Mapping[str, Any], where: str, chosen: tuple[str | None, str | None, str | None], wanted: str
+) -> tuple[Any, Any, Any]:
+    """Text, pair and label of a mapping in memory, by the same names as those of JSONL; None for a pair or label there is not.
+
+    Raises:
+        InputError: where it has no text, or lacks a key that was chosen.
+    """
+    text, pair = _texts(row, chosen[0], chosen[1])
+    label = chosen[2] or _label(row)
+    names = [[str(name)] for name in (text, pair, label) if name is not None]
+    found = iter(parts_of(row, where, names, wanted))
+    return next(found), next(found) if pair is not None else None, next(found) if label is not None else None
 
 
 def _columns(

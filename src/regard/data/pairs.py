@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from regard.data.file_format import FORMATS, guess
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
 from regard.data.objects import HUB, keys_of, pairs_of_hub, pairs_of_jsonl
 from regard.data.pair import Found, Pair, decoded, malformed_row, pair_or_fault
+from regard.data.rows import listed, parts_of, sound
 from regard.data.tables import csv_rows, pairs_of_table, tsv_rows
 from regard.data.usable import usable
 from regard.errors import InputError, nearest
 
-__all__ = ["FORMATS", "MalformedRow", "MalformedRows", "Pair", "read_pairs", "read_parallel"]
+__all__ = ["FORMATS", "MalformedRow", "MalformedRows", "Pair", "pairs_in_memory", "read_pairs", "read_parallel"]
 
 AnyPath = str | os.PathLike[str]
 
@@ -92,6 +93,32 @@ def read_pairs(
     if columns != (0, 1):
         needed = f"each line needs the {delimiter}-separated columns {columns[0]!r} and {columns[1]!r}"
     return usable(pairs_of_table(name, rows, *columns), name, needed, on_error, malformed)
+
+
+def pairs_in_memory(
+    given: Any, source: int | str | None = None, target: int | str | None = None, split: str = "given"
+) -> list[Pair]:
+    """The pairs that are given in memory: (source, target), or mappings such as rows of the library `datasets`.
+
+    Arguments:
+        source, target: the keys of mappings; "source" and "target" if not given. "translation.en" reaches into nested ones.
+        split: such as "train", for messages.
+
+    Raises:
+        InputError: naming the first row that is no pair of two texts, none of them empty.
+
+    >>> [pair.target for pair in pairs_in_memory([("one", "un"), {"source": "two", "target": "deux"}])]
+    ['un', 'deux']
+    """
+    wanted = "(source, target), two texts"
+    names = [[source if isinstance(source, str) else "source"], [target if isinstance(target, str) else "target"]]
+    found = []
+    for number, row in enumerate(listed(given, f"{split} pairs", wanted), start=1):
+        if isinstance(row, Pair):
+            row = (row.source, row.target)
+        left, right = parts_of(row, f"pair {number}", names, wanted)
+        found.append(sound(pair_or_fault("pairs", number, left, right), wanted))
+    return found
 
 
 def read_parallel(

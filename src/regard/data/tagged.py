@@ -24,8 +24,8 @@ LONGEST_SENTENCE = 100_000  # words; more in a row without an empty line are no 
 
 _DOCUMENT = "-DOCSTART-"
 _SAMPLE_LINES = 100
-_WORDS = ("words", "tokens")
-_TAGS = ("tags", "labels")
+WORDS = ("words", "tokens")
+TAGS = ("tags", "labels", "ner_tags", "pos_tags")
 
 AnyPath = str | os.PathLike[str]
 
@@ -194,8 +194,8 @@ def _from_objects(name: str, rows: Iterator[Object], word: str | None, tag: str 
             yield row
             continue
         line, content = row
-        keys = [word or next((key for key in _WORDS if key in content), _WORDS[0])]
-        keys += [tag or next((key for key in _TAGS if key in content), _TAGS[0])] if tagged else []
+        keys = [word or next((key for key in WORDS if key in content), WORDS[0])]
+        keys += [tag or next((key for key in TAGS if key in content), TAGS[0])] if tagged else []
         values = values_of(name, line, content, keys)
         yield values if isinstance(values, MalformedRow) else _sentence(name, line, values)
 

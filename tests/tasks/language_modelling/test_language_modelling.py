@@ -103,7 +103,7 @@ def test_files_and_builtin_text(tmp_path):
     ("data", "texts", "message"),
     [
         ({}, None, "data.train is missing"),
-        ({}, [], "give a list of texts"),
+        ({}, [], "give a list of examples"),
         ({}, ["only one"], "one document"),
         ({"train": "none.txt"}, None, "no such file"),
     ],

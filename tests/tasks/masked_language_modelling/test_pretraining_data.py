@@ -142,8 +142,8 @@ def test_a_killed_preparation_is_made_anew(prepared, tmp_path):
     ("settings", "message"),
     [
         ({"given": None}, "data.train is missing"),
-        ({"given": []}, "give a list of texts"),
-        ({"given": "a text"}, "give a list of texts"),
+        ({"given": []}, "give a list of examples"),
+        ({"given": "a text"}, "give a list of examples"),
         ({"given": [3]}, "document 1 is 3"),
         ({"given": [["a b c", "d e f"]]}, "1 document, too few to hold out"),
         ({"given": ["", " "]}, "there is no training text; give some"),

@@ -342,7 +342,7 @@ def test_malformed_rows_are_counted(tmp_path):
         ([("a", " ")], {}, "empty text"),
         ([("a", "b", float("nan"))] * 2, {}, "finite"),
         ([], {}, "give a list"),
-        ("ab", {}, "pairs of texts"),
+        ("ab", {}, "give a list of examples"),
     ],
 )
 def test_examples_that_are_no_use_are_refused(tmp_path, given, data, message):

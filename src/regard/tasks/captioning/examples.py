@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from regard.data.rows import listed, parts_of
 from regard.data.scenes import Named, Scene
 from regard.errors import InputError
 from regard.tasks.pictures import Picture
@@ -43,6 +45,26 @@ class CaptionExample:
         if isinstance(self.picture, np.ndarray):
             return len(self.picture) if self.picture.ndim == 4 else 1
         return len(self.picture) if isinstance(self.picture, list | tuple) else 1
+
+
+def in_memory(given: Any, split: str) -> list[CaptionExample]:
+    """Examples in memory: `CaptionExample`s, (picture, caption), (picture, captions), or mappings with these.
+
+    Raises:
+        InputError: naming the first row that is none.
+    """
+    wanted = "a CaptionExample, or (picture, captions)"
+    found = []
+    for number, row in enumerate(listed(given, f"{split} examples", wanted), start=1):
+        if not isinstance(row, CaptionExample):
+            names = [["picture", "image"], ["captions", "caption", "text"]]
+            picture, captions = parts_of(row, f"example {number}", names, wanted)
+            captions = (captions,) if isinstance(captions, str) else captions
+            if not isinstance(captions, list | tuple) or not all(isinstance(text, str) for text in captions):
+                raise InputError(f"example {number} has the captions {captions!r:.60}; give {wanted}")
+            row = CaptionExample(picture=picture, captions=tuple(captions))
+        found.append(row)
+    return found
 
 
 def example_of(scene: Scene) -> CaptionExample:

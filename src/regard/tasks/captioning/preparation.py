@@ -13,7 +13,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.tasks.captioning.data import CaptionData
-from regard.tasks.captioning.examples import CaptionExample, example_of, in_tokens
+from regard.tasks.captioning.examples import CaptionExample, example_of, in_memory, in_tokens
 from regard.tasks.captioning.reading import examples_in
 from regard.tasks.captioning.store import CaptionStore, columns, numbers_of
 from regard.tasks.captioning.task import CaptioningTask
@@ -183,6 +183,8 @@ def _found(
     given: Sequence[CaptionExample] | None,
     given_validation: Sequence[CaptionExample] | None,
 ) -> _Found:
+    given = None if given is None else in_memory(given, "train")
+    given_validation = None if given_validation is None else in_memory(given_validation, "validation")
     size = _size_of(data, given, seed)
     if given is not None:
         if given_validation is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from regard.data.labelled import LabelledText, read_labelled
+from regard.data.labelled import LabelledText, labelled_in_memory, read_labelled
 from regard.data.labelled_formats import LABELLED_FORMATS
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
@@ -32,7 +32,12 @@ from regard.tasks.encoders.splits import Reader, given_or
 from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
 from regard.text import Tokenizer
 
-Given = Sequence[LabelledText] | Sequence[tuple[str, str | float]] | Sequence[tuple[tuple[str, str], str | float]]
+Given = (
+    Sequence[LabelledText]
+    | Sequence[tuple[str, str | float]]
+    | Sequence[tuple[tuple[str, str], str | float]]
+    | Sequence[Mapping[str, object]]
+)
 SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
@@ -54,8 +59,8 @@ def prepare_classes(
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of held-out examples.
-        given, given_validation: examples in memory instead of what `data` names: `LabelledText`, or (text, label), where text may
-            be a pair.
+        given, given_validation: examples in memory instead of what `data` names: `LabelledText`, (text, label), where text may be
+            a pair, or mappings such as rows of the library `datasets`.
 
     Raises:
         InputError: for data that cannot be read, too little of it, or a label that the training data has not.
@@ -115,10 +120,10 @@ def prepare_ratings(
 def _splits(
     data: LabelledData, seed: int, given: Given | None, given_validation: Given | None, *, number: bool
 ) -> Splits[LabelledText]:
-    train = given_or(in_memory(given), reader(data, data.train, number=number), "training")
+    train = given_or(in_memory(given, data), reader(data, data.train, number=number), "training")
     if train is None:
         raise InputError("data.train is missing; name a file of labelled texts")
-    validation = given_or(in_memory(given_validation), reader(data, data.validation, number=number), "validation")
+    validation = given_or(in_memory(given_validation, data), reader(data, data.validation, number=number), "validation")
     return Splits(train, validation, share=data.validation_share, seed=seed)
 
 
@@ -146,24 +151,20 @@ def reader(data: LabelledData, place: Place | None, *, number: bool) -> Reader[L
     return read
 
 
-def in_memory(given: Given | None) -> list[LabelledText] | None:
-    """Examples in memory as `LabelledText`s."""
+def in_memory(given: Given | None, data: LabelledData | None = None) -> list[LabelledText] | None:
+    """Examples in memory as `LabelledText`s.
+
+    Arguments:
+        data: says under which keys of a mapping text, pair and label are; without it, or where it does not say, by their usual
+            names.
+
+    Raises:
+        InputError: for a row that is no example, or has an empty text.
+    """
     if given is None:
         return None
-    texts = []
-    for number, example in enumerate(given, start=1):
-        if isinstance(example, LabelledText):
-            texts.append(example)
-            continue
-        try:
-            content, label = example
-            first, second = (content, None) if isinstance(content, str) else content
-        except (TypeError, ValueError):
-            raise InputError(
-                f"example {number} is {example!r}; give (text, label), or ((first, second), label)"
-            ) from None
-        texts.append(LabelledText(text=first, pair=second, label=label, file="examples", line=number))
-    return texts
+    chosen = (None, None, None) if data is None else (data.text, data.pair, data.label)
+    return labelled_in_memory(given, *(part if isinstance(part, str) else None for part in chosen))
 
 
 def _begin(
@@ -211,7 +212,7 @@ def label_of(text: LabelledText) -> str:
     Raises:
         InputError: where it has none.
     """
-    if text.label is None:
+    if text.label is None or (isinstance(text.label, str) and not text.label.strip()):
         raise InputError(f"{_where(text)}: has no label; give labelled examples")
     return str(text.label)
 

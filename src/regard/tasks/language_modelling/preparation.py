@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from regard.data.malformed import MalformedRows
 from regard.data.music.keys import in_keys
 from regard.data.music.reading import own_split, read_pieces
 from regard.data.python_docs import python_docs
+from regard.data.rows import texts_of_rows
 from regard.data.texts import read_texts
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -23,7 +24,7 @@ from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepar
 from regard.tasks.tokenizer_settings import TokenizerSettings
 from regard.text import Tokenizer
 
-Texts = Sequence[str]
+Texts = Sequence[str] | Sequence[Mapping[str, object]]
 Reader = Callable[[MalformedRows], Iterable[str]]
 
 
@@ -129,9 +130,8 @@ def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
 
 def _reader(data: TextData, place: Place | None, split: str, given: Texts | None, seed: int) -> Reader:
     if given is not None:
-        if isinstance(given, str) or not given:
-            raise InputError(f"the {split} texts are {given!r}; give a list of texts")
-        return lambda _: given
+        found = list(texts_of_rows(given, f"{split} texts"))
+        return lambda _: found
     if data.builtin is not None:
         return lambda _: python_docs(split)
     drawn = data.maps or data.repeats

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from regard.data.malformed import MalformedRows
 from regard.data.python_docs import python_docs
+from regard.data.rows import listed, parts_of
 from regard.data.running_text import Boundary, Cleaning, Document, SentenceUnit, read_documents, sentences_of
 from regard.data.wikitext import UNKNOWN
 from regard.errors import InputError
 from regard.tasks.masked_language_modelling.data import Place
 from regard.text import Tokenizer
 
-Given = Sequence[str] | Sequence[Sequence[str]]
+Given = Sequence[str] | Sequence[Sequence[str]] | Sequence[Mapping[str, object]]
+
+WANTED = 'a text, a list of sentences, or a mapping with "text"'
 """Documents in memory: each a text, whose paragraphs have empty lines between them, or the list of its sentences."""
 
 Reader = Callable[[MalformedRows], Iterator[Document]]
@@ -53,7 +56,9 @@ def in_memory(documents: Given) -> Iterator[Document]:
     Raises:
         InputError: for what is neither a text nor a list of sentences.
     """
-    for number, document in enumerate(documents, start=1):
+    for number, document in enumerate(listed(documents, "documents", WANTED), start=1):
+        if isinstance(document, Mapping):
+            document = parts_of(document, f"document {number}", [["text"]], WANTED)[0]
         sentences = sentences_of(document) if isinstance(document, str) else document
         if not isinstance(sentences, list | tuple) or not all(isinstance(each, str) for each in sentences):
             raise InputError(f"document {number} is {document!r:.60}; give a text, or a list of sentences")
@@ -67,9 +72,8 @@ def reader(data: ReadAs, place: Place | None, given: Given | None, split: str) -
         InputError: for an empty list of documents.
     """
     if given is not None:
-        if isinstance(given, str) or not given:
-            raise InputError(f"the {split} documents are {given!r:.60}; give a list of texts, or of lists of sentences")
-        return lambda _: in_memory(given)
+        found = listed(given, f"{split} documents", WANTED)
+        return lambda _: in_memory(found)
     if place is None:
         return None
     path = place if isinstance(place, str) else list(place)

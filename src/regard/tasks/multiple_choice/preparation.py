@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.data.choices import ChoiceQuestion, read_choices
 from regard.data.malformed import MalformedRows
+from regard.data.rows import listed, parts_of
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.tasks.encoders import EncoderTokenizerSettings, Splits, whole_text_tokenizer, write_store
@@ -19,8 +20,10 @@ from regard.tasks.multiple_choice.data import ChoiceData, Place
 from regard.tasks.multiple_choice.task import MultipleChoiceTask, columns, row_of
 from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
 
-Example = ChoiceQuestion | tuple[str, Sequence[str], int]
-"""A question, or (context, choices, number of the right one, from 0)."""
+Example = ChoiceQuestion | tuple[str, Sequence[str], int] | Mapping[str, Any]
+"""A question, (context, choices, number of the right one, from 0), or a mapping with these, perhaps with a question."""
+
+WANTED = "(context, choices, answer)"
 
 Given = Sequence[Example]
 
@@ -109,22 +112,24 @@ def in_memory(given: Given | None) -> list[ChoiceQuestion] | None:
     """
     if given is None:
         return None
-    return [_question(example, number) for number, example in enumerate(given, start=1)]
+    return [_question(example, number) for number, example in enumerate(listed(given, "questions", WANTED), start=1)]
 
 
 def _question(example: Example, number: int) -> ChoiceQuestion:
     if isinstance(example, ChoiceQuestion):
         return example
-    try:
-        context, choices, answer = example
-    except (TypeError, ValueError):
-        raise InputError(f"question {number} is {example!r:.80}; give (context, choices, answer)") from None
+    context, choices, answer = parts_of(
+        example, f"question {number}", [["context"], ["choices"], ["answer", "label"]], WANTED
+    )
+    question = example.get("question") or "" if isinstance(example, Mapping) else ""
     check_question(context, choices, f"question {number}")
     if type(answer) is not int or not 0 <= answer < len(choices):
         raise InputError(
             f"question {number}: its answer is {answer!r}; give the number of one of its {len(choices)} choices, from 0"
         )
-    return ChoiceQuestion(context=context, choices=tuple(choices), answer=answer, file="questions", number=number)
+    return ChoiceQuestion(
+        context=context, question=str(question), choices=tuple(choices), answer=answer, file="questions", number=number
+    )
 
 
 def check_question(context: Any, choices: Any, where: str) -> None:

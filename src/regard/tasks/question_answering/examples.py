@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from regard.data.malformed import MalformedRows
 from regard.data.questions import Answer, Question, read_questions
+from regard.data.rows import listed, parts_of
 from regard.errors import InputError
 from regard.tasks.encoders.splits import Reader
 from regard.tasks.question_answering.data import Place, QuestionData
 
-Example = Question | tuple[str, str, str | None] | tuple[str, str, tuple[str, int]]
+Example = Question | tuple[str, str, str | None] | tuple[str, str, tuple[str, int]] | Mapping[str, Any]
 """A question, or (question, context, answer): the answer as a text that stands in the context, of which the first place is taken,
-as (text, place), or None where the context has none."""
+as (text, place), or None where the context has none. Or a mapping with these, such as SQuAD's rows in the library `datasets`."""
+
+WANTED = "(question, context, answer)"
 
 Given = Sequence[Example]
 
@@ -38,7 +42,7 @@ def in_memory(given: Given | None) -> list[Question] | None:
     """
     if given is None:
         return None
-    return [_question(example, number) for number, example in enumerate(given, start=1)]
+    return [_question(example, number) for number, example in enumerate(listed(given, "questions", WANTED), start=1)]
 
 
 def _question(example: Example, number: int) -> Question:
@@ -47,11 +51,19 @@ def _question(example: Example, number: int) -> Question:
         for answer in example.answers:
             _check_answer(where, example.context, answer.text, answer.start)
         return example
-    try:
-        question, context, answer = example
-        text, start = answer if isinstance(answer, tuple | list) else (answer, None)
-    except (TypeError, ValueError):
-        raise InputError(f"{where} is {example!r:.80}; give (question, context, answer)") from None
+    question, context, answer = parts_of(example, where, [["question"], ["context"], ["answer", "answers"]], WANTED)
+    if isinstance(example, Mapping) and isinstance(answer, Mapping):  # as SQuAD's in the library `datasets`
+        texts, starts = parts_of(answer, f"the answers of {where}", [["text"], ["answer_start"]], "(texts, places)")
+        found = tuple(Answer(text=text, start=start) for text, start in zip(texts, starts, strict=True))
+        for each in found:
+            _check_answer(where, context, each.text, each.start)
+        return _as_question(number, question, context, found)
+    answer = (answer, example["answer_start"]) if isinstance(example, Mapping) and "answer_start" in example else answer
+    text, start = (
+        parts_of(answer, f"the answer of {where}", [["text"], ["start"]], "(text, place)")
+        if isinstance(answer, tuple | list)
+        else (answer, None)
+    )
     for what, part in (("question", question), ("context", context)):
         if not isinstance(part, str) or not part.strip():
             raise InputError(f"{where}: its {what} is {part!r:.80}; give a text")
@@ -64,6 +76,10 @@ def _question(example: Example, number: int) -> Question:
         start = context.find(text) if start is None else start
         _check_answer(where, context, text, start)
         answers = (Answer(text=text, start=start),)
+    return _as_question(number, question, context, answers)
+
+
+def _as_question(number: int, question: str, context: str, answers: tuple[Answer, ...]) -> Question:
     return Question(
         id=str(number),
         question=question,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.data.file_format import guess
@@ -12,6 +12,7 @@ from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
 from regard.data.objects import HUB, objects_of_hub, objects_of_jsonl, values_of
 from regard.data.pair import malformed_row, short, text_fault
+from regard.data.rows import listed, parts_of, sound
 from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows
 from regard.data.usable import usable
 from regard.errors import InputError
@@ -46,36 +47,37 @@ class SentenceExample:
         return f"{self.file}, line {self.line}"
 
 
-Given = Sequence[SentenceExample] | Sequence[Sequence[str | float]]
+Given = Sequence[SentenceExample] | Sequence[Sequence[str | float]] | Sequence[Mapping[str, object]]
 
 
 def in_memory(given: Given | None) -> list[SentenceExample] | None:
     """Examples in memory: (first, second), (first, second, number), or (first, second, one that does not belong).
+
+    Or mappings with the names that columns of files usually have, and "negative", "score" or "label".
 
     Raises:
         InputError: for what is none of these.
     """
     if given is None:
         return None
-    if isinstance(given, str):
-        raise InputError("one string given where a list of examples is wanted; give pairs of texts")
+    wanted = "two texts, two and a number, or three of which the last does not belong"
     found = []
-    for number, example in enumerate(given, start=1):
+    for number, example in enumerate(listed(given, "examples", wanted), start=1):
         if isinstance(example, SentenceExample):
             found.append(example)
             continue
+        if isinstance(example, Mapping):
+            names = [*USUAL, *([each] for each in ("negative", "score", "label") if each in example)]
+            example = parts_of(example, f"example {number}", names, wanted)
         parts = tuple(example) if isinstance(example, tuple | list) else ()
         texts = tuple(part for part in parts if isinstance(part, str))
         rest = parts[len(texts) :]
         scores = [float(part) for part in rest if isinstance(part, int | float) and not isinstance(part, bool)]
         if len(texts) not in (2, 3) or len(rest) > 1 or len(scores) < len(rest) or (rest and len(texts) == 3):
-            raise InputError(
-                f"example {number} is {short(example)}; give two texts, two and a number, or three of which the last does not "
-                "belong"
-            )
+            raise InputError(f"example {number} is {short(example)}; give {wanted}")
         for text in texts:
-            if not text.strip():
-                raise InputError(f"example {number} has an empty text; there is nothing to read")
+            if (fault := text_fault("text", text)) is not None:
+                sound(malformed_row("examples", number, *fault), wanted)
         if scores and not math.isfinite(scores[0]):
             raise InputError(f"example {number} has the number {scores[0]}; give finite ones")
         score = scores[0] if scores else None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from regard.data.malformed import MalformedRows
-from regard.data.tagged import TaggedSentence, read_tagged
+from regard.data.rows import listed, parts_of
+from regard.data.tagged import TAGS, WORDS, TaggedSentence, read_tagged
 from regard.data.tags import Span, convert, scheme_of, tags_of, types_of
 from regard.errors import InputError
 from regard.files import replace_file
@@ -21,7 +22,7 @@ from regard.tasks.tagging.data import Place, TaggedData
 from regard.tasks.tagging.task import GOES_ON, PLACE, TAG, TaggingTask
 from regard.tasks.tagging.windows import read_sentences
 
-Given = Sequence[TaggedSentence] | Sequence[tuple[Sequence[str], Sequence[str]]]
+Given = Sequence[TaggedSentence] | Sequence[tuple[Sequence[str], Sequence[str]]] | Sequence[Mapping[str, object]]
 SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
@@ -102,12 +103,10 @@ def in_memory(given: Given | None) -> list[TaggedSentence] | None:
     if given is None:
         return None
     found = []
-    for number, one in enumerate(given, start=1):
+    wanted = "(words, tags), two lists"
+    for number, one in enumerate(listed(given, "sentences", wanted), start=1):
         if not isinstance(one, TaggedSentence):
-            try:
-                words, tags = one
-            except (TypeError, ValueError):
-                raise InputError(f"sentence {number} is {one!r:.80}; give (words, tags), two lists") from None
+            words, tags = parts_of(one, f"sentence {number}", [WORDS, TAGS], wanted)
             one = TaggedSentence(words=_texts(words, number), tags=_texts(tags, number), file="sentences", line=number)
         if len(one.words) != len(one.tags):
             raise InputError(
@@ -119,8 +118,10 @@ def in_memory(given: Given | None) -> list[TaggedSentence] | None:
     return found
 
 
-def _texts(given: Sequence[str], number: int) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(text, str) and text for text in given):
+def _texts(given: object, number: int) -> tuple[str, ...]:
+    if isinstance(given, list | tuple):
+        given = [str(text) if type(text) is int else text for text in given]  # the library `datasets` numbers its tags
+    if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
         raise InputError(f"sentence {number}: {given!r:.80} is no list of words or tags; give (words, tags), two lists")
     return tuple(given)
 

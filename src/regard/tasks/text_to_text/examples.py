@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.data.malformed import MalformedRows
+from regard.data.pair import pair_or_fault
 from regard.data.pairs import read_pairs
 from regard.data.questions import read_questions
-from regard.errors import InputError
+from regard.data.rows import listed, parts_of, sound
 from regard.tasks.text_to_text.data import Place, TextToTextData
 
-Given = Sequence[tuple[str, str]]
+Given = Sequence[tuple[str, str]] | Sequence[Mapping[str, object]]
+
+WANTED = "(source, target), two texts, or several right targets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,9 @@ def reader(
         InputError: for an empty list of examples.
     """
     if given is not None:
-        if isinstance(given, str) or not given:
-            raise InputError(f"the {split} examples are {given!r:.60}; give a list of pairs of texts")
-        return lambda _: (in_memory(each, number) for number, each in enumerate(given, start=1))
+        rows = listed(given, f"{split} examples", WANTED)
+        found = [in_memory(each, number, data.source, data.target) for number, each in enumerate(rows, start=1)]
+        return lambda _: iter(found)
     if place is None:
         return None
     path = place if isinstance(place, str) else list(place)
@@ -76,8 +79,11 @@ def reader(
     return read
 
 
-def in_memory(given: object, number: int) -> Example:
-    """An example of what the user has: an `Example`, (source, target), or (source, several right targets).
+def in_memory(given: object, number: int, source: int | str | None = None, target: int | str | None = None) -> Example:
+    """An example of what the user has: an `Example`, (source, target), (source, several right targets), or a mapping.
+
+    Arguments:
+        source, target: the keys of a mapping; "source" and "target" if not given.
 
     Raises:
         InputError: for anything else.
@@ -87,12 +93,11 @@ def in_memory(given: object, number: int) -> Example:
     """
     if isinstance(given, Example):
         return given
-    if isinstance(given, list | tuple) and len(given) == 2:
-        source, target = given
-        targets = (target,) if isinstance(target, str) else tuple(target) if isinstance(target, list | tuple) else ()
-        if isinstance(source, str) and targets and all(isinstance(each, str) for each in targets):
-            return Example(source, targets, f"example {number}")
-    raise InputError(f"example {number} is {given!r:.60}; give (source, target), both texts, or several right targets")
+    names = [[source if isinstance(source, str) else "source"], [target if isinstance(target, str) else "target"]]
+    left, right = parts_of(given, f"example {number}", names, WANTED)
+    targets = list(right) if isinstance(right, list | tuple) and right else [right]
+    pairs = [sound(pair_or_fault("examples", number, left, each), WANTED) for each in targets]
+    return Example(pairs[0].source, tuple(pair.target for pair in pairs), f"example {number}")
 
 
 def _questions(path: str | list[str], data: TextToTextData, malformed: MalformedRows) -> Iterator[Example]:

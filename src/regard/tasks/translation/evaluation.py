@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from regard.data.batching import Batches
+from regard.data.pairs import pairs_in_memory
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.tasks.translation.metrics import compared
@@ -107,6 +108,7 @@ def evaluate(
     """
     if not pairs:
         raise InputError("there is nothing to evaluate; give at least one pair")
+    pairs = [(pair.source, pair.target) for pair in pairs_in_memory(pairs)]
     ends = _checked(bins or ())
     translations = translator.translate_batch([source for source, _ in pairs], settings, to=to, batch_size=batch_size)
     texts, references = [t.text for t in translations], [target for _, target in pairs]
@@ -144,6 +146,7 @@ def teacher_forced(
     """
     if not pairs:
         raise InputError("there is nothing to evaluate; give at least one pair")
+    pairs = [(pair.source, pair.target) for pair in pairs_in_memory(pairs)]
     task = translator.task
     sources = task.encode_sources([source for source, _ in pairs], to)
     targets = task.target_tokenizer.encode_batch([target for _, target in pairs])

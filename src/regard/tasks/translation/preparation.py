@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.malformed import MalformedRows
-from regard.data.pairs import read_pairs
+from regard.data.pairs import pairs_in_memory, read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
@@ -227,9 +227,8 @@ def _reader(
     name: str, data: TranslationData, place: Place | None, split: str, pairs: TextPairs | None, seed: int
 ) -> Reader:
     if pairs is not None:
-        if not pairs:
-            raise InputError(f"the {split} pairs are an empty list; give some")
-        return lambda _: pairs
+        found = [(pair.source, pair.target) for pair in pairs_in_memory(pairs, data.source, data.target, split)]
+        return lambda _: found
     builtin = data.builtin
     if builtin is not None:
         size = builtin.size if split == "train" else builtin.validation_size

@@ -1,0 +1,106 @@
+"""Rows that a user gives in memory, checked in one way for all tasks.
+
+A row is a tuple, whose parts are known by their places, or a mapping such as the rows of the library `datasets`, whose parts are
+known by the names of their columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from regard.data.malformed import MalformedRow
+from regard.data.objects import values_of
+from regard.data.pair import malformed_row, short, text_fault
+from regard.errors import InputError
+
+T = TypeVar("T")
+
+
+def listed(given: Any, what: str, wanted: str) -> list[Any]:
+    """The rows of whatever holds them: a list, a generator, a pandas table, a `datasets.Dataset`.
+
+    Arguments:
+        what: the rows are called in messages, such as "training examples".
+        wanted: a row is, such as "(source, target)".
+
+    Raises:
+        InputError: for one text, one mapping, what holds no rows, and for no rows.
+
+    >>> listed(({"text": word} for word in ("a", "b")), "texts", "a text")
+    [{'text': 'a'}, {'text': 'b'}]
+    """
+    if hasattr(given, "to_dict") and hasattr(
+        given, "columns"
+    ):  # a table of pandas; to iterate one gives the columns' names
+        given = given.to_dict("records")
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"the {what} are {given!r:.60}; give a list of examples, each {wanted}")
+    rows = list(given)
+    if not rows:
+        raise InputError(f"the {what} are {given!r:.60}; give a list of examples, each {wanted}")
+    return rows
+
+
+def parts_of(row: Any, where: str, names: Sequence[Sequence[str]], wanted: str) -> tuple[Any, ...]:
+    """The parts of one row, in the order of `names`.
+
+    Arguments:
+        row: a tuple or list with exactly these parts; or a mapping that has each part under one of its names, and perhaps more.
+        where: the row is called in messages, such as "example 3".
+        names: of each part, as keys of a mapping; "a.b" reaches into nested mappings.
+        wanted: such as "(source, target)".
+
+    Raises:
+        InputError: for a row that is a text or anything else, has a part too many or too few, or lacks a name.
+
+    >>> parts_of({"id": 7, "target": "un", "source": "one"}, "pair 1", [["source"], ["target"]], "(source, target)")
+    ('one', 'un')
+    """
+    if isinstance(row, Mapping):
+        content = dict(row)
+        keys = [next((key for key in each if key in content), each[0]) for each in names]
+        found = values_of(where, 1, content, keys)
+        if isinstance(found, MalformedRow):
+            spoken = ", ".join(" or ".join(map(repr, each)) for each in names)
+            raise InputError(
+                f"{where} has the columns {short(list(content))}; give {wanted}, or a mapping with {spoken}"
+            )
+        return tuple(found)
+    if isinstance(row, tuple | list) and len(row) == len(names):
+        return tuple(row)
+    count = f", which has {len(row)} parts" if isinstance(row, tuple | list) else ""
+    raise InputError(f"{where} is {short(row)}{count}; give {wanted}, or a mapping by the names of columns")
+
+
+def sound(found: T | MalformedRow, wanted: str) -> T:
+    """What was read of a row.
+
+    Raises:
+        InputError: for a malformed one, naming it.
+    """
+    if isinstance(found, MalformedRow):
+        raise InputError(f"{dataclasses.replace(found, unit='row')}; give {wanted}, or leave the row out")
+    return found
+
+
+def texts_of_rows(given: Any, what: str) -> Iterator[str]:
+    """The texts of rows that are a text each, or mappings with one under "text"; empty ones, as empty lines of a file, are none.
+
+    Raises:
+        InputError: for a row that is neither, and where no text is left.
+    """
+    wanted = 'a text, or a mapping with "text"'
+    some = False
+    for number, row in enumerate(listed(given, what, wanted), start=1):
+        text = parts_of(row, f"text {number}", [["text"]], wanted)[0] if isinstance(row, Mapping) else row
+        if isinstance(text, str) and not text.strip():
+            continue
+        fault = text_fault("text", text)
+        if fault is not None:
+            sound(malformed_row(what, number, *fault), wanted)
+        some = True
+        yield str(text)
+    if not some:
+        raise InputError(f"the {what} are all empty; give some text")

@@ -1,0 +1,128 @@
+"""Rows in memory: one check for all tasks, of tuples and of mappings."""
+
+from __future__ import annotations
+
+import pytest
+
+import regard
+from regard.data.labelled import labelled_in_memory
+from regard.data.pairs import pairs_in_memory
+from regard.data.rows import texts_of_rows
+from regard.errors import InputError
+from regard.tasks.captioning.examples import in_memory as captions
+from regard.tasks.masked_language_modelling.documents import in_memory as documents
+from regard.tasks.multiple_choice.preparation import in_memory as choices
+from regard.tasks.picture_classification.examples import listed as pictures
+from regard.tasks.question_answering.examples import in_memory as questions
+from regard.tasks.sentence_embedding.examples import in_memory as sentences
+from regard.tasks.tagging.preparation import in_memory as tagged
+from regard.tasks.text_to_text.examples import in_memory as text_to_text
+
+READERS = {
+    "translation": pairs_in_memory,
+    "text_to_text": lambda rows: [text_to_text(row, number) for number, row in enumerate(rows, start=1)],
+    "classification": labelled_in_memory,
+    "sentence_embedding": sentences,
+    "tagging": tagged,
+    "multiple_choice": choices,
+    "question_answering": questions,
+    "picture_classification": lambda rows: pictures(rows, "pictures"),
+    "captioning": lambda rows: captions(rows, "train"),
+    "documents": lambda rows: list(documents(rows)),
+    "language_modelling": lambda rows: list(texts_of_rows(rows, "texts")),
+}
+OF_TEXTS = ("documents", "language_modelling")
+
+
+@pytest.mark.parametrize("task", [name for name in READERS if name not in OF_TEXTS])
+@pytest.mark.parametrize("row", ["ab", "abc", ("a",), ("a", "b", "c", "d"), 7, None, {"elsewhere": "a"}], ids=repr)
+def test_what_is_no_row_is_refused_by_its_number(task, row):
+    with pytest.raises(InputError, match=r" 1\b"):
+        READERS[task]([row])
+
+
+@pytest.mark.parametrize("task", OF_TEXTS)
+@pytest.mark.parametrize("row", [7, None, {"elsewhere": "a"}], ids=repr)
+def test_what_is_no_text_is_refused_by_its_number(task, row):
+    with pytest.raises(InputError, match=r" 2\b"):
+        READERS[task](["a", row])
+
+
+@pytest.mark.parametrize("task", [name for name in READERS if name != "text_to_text"])  # which reads one row
+@pytest.mark.parametrize("rows", ["ab", [], {"text": "a"}, 3], ids=repr)
+def test_what_holds_no_rows_is_refused(task, rows):
+    with pytest.raises(InputError, match="give a list of examples"):
+        READERS[task](rows)
+
+
+@pytest.mark.parametrize(
+    ("task", "row"),
+    [
+        ("translation", ("", "a")),
+        ("translation", {"source": "a", "target": " "}),
+        ("text_to_text", ("", "a")),
+        ("classification", ("", "a")),
+        ("classification", (("a", ""), "b")),
+        ("classification", {"text": "\t", "label": 1}),
+        ("sentence_embedding", ("a", "")),
+    ],
+)
+def test_an_empty_text_is_refused_with_its_row(task, row):
+    with pytest.raises(InputError, match="row 1: empty "):
+        READERS[task]([row])
+
+
+def test_rows_by_the_names_of_columns():
+    assert (
+        pairs_in_memory([{"translation": {"en": "one", "fr": "un"}}], "translation.en", "translation.fr")[0].target
+        == "un"
+    )
+    assert text_to_text({"target": ["b", "c"], "source": "a", "id": 1}, 1).targets == ("b", "c")
+    pair = labelled_in_memory([{"idx": 4, "sentence1": "a", "sentence2": "b", "label": 0}])[0]
+    assert (pair.text, pair.pair, pair.label) == ("a", "b", 0)
+    assert labelled_in_memory([{"review": "a", "stars": 3, "text": "b"}], "review", None, "stars")[0].text == "a"
+    found = sentences(
+        [{"anchor": "a", "positive": "b", "negative": "c"}, {"sentence1": "a", "sentence2": "b", "score": 0.5}]
+    )
+    assert [one.texts for one in found] == [("a", "b", "c"), ("a", "b")]
+    assert found[1].score == 0.5
+    assert tagged([{"tokens": ["a", "b"], "ner_tags": [0, 3]}])[0].tags == ("0", "3")
+    question = choices([{"context": "a", "choices": ["b", "c"], "answer": 1, "question": "d"}])[0]
+    assert (question.question, question.answer) == ("d", 1)
+    squad = {"question": "Where?", "context": "In Rome.", "answers": {"text": ["Rome"], "answer_start": [3]}}
+    assert questions([squad])[0].answers[0].start == 3
+    placed = {"question": "Where?", "context": "Rome, Rome", "answer": "Rome", "answer_start": 6}
+    assert questions([placed])[0].answers[0].start == 6
+    assert pictures([{"image": "a.png", "label": 3}], "pictures")[0].label == "3"
+    assert captions([{"image": "a.png", "caption": "a dog"}], "train")[0].captions == ("a dog",)
+    assert list(documents([{"text": "One. Two."}])) == [["One.", "Two."]]
+    assert list(texts_of_rows([{"text": "a"}, {"text": ""}, "b"], "texts")) == ["a", "b"]
+
+
+def test_rows_of_a_library_table():
+    class Table:  # as pandas has it: to iterate one gives the names of its columns
+        columns = ("text", "label")
+
+        def to_dict(self, kind):
+            assert kind == "records"
+            return [{"text": "a", "label": 1}]
+
+        def __iter__(self):
+            return iter(self.columns)
+
+    assert labelled_in_memory(Table())[0].label == 1
+
+
+def test_a_run_on_mappings_and_on_no_rows(tmp_path):
+    model = {"name": "bahdanau", "embedding_width": 4, "hidden_width": 4, "attention_width": 4, "maxout_width": 4}
+    recipe = {
+        "task": "translation",
+        "model": model,
+        "data": {},
+        "training": {"steps": 1},
+        "tokenizer": {"kind": "character"},
+    }
+    rows = [{"source": f"a {number}", "target": f"b {number}"} for number in range(12)]
+    regard.train(recipe, output=tmp_path / "run", data=rows)
+    with pytest.raises(InputError, match="pairs, row 13: empty source"):
+        regard.train(recipe, output=tmp_path / "other", data=[*rows, ("", "a")])
