@@ -330,9 +330,9 @@ def test_a_caption_lights_the_patches_that_a_word_sees(visit):
     seen, unseen = pixel(page, *patch_middle(page, 1, 2)), pixel(page, *patch_middle(page, 0, 2))
     assert seen > unseen > 0
     point_at(page, *patch_middle(page, 1, 1))
-    assert tip(page).startswith("dog → patch 1,1: ")
+    assert tip(page).startswith("dog → patch 2,2: ")
     assert number_in(tip(page).split(": ")[1])[0] == pytest.approx(0.75, rel=2e-3)
-    assert table(page)[0][0] == "patch 1,1"
+    assert table(page)[0][0] == "patch 2,2"
     page.select_option("#picture-mode", "every")
     page.wait_for_timeout(100)
     assert page.is_hidden("#asking")

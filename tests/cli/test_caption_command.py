@@ -74,7 +74,7 @@ def test_builtin_scenes_with_their_right_captions(command, model):
 def test_a_page_shows_where_the_model_looked(command, model, tmp_path):
     assert command("caption", model, "scenes:1", "--page", tmp_path / "page.html").code == 0
     page = (tmp_path / "page.html").read_text()
-    assert "picture 1" in page
+    assert "image 1, caption: " in page
     assert "data:image/png" in page or "iVBOR" in page
     assert "name that ends in .html" in command("caption", model, "scenes:1", "--page", tmp_path / "page.txt").refusal()
 

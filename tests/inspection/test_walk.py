@@ -37,6 +37,13 @@ from regard.errors import InputError
 from regard.inspection import walk, walk_attention
 from regard.inspection.walk import Step, score_steps
 from regard.inspection.walk.capture import layers_of
+from regard.layers import Tokens
+from regard.models import GPT2, GPT2Config, ViT, ViTConfig
+from regard.tasks import LanguageModel, LanguageModellingTask
+from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+from regard.tasks.picture_classification.task import PictureClassificationTask
+from regard.tasks.pictures import PictureSize
+from regard.text import Tokenizer
 
 KEYS = ["the", "▁cat", "sat", ".", "</s>"]
 LECTURE = ["Queries, keys, values", "Scores", "Scale", "Softmax", "Weigh", "Sum"]
@@ -549,3 +556,39 @@ def test_a_step_and_its_numbers_are_asked_for_by_name(generator):
         seen.step("Scores")["w"]
     with pytest.raises(ValueError, match="read-only"):
         seen.weights[0] = 1
+
+
+def test_a_language_model_is_walked_through():
+    torch.manual_seed(3)
+    task = LanguageModellingTask(Tokenizer.train(["a cat sat on a mat"], kind="word", size=20))
+    config = GPT2Config(**task.model_settings(), width=12, heads=3, layers=2, feedforward_width=10, maximum_positions=9)
+    model = LanguageModel(GPT2(config), task)
+    seen = walk(model, "a cat sat", "cat", head=1, layer="layers.1.attention")
+    assert seen.queries == seen.keys == ("</s>", "▁a", "▁cat", "▁sat")
+    assert [step.title for step in seen.steps if step.kind == "step"] == LECTURE
+    ids = [task.tokenizer.end_id, *task.tokenizer.encode("a cat sat")]
+    with torch.no_grad(), regard.look(model) as record:
+        model.model(Tokens.pad([ids]))
+    close(seen.step("Softmax")["weight"], record.weights("layers.1.attention")[0, 1, 2])
+    for name, given in {"target": "a", "to": "de"}.items():
+        with pytest.raises(InputError, match=f"{name} is for models that translate"):
+            walk(model, "a cat sat", "cat", **{name: given})
+    with pytest.raises(InputError, match="the text is empty"):
+        walk(model, " ", "cat")
+
+
+def test_an_encoder_is_walked_through(minilm):
+    model = regard.load(minilm)
+    seen = walk(model, "The dog sleeps", "dog", head=2, layer="layers.0.attention")
+    assert seen.queries == ("[CLS]", "the", "dog", "sleeps", "[SEP]")
+    with regard.look(model) as record:
+        model.embed(["The dog sleeps"])
+    close(seen.step("Softmax")["weight"], record.weights("layers.0.attention")[0, 2, 2])
+
+
+def test_what_has_no_walk_says_what_has():
+    task = PictureClassificationTask(size=PictureSize(height=8, width=8), classes=("0", "1"))
+    config = ViTConfig(**task.model_settings(), patch=4, width=8, heads=2, layers=1, feedforward_width=8)
+    model = PictureClassifierPredictor(ViT(config), task)
+    with pytest.raises(InputError, match="a walk reads a text with a translator, a language model or an encoder"):
+        walk(model, "a", "a")

@@ -140,6 +140,7 @@ def test_sets_of_buckets_keep_our_layout(tmp_path):
         ("lsh_num_chunks_after", 1),
         ("hidden_act", "tanh"),
         ("num_buckets", 7),
+        ("num_buckets", None),
         ("axial_pos_shape", [8, 8]),
     ],
 )

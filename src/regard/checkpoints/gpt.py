@@ -144,7 +144,9 @@ def config_to_ours(
             raise InputError(f"{where}.{names['activation']} is {given!r}; it must be one of {choices}")
     rest = from_mapping(Unsaid, said or {}, f"{where} (with regard.json: layout.unsaid)")
     end = rest.end_id if rest.end_id is not None else values.get("eos_token_id")
-    settings["end_id"] = end if end is not None else settings.get("vocabulary", 1) - 1
+    # Where none is named: GPT's one special token, <unk>, is the first, GPT-2's the last.
+    last = 0 if theirs == "openai-gpt" else settings.get("vocabulary", 1) - 1
+    settings["end_id"] = end if end is not None else last
     padding = rest.padding_id if rest.padding_id is not None else values.get("pad_token_id")
     settings["padding_id"] = padding if padding is not None else settings["end_id"]
     if isinstance(settings.get("width"), int):

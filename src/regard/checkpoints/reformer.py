@@ -142,6 +142,11 @@ def config_to_ours(
     buckets = values.get("num_buckets")
     if buckets is not None and not rest.usual_buckets:
         settings["buckets"] = buckets if isinstance(buckets, list | tuple) else [buckets]
+    if buckets is None and "lsh" in values.get("attn_layers", ("lsh",)):
+        raise InputError(
+            f"{where}.num_buckets is null, and transformers then takes a number that depends on the first text it reads; "
+            "write the number that the model was trained with, a power of two near twice the length over the chunk length"
+        )
     if values.get("axial_pos_embds", True):
         settings["axial_shape"] = values.get("axial_pos_shape", (64, 64))
         settings["axial_widths"] = values.get("axial_pos_embds_dim", (64, 192))

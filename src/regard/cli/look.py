@@ -208,7 +208,7 @@ def _writing(model: Path, text: str, target: str | None, layers: list[str] | Non
 
 
 def _following(model: Path, text: str, layers: list[str] | None) -> AttentionView:
-    """The maps of a language model that reads a text from the left, the end token of the text before first."""
+    """The maps of a language model that reads a text from the left, as it reads a prompt."""
     from dataclasses import replace
 
     import torch
@@ -220,8 +220,8 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
         raise InputError("the text is empty; there is nothing to look at")
     reader = load(model, task="language_modelling")
     tokenizer = reader.task.tokenizer
-    ids = tokenizer.encode(_music(text, reader))
-    batch = reader.task.batch([[tokenizer.end_id, *ids, tokenizer.end_id]])
+    ids = reader.task.prompted(tokenizer.encode(_music(text, reader)))
+    batch = reader.task.batch([[*ids, tokenizer.end_id]])
     with recording(reader, layers or None) as record, torch.no_grad():
         reader.model(batch.tokens)
     return replace(record.view(0), title=text, examples=(text,))  # as it is, unknown words too

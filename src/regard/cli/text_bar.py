@@ -60,6 +60,9 @@ class _Counter:
     def search_finished(self, hypotheses: list[list[Any]]) -> None:
         """What was found becomes predictions at once."""
 
+    def read(self, tokens: Any) -> None:
+        """What was read is not counted."""
+
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Any]]) -> None:
         """So many texts more."""
         self._done += len(predictions)

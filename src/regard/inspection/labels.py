@@ -90,10 +90,11 @@ class Labels:
             answer = writes.decode(run.hypotheses[row][hypothesis].tokens)
             given = getattr(run.predictions[row // draws], "source", None)
             if isinstance(run.source, Pictures):
-                given = f"picture {row // draws + 1}"
-            title = f"{reads.decode(ids) if given is None else given} → {answer}"
+                title = f"image {row // draws + 1}, caption: {answer}"
+            else:
+                title = f"{reads.decode(ids) if given is None else given} → {answer}"
         elif isinstance(run.source, Pictures):
-            title = f"picture {row + 1}" + _class_told(run, row)
+            title = f"image {row + 1}" + _class_told(run, row)
         elif reads is not None:
             fitting = run.predictions is not None and len(run.predictions) == len(run.source)
             title = _text_read(reads, ids, run.predictions[row] if run.predictions and fitting else None)
@@ -109,6 +110,8 @@ class Labels:
             return _numbered("S", weights.any(dim=0).any(dim=-1)), _or_numbers(self.source, keys)
         if self.source is None:
             return self._told_axes(between, weights)
+        if self.consumed is None and self.produced is None:  # a language model: what it reads is what it writes
+            return _or_numbers(self.source, queries), _or_numbers(self.source, keys)
         columns = self.source if keys_from == "source" else self.consumed
         # Where a decoder looks at the source, what it was writing; where it looks at its own side, what it read of it.
         written = self.produced if keys_from == "source" else self.consumed
@@ -173,10 +176,10 @@ def _text_read(tokenizer: Tokenizer, ids: Sequence[int], prediction: Any) -> str
 
 
 def _class_told(run: Run, row: int) -> str:
-    """What a classifier said of a picture, where one did."""
+    """What a classifier predicted for an image, where one did."""
     found = run.predictions if run.source is not None and len(run.predictions or ()) == len(run.source) else None
     label = None if found is None else getattr(found[row], "label", None)
-    return "" if label is None else f" → {label}"
+    return "" if label is None else f", predicted class: {label}"
 
 
 def _refuse_misfits(run: Run, tokens: Sequence[str] | None, target_tokens: Sequence[str] | None) -> None:

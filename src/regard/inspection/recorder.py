@@ -131,6 +131,12 @@ class Recorder:
             self._current.hypotheses = hypotheses
         self._close()
 
+    def read(self, tokens: Tokens | None) -> None:
+        """What was read in parts, which ends the run."""
+        if self._current is not None:
+            self._current.source = tokens
+        self._close()
+
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Hypothesis]]) -> None:
         """What became of the last search."""
         if self.runs:

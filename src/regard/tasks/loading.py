@@ -202,7 +202,8 @@ def load(
 ) -> Any:
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
-    Hugging Face's folders load too: Marian and Pegasus with a tokenizer.json, BERT and DistilBERT with that or a vocab.txt.
+    Hugging Face's folders load too: Marian, Pegasus, T5 and Reformer with a tokenizer.json, BERT and DistilBERT with that or a
+    vocab.txt, GPT and GPT-2 with that or a vocab.json and merges.txt, and the Vision Transformer.
 
     Arguments:
         folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or the id of a model

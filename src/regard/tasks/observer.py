@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from regard.generation import Hypothesis, SearchObserver
-from regard.layers import Source
+from regard.layers import Source, Tokens
 
 
 class PredictionObserver(SearchObserver, Protocol):
     """A search observer that is also told what the hypotheses became."""
+
+    def read(self, tokens: Tokens | None) -> None:
+        """Called when a language model has read texts in parts: all that it read, a text in each row; None where rows moved."""
+        ...
 
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Hypothesis]]) -> None:
         """Called after each search: one prediction per source row, beside the hypotheses it was made of."""

@@ -113,6 +113,14 @@ class Vocabulary:
         return with_it == [*without, self._roles.end_id]
 
     @property
+    def added_before(self) -> tuple[int, ...]:
+        """Special tokens that another program puts before each text, as the tokenizer.json says; most have none."""
+        text = "a"
+        with_them, without = (self._backend.encode(text, add_special_tokens=adding).ids for adding in (True, False))
+        place = next((i for i in range(len(with_them)) if with_them[i : i + len(without)] == without), 0)
+        return tuple(with_them[:place])
+
+    @property
     def kind(self) -> str | None:
         """Which of the kinds of `train` this is, or `gpt`; None where a loaded one is none of them."""
         return self._kind

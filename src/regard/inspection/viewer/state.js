@@ -26,7 +26,7 @@ const whereText = () => {
 const tokenName = (side, index) => {
   const { patches } = side, [rows, columns, first] = patches || [0, 0, 0], at = index - first;
   if (!patches || at < 0 || at >= rows * columns) return labelsOf(side, state.merge)[index];
-  return `patch ${Math.floor(at / columns)},${at % columns}`;
+  return `patch ${Math.floor(at / columns) + 1},${(at % columns) + 1}`;
 };
 
 function element(name, text, className) {

@@ -13,8 +13,11 @@ from regard.errors import InputError
 from regard.generation import search
 from regard.inspection.walk.capture import Seen, watching
 from regard.inspection.walk.scene import quoted
+from regard.layers import Tokens
 from regard.models import GNMT, Bahdanau, Luong
-from regard.tasks import Translator
+from regard.tasks import LanguageModel, Translator
+from regard.tasks.encoders.inputs import join, padded
+from regard.tasks.encoders.predictor import EncoderPredictor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -49,7 +52,49 @@ def read(model: Any, text: str, layer: AttentionLayer, *, target: str | None, to
     Raises:
         InputError: for a model of a task that has no walk, or a text that is empty or too long.
     """
-    raise InputError(f"a {type(model).__name__} cannot be walked through yet; give a model for translation")
+    raise InputError(
+        f"a {type(model).__name__} cannot be walked through: a walk reads a text with a translator, a language model or an "
+        "encoder such as BERT; regard.look shows what others attend to"
+    )
+
+
+@read.register
+def _language_model(
+    model: LanguageModel, text: str, layer: AttentionLayer, *, target: str | None, to: str | None
+) -> Reading:
+    _only_a_text(text, target, to)
+    tokenizer = model.task.tokenizer
+    ids = model.task.prompted(tokenizer.encode(text))
+    with watching(model.model, layer) as seen:
+        model.model(Tokens.pad([ids], device=model.device))
+    tokens = tuple(tokenizer.tokens(ids))
+    return Reading(title=text, seen=seen, queries=tokens, keys=tokens)
+
+
+@read.register
+def _encoder(
+    model: EncoderPredictor, text: str, layer: AttentionLayer, *, target: str | None, to: str | None
+) -> Reading:
+    _only_a_text(text, target, to)
+    tokenizer = model.task.tokenizer
+    ids = tokenizer.encode(text)
+    joined = join(tokenizer, ids, maximum=model.maximum_length)
+    if len(joined.ids) < len(ids):
+        raise InputError(f"the text has {len(ids)} tokens and the model reads {model.maximum_length}; shorten it")
+    tokens, segments = padded([joined], padding_id=tokenizer.padding_id)
+    with watching(model.model, layer) as seen:
+        model.model(tokens.to(model.device), segments.to(model.device))
+    named = tuple(tokenizer.tokens(joined.ids))
+    return Reading(title=text, seen=seen, queries=named, keys=named)
+
+
+def _only_a_text(text: str, target: str | None, to: str | None) -> None:
+    """Refuse an empty text, and what is for models that write another."""
+    if not text.strip():
+        raise InputError("the text is empty; there is nothing to walk through")
+    for name, given in (("target", target), ("to", to)):
+        if given is not None:
+            raise InputError(f"{name} is for models that translate; this one reads one text, leave it out")
 
 
 @read.register

@@ -5,6 +5,7 @@ from __future__ import annotations
 from regard.tasks.kind import Kind
 from regard.tasks.language_modelling.data import TextData
 from regard.tasks.language_modelling.evaluation import evaluate
+from regard.tasks.language_modelling.foreign import foreign_language_modelling, writes_text
 from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.language_modelling.preparation import prepare
 from regard.tasks.language_modelling.task import LanguageModellingTask
@@ -18,4 +19,6 @@ LANGUAGE_MODELLING = Kind(
     prepare=prepare,
     evaluate=evaluate,
     filled_in={"vocabulary": 1, "padding_id": 0, "end_id": 0},
+    fits=writes_text,
+    foreign=foreign_language_modelling,
 )

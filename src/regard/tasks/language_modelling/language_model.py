@@ -212,6 +212,8 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             rows = order[start : start + batch_size]
             made = writer.write([prompts[i] for i in rows], [first + i for i in rows])
             for watcher in self._watchers():
+                # Of one text; the rows of several move as they end.
+                watcher.read(writer.tokens_read(made[0]) if len(rows) == 1 else None)
                 watcher.predicted(made, [])
             answers.update(zip(rows, made, strict=True))
         return [answers[i] for i in range(len(prompts))]
@@ -232,12 +234,11 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             raise InputError("draft: its vocabulary is another one; train it with this model's tokenizer")
 
     def _writer(self, settings: GenerationSettings | None, stop: Sequence[str], top: int = 0) -> Writer:
-        tokenizer = self.task.tokenizer
         return Writer(
             model=self.model,
-            tokenizer=tokenizer,
+            task=self.task,
             settings=WRITING if settings is None else settings,
-            stop=StopText(tokenizer, stop) if stop else None,
+            stop=StopText(self.task.tokenizer, stop) if stop else None,
             top=top,
         )
 
@@ -266,6 +267,8 @@ class LanguageModel(Predictor[LanguageModellingTask]):
                 chosen = wide.gather(-1, labels)
                 found.append((chosen - wide.logsumexp(dim=-1, keepdim=True)).squeeze(-1))
                 right.append(stands_out(wide, labels.squeeze(-1)))
+        for watcher in self._watchers():
+            watcher.read(read)
         logs, rights = torch.cat(found, dim=1).tolist(), torch.cat(right, dim=1).tolist()
         kept = [slice(window.first - window.start, window.stop - window.start) for _, window in asked]
         return [(log[part], hit[part]) for part, log, hit in zip(kept, logs, rights, strict=True)]

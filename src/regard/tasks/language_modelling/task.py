@@ -50,12 +50,20 @@ class LanguageModellingTask(Task):
     Arguments:
         tokenizer: for all texts.
         document_masks: whether tokens of a training stretch see their own document alone; nothing to a trained model.
+        before_prompts: ids that stand before each prompt when the model writes; the end token where None. Models that
+            `transformers` wrote have those that their tokenizer.json adds, mostly none.
     """
 
     name: ClassVar[str] = "language_modelling"
 
     tokenizer: Tokenizer
     document_masks: bool = False
+    before_prompts: tuple[int, ...] | None = None
+
+    def prompted(self, ids: Sequence[int]) -> list[int]:
+        """What the model reads of a prompt: its ids behind `before_prompts`; the end token where that leaves nothing."""
+        end = self.tokenizer.end_id
+        return [*((end,) if self.before_prompts is None else self.before_prompts), *ids] or [end]
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -125,13 +133,15 @@ class LanguageModellingTask(Task):
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the tokenizer into `folder`; return what else regard.json has to hold."""
         self.tokenizer.save(folder)
-        return {"name": self.name}
+        if self.before_prompts is None:
+            return {"name": self.name}
+        return {"name": self.name, "before_prompts": list(self.before_prompts)}
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> LanguageModellingTask:
         """The task that `save` wrote into `folder`."""
-        del values
-        return cls(Tokenizer.load(folder))
+        before = values.get("before_prompts")
+        return cls(Tokenizer.load(folder), before_prompts=None if before is None else tuple(before))
 
     def write(
         self,

@@ -26,6 +26,7 @@ from regard.generation.checks import whole
 from regard.layers import Tokens
 from regard.tasks.language_modelling.beginning import Beginning
 from regard.tasks.language_modelling.stop_text import StopText
+from regard.tasks.language_modelling.task import LanguageModellingTask
 from regard.tasks.language_modelling.top_tokens import most_probable
 from regard.text import Tokenizer
 
@@ -41,6 +42,7 @@ class Written:
         text: without the prompt, up to the first stop.
         prompt: what it was written after.
         tokens: that were written, the end token included where there is one, and those of a stop.
+        ids: theirs in the vocabulary.
         log_probabilities: of each of them, natural log, the model's own.
         finished: whether the text ended by itself or at a stop, and not at the limit.
         alternatives: further texts, best first or in the order drawn.
@@ -54,6 +56,7 @@ class Written:
     log_probabilities: tuple[float, ...]
     finished: bool
     alternatives: tuple[str, ...] = ()
+    ids: tuple[int, ...] = ()
     top: tuple[tuple[tuple[str, float], ...], ...] = ()
 
     @property
@@ -68,7 +71,7 @@ class Writer:
 
     Arguments:
         model: a `Reader`.
-        tokenizer: its own.
+        task: its tokenizer, and what stands before prompts.
         settings: how to decode.
         stop: strings that end a text and are not part of it.
         top: how many of the most probable tokens to tell of each place.
@@ -78,7 +81,7 @@ class Writer:
     """
 
     model: Any
-    tokenizer: Tokenizer
+    task: LanguageModellingTask
     settings: GenerationSettings
     stop: StopText | None = None
     top: int = 0
@@ -88,6 +91,11 @@ class Writer:
 
     def __post_init__(self) -> None:
         whole("top", self.top, least=0)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own."""
+        return self.task.tokenizer
 
     def write(self, prompts: Sequence[str], places: Sequence[int] | None = None) -> list[Written]:
         """What follows each prompt; rows of a batch do not change one another.
@@ -133,13 +141,13 @@ class Writer:
                 shown = ready
 
     def encode(self, prompt: str, place: int = 0) -> list[int]:
-        """A prompt's tokens, the end token that stands before every text in front.
+        """A prompt's tokens behind those that stand before every prompt.
 
         Raises:
             InputError: for one longer than the model has positions for.
         """
-        before = [self.tokenizer.end_id] if self.after is None else list(self.after.ids)
-        ids = [*before, *self.tokenizer.encode(prompt)]
+        read = self.tokenizer.encode(prompt)
+        ids = self.task.prompted(read) if self.after is None else [*self.after.ids, *read]
         limit = self.model.maximum_length
         if limit is not None and len(ids) > limit:
             raise InputError(
@@ -147,6 +155,10 @@ class Writer:
                 f"larger {self.model.length_setting}"
             )
         return ids
+
+    def tokens_read(self, written: Written) -> Tokens:
+        """All that was read to write one text: the prompt, and what was written but for its last token."""
+        return self._side_by_side([[*self.encode(written.prompt), *written.ids[:-1]]])
 
     def _searched(self, encoded: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         return search(
@@ -237,8 +249,8 @@ class Writer:
 
     def _decoded(self, ids: Sequence[int], written: Sequence[int]) -> str:
         """The text of tokens as it stands after the prompt's: a space between the two belongs to it."""
-        before = self.tokenizer.decode(list(ids[1:]))
-        whole = self.tokenizer.decode([*ids[1:], *written])
+        before = self.tokenizer.decode(list(ids))
+        whole = self.tokenizer.decode([*ids, *written])
         text = whole.removeprefix(before) if whole.startswith(before) else self.tokenizer.decode(list(written))
         return text if self.stop is None else self.stop.cut(text)
 
@@ -253,6 +265,7 @@ class Writer:
             text=self._decoded(ids, best.tokens),
             prompt=prompt,
             tokens=tuple(self.tokenizer.tokens(self._emitted(best))),
+            ids=tuple(self._emitted(best)),
             log_probabilities=best.token_log_probabilities,
             finished=best.finished,
             alternatives=tuple(self._decoded(ids, other.tokens) for other in found[1:]),
