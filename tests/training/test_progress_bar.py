@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from torch import nn
 
 import regard
+import regard.training.run as run_module
+from regard.training import Trained
 from regard.training.progress import Progress
 from regard.training.progress_bar import ProgressBar, validation_line
 
@@ -110,13 +113,67 @@ def test_a_run_without_a_known_end():
     assert "2/?" in shown(on)
 
 
-def test_silence_where_no_terminal_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    quiet = console(terminal=False)
-    walk(ProgressBar(quiet), [1.0], [10.0])
-    assert shown(quiet) == ""
+def test_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    piped = console(terminal=False)
+    bar, progress, clock = ProgressBar(piped), Progress(), [100.0]
+    monkeypatch.setattr("regard.training.progress_bar.time.monotonic", lambda: clock[0])
+    bar.started(nn.Linear(1, 1), progress, 40)
+    for step in range(1, 21):  # ten seconds each
+        clock[0] += 10.0
+        progress.step, progress.loss_sum, progress.loss_tokens = step, 20.0 * step, 10 * step
+        bar.stepped(progress, 1234.0)
+        if step == 7:
+            bar.logged({"event": "validation", "step": 7, "epoch": 1, "loss": 0.5})
+    bar.ended(progress)
+    assert shown(piped).splitlines() == [
+        "step 6 of 40: loss 2.0000, 1,234 tokens/s, about 6 min left",
+        "step 7: validation loss 0.5",
+        "step 12 of 40: loss 2.0000, 1,234 tokens/s, about 5 min left",
+        "step 18 of 40: loss 2.0000, 1,234 tokens/s, about 4 min left",
+    ]
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.undo()
     walk(ProgressBar(), [1.0], [10.0])
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "")  # a short run without an evaluation has nothing to say
+
+
+def test_a_finished_run_and_a_plan_are_tables():
+    run = Trained(
+        folder=Path("runs/a<b"),
+        metrics={"loss": 0.5, "f1": 0.25},
+        steps=1200,
+        best_step=800,
+        seconds=3.21,
+        reason="done",
+    )
+    assert str(run).splitlines() == [
+        "model    runs/a<b",
+        "steps    1,200 (done); the best is from step 800",
+        "seconds  3.2",
+        "loss     0.5",
+        "F1       25.00 %",
+    ]
+    assert "runs/a&lt;b</td>" in run._repr_html_()
+    plan = regard.plan("bert-base", device="t4")
+    assert "parameters" in str(plan)
+    assert plan._repr_html_().count("<tr>") == len(str(plan).splitlines())
+
+
+def test_a_notebook_gets_a_bar(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setattr(run_module, "in_notebook", lambda: True)
+    monkeypatch.setattr(run_module, "ProgressBar", lambda: made.append(ProgressBar(console())) or made[-1])
+    pairs = [(f"{word} {word}", word) for word in ("ab", "ba", "aab", "bba", "abab")] * 4
+    recipe = {
+        "model": {"name": "bahdanau", "embedding_width": 3, "hidden_width": 4, "attention_width": 3, "maxout_width": 2},
+        "data": {},
+        "tokenizer": {"kind": "character", "size": 20},
+        "training": {"steps": 2, "batch_tokens": 60, "precision": "float32"},
+    }
+    regard.train(recipe, output=tmp_path / "one", data=pairs)
+    assert len(made) == 1
+    regard.train(recipe, output=tmp_path / "two", data=pairs, callbacks=[])
+    assert len(made) == 1
 
 
 def test_the_end_of_a_run_that_never_started():

@@ -9,6 +9,10 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from regard.rendering import metric_text, text_table
+
+__all__ = ["metric_text", "on_terminal", "one_line", "print_json", "print_table", "say", "speaking"]
+
 
 def speaking() -> bool:
     """Whether this process speaks to the user: of those that torchrun starts only the first does."""
@@ -39,38 +43,7 @@ def print_table(rows: Iterable[tuple[str, str]]) -> None:
     """Names and what they are, in two columns on standard output."""
     rows = list(rows)
     if speaking() and rows:
-        width = max(len(name) for name, _ in rows)
-        print("\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in rows))
-
-
-WORDS = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "f1": "F1",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
-}
-"""How people write the names of metrics, where it is otherwise than with spaces."""
-
-OF_A_HUNDRED = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
-
-
-def metric_text(name: str, value: float) -> tuple[str, str]:
-    """A metric's name and value as people write them.
-
-    >>> metric_text("exact_match", 0.9955), metric_text("bleu", 36.04), metric_text("loss", 0.12345)
-    (('exact match', '99.55 %'), ('BLEU', '36.0'), ('loss', '0.1235'))
-    >>> metric_text("bleu.de", 36.04)  # of one language among several
-    ('BLEU de', '36.0')
-    """
-    metric, _, language = name.partition(".")
-    words = WORDS.get(metric, metric.replace("_", " "))
-    if metric.endswith(("accuracy", "_match")) or metric in ("f1", "chance"):
-        number = f"{100 * value:.2f} %"
-    else:
-        number = f"{value:.1f}" if metric in OF_A_HUNDRED else f"{value:.4g}"
-    return f"{words} {language.replace('_', ' ')}".rstrip(), number
+        print(text_table(rows))
 
 
 def one_line(text: str) -> str:

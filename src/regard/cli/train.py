@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import metric_text, one_line, print_json, print_table, say, speaking
+from regard.cli.console import one_line, print_json, print_table, say, speaking
 from regard.cli.interruption import Interruption
 from regard.errors import InputError
 
@@ -68,14 +68,7 @@ def train(
             }
         )
         return
-    print_table(
-        [
-            ("model", str(result.folder)),
-            ("steps", f"{result.steps:,} ({result.reason}); the best is from step {result.best_step:,}"),
-            ("seconds", f"{result.seconds:.1f}"),
-            *(metric_text(name, value) for name, value in result.metrics.items()),
-        ]
-    )
+    print_table(result.rows())
 
 
 def _run(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trained:

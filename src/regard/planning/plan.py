@@ -21,6 +21,7 @@ from regard.planning.parameters import Parameters, count_parameters
 from regard.planning.reading import Asked
 from regard.planning.shapes import Work
 from regard.planning.subject import Subject, number_format, subject_of
+from regard.rendering import html_table, text_table
 from regard.training.recipe import Recipe
 
 HOURS_OF_A_YEAR = 24 * 365
@@ -104,6 +105,16 @@ class Plan:
     def fitting(self) -> tuple[Memory, ...]:
         """The ways of training that fit into the device."""
         return tuple(each for each in self.memory if each.known and each.total <= self.available)
+
+    def __str__(self) -> str:
+        from regard.planning.report import rows_of
+
+        return text_table(rows_of(self))
+
+    def _repr_html_(self) -> str:
+        from regard.planning.report import rows_of
+
+        return html_table(rows_of(self))
 
     def to_mapping(self) -> dict[str, Any]:
         """All of it as JSON values."""

@@ -1,4 +1,4 @@
-"""A bar on the terminal that shows how far a run is."""
+"""How far a run is: a bar on a terminal and in a notebook, lines in a pipe or a file."""
 
 from __future__ import annotations
 
@@ -15,38 +15,45 @@ from torch import nn
 from regard.training.progress import Progress
 
 REFRESH = 0.1  # seconds between two pictures of the bar; a run may make hundreds of updates in one
+EVERY = 60.0  # seconds between two lines where there is no bar
 
 
 class ProgressBar:
     """Shows updates done of all, loss, target tokens per second and time left; validation results go above the bar.
 
-    It writes to standard error, and only where that is a terminal. The loss and the speed are running averages, of which
-    the last 20 updates make up most.
+    It writes to standard error. Where that is neither a terminal nor a notebook, it writes a line for each evaluation, and one
+    every minute. The loss and the speed are running averages, of which the last 20 updates make up most.
 
     Arguments:
-        console: where to draw instead, if it is a terminal.
+        console: where to draw instead.
 
     >>> bar = ProgressBar()  # regard.train(recipe, output="runs/dates", callbacks=[bar])
-    >>> bar.started(nn.Linear(1, 1), Progress(), 100)  # draws nothing here, where no terminal is
+    >>> bar.started(nn.Linear(1, 1), Progress(), 100)  # no bar here, where no terminal is
     >>> bar.ended(Progress())
     """
 
     def __init__(self, console: Console | None = None) -> None:
         # Asked of the stream itself: rich takes a pipe for a terminal where FORCE_COLOR is set, as many build servers do.
-        on_terminal = console.is_terminal if console is not None else _is_terminal(sys.stderr)
-        self._console = (console or Console(stderr=True)) if on_terminal else None
+        drawn = console.is_terminal if console is not None else _is_terminal(sys.stderr) or in_notebook()
+        self._lines = None if drawn else console or Console(stderr=True, soft_wrap=True)
+        self._console = (console or Console(stderr=True)) if drawn else None
         self._bar: Bar | None = None
         self._loss = _Average()
         self._speed = _Average()
         self._seen = (0.0, 0)
         self._drawn = 0.0
+        self._total: int | None = None
+        self._began = (0.0, 0)
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
         """Draw the bar, as far as the run already is."""
-        if self._console is None:
-            return
         self._loss, self._speed = _Average(), _Average()
         self._seen = (progress.loss_sum, progress.loss_tokens)
+        self._total = total_steps
+        self._drawn = time.monotonic() if self._lines is not None else 0.0
+        self._began = (time.monotonic(), progress.step)
+        if self._console is None:
+            return
         # Without a thread of its own: the bar is drawn between updates, so it takes no time from them.
         self._bar = Bar(
             BarColumn(bar_width=None),
@@ -66,26 +73,25 @@ class ProgressBar:
 
     def stepped(self, progress: Progress, tokens_per_second: float) -> None:
         """Move the bar."""
-        if self._bar is None:
-            return
         self._speed.add(tokens_per_second)
         tokens = progress.loss_tokens - self._seen[1]
         if tokens > 0:
             self._loss.add((progress.loss_sum - self._seen[0]) / tokens)
         self._seen = (progress.loss_sum, progress.loss_tokens)
         now = time.monotonic()
-        if now - self._drawn >= REFRESH:
+        if now - self._drawn >= (REFRESH if self._lines is None else EVERY):
             self._drawn = now
             self._draw(progress)
+            self._line(self._words(progress, now))
 
     def logged(self, event: Mapping[str, Any]) -> None:
-        """Put the results of an evaluation above the bar."""
-        if self._bar is None:
-            return
+        """Put the results of an evaluation above the bar, or on a line."""
         if event["event"] == "train":  # with this line the run's own sums begin anew
             self._seen = (0.0, 0)
         elif event["event"] == "validation":
-            self._bar.console.print(validation_line(event), markup=False, highlight=False)
+            if self._bar is not None:
+                self._bar.console.print(validation_line(event), markup=False, highlight=False)
+            self._line(validation_line(event))
 
     def ended(self, progress: Progress) -> None:
         """Leave the bar where it is."""
@@ -94,6 +100,21 @@ class ProgressBar:
         self._draw(progress)
         self._bar.stop()
         self._bar = None
+
+    def _line(self, words: str) -> None:
+        if self._lines is not None:
+            self._lines.print(words, markup=False, highlight=False)
+
+    def _words(self, progress: Progress, now: float) -> str:
+        """How far the run is, in a line of words."""
+        parts = [f"step {progress.step:,}" + (f" of {self._total:,}" if self._total else "")]
+        if self._speed.value:
+            parts.append(f"loss {self._loss.value:.4f}, {self._speed.value:,.0f} tokens/s")
+        began, first = self._began
+        if self._total and progress.step > first:
+            left = (self._total - progress.step) * (now - began) / (progress.step - first)
+            parts.append(f"about {max(0.0, left) / 60:.0f} min left")
+        return ": ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])
 
     def _draw(self, progress: Progress) -> None:
         if self._bar is None:
@@ -127,6 +148,11 @@ def _is_terminal(stream: Any) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a Jupyter notebook."""
+    return Console().is_jupyter
 
 
 class _Average:

@@ -19,6 +19,7 @@ from regard.checkpoints.adapters import split, write_adapters
 from regard.errors import InputError
 from regard.files import locked, replace_file
 from regard.models import MODELS
+from regard.rendering import html_table, metric_text, text_table
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
@@ -35,6 +36,7 @@ from regard.training.model_section import folder_of
 from regard.training.optimizers import build_optimizer, freeze
 from regard.training.precision import resolve
 from regard.training.progress import Progress
+from regard.training.progress_bar import ProgressBar, in_notebook
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
 from regard.training.recomputing import recompute_blocks
 from regard.training.settings import LIMITS, TrainingSettings
@@ -68,6 +70,21 @@ class Trained:
     seconds: float
     reason: str
 
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values as people read them; what `print` and notebooks show."""
+        return [
+            ("model", str(self.folder)),
+            ("steps", f"{self.steps:,} ({self.reason}); the best is from step {self.best_step:,}"),
+            ("seconds", f"{self.seconds:.1f}"),
+            *(metric_text(name, value) for name, value in self.metrics.items()),
+        ]
+
+    def __str__(self) -> str:
+        return text_table(self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.rows())
+
     def load(self) -> Any:
         """The trained model, ready to predict: what `regard.load` makes of the folder."""
         return load(self.folder)
@@ -81,7 +98,7 @@ def train(
     data: Sequence[Any] | None = None,
     validation: Sequence[Any] | None = None,
     resume: bool = False,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Callback] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Trained:
     """Train what a recipe describes and leave it in a folder.
@@ -94,7 +111,7 @@ def train(
             modelling.
         resume: go on from the last checkpoint. The result is bit for bit that of a run never stopped (same machine, threads,
             workers and versions). A finished run is returned as it is.
-        callbacks: told of every step.
+        callbacks: told of every step; where None, in a notebook a `ProgressBar` and elsewhere nothing.
         say: receives sentences for the user; none are printed where None.
 
     Returns:
@@ -108,6 +125,7 @@ def train(
     resolved = read_recipe(recipe, overrides)
     folder = Path(output)
     tell = say if say is not None else _silent
+    watchers = ([ProgressBar()] if in_notebook() else []) if callbacks is None else callbacks
     with ExitStack() as stack:
         stack.enter_context(denormals_flushed())
         workers = stack.enter_context(joined(resolved.training.device))
@@ -122,7 +140,7 @@ def train(
         for note in prepared.notes:
             talk(note)
         try:
-            run = _Run(resolved, folder, workers, prepared, callbacks, talk)
+            run = _Run(resolved, folder, workers, prepared, watchers, talk)
         except InputError:
             if workers.first:
                 _let_go(folder)

@@ -101,6 +101,14 @@ class Effects:
         """All of it, as JSON."""
         return json.dumps(asdict(self))
 
+    def __str__(self) -> str:
+        with (console := Console(width=120)).capture() as drawn:
+            console.print(self.table())
+        return drawn.get().rstrip()
+
+    def _repr_mimebundle_(self, include: Sequence[str], exclude: Sequence[str], **others: Any) -> dict[str, str]:
+        return self.table()._repr_mimebundle_(include, exclude, **others)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The whole table."""
         yield self.table()
