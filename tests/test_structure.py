@@ -108,3 +108,9 @@ def test_a_dataclass_already_made_is_taken_as_it_is():
     assert coerced(optimizer, Optimizer, "optimizer") is optimizer
     assert coerced(optimizer, Optimizer | None, "optimizer") is optimizer
     assert coerced(None, Optimizer | None, "optimizer") is None
+
+
+@pytest.mark.parametrize("hint", [str, int | str | None])
+def test_a_name_that_yaml_reads_as_true_says_to_quote_it(hint):
+    with pytest.raises(InputError, match=r"data\.label is True; .*put such a name in quotes"):
+        coerced(True, hint, "data.label")

@@ -89,7 +89,7 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
                 return coerced(value, option, where)
             except InputError:
                 continue
-        raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}")
+        raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}{_quoted(value, hint)}")
     if origin is tuple and isinstance(value, list | tuple):
         if options[1:] != (Ellipsis,) and len(options) != len(value):
             raise InputError(f"{where} is {value!r}; it must be a list of {len(options)}")
@@ -110,7 +110,13 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
     kind = origin or hint
     if isinstance(kind, type) and isinstance(value, kind) and not (isinstance(value, bool) and kind is int):
         return value
-    raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}")
+    raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}{_quoted(value, hint)}")
+
+
+def _quoted(value: Any, hint: Any) -> str:
+    """What to do where text was meant and YAML, which reads the words yes, no, on and off so, gave true or false."""
+    text = isinstance(value, bool) and (hint is str or str in typing.get_args(hint))
+    return "; YAML reads yes, no, on and off as true and false, so put such a name in quotes" if text else ""
 
 
 def _spoken(hint: Any) -> str:

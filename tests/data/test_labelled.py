@@ -68,7 +68,7 @@ def test_columns_by_number_and_by_name(tmp_path: Path) -> None:
     assert parts(read_labelled(file, text="one", pair="two", label="gold")) == wanted
     assert parts(read_labelled(file, text=1, pair=2, label=3, header=True)) == wanted
     assert parts(read_labelled(file, text="one", pair=2)) == wanted  # the label is the last column left
-    assert parts(read_labelled(file, text=1)) == [("one", "gold"), ("a", "yes"), ("c", "no")]
+    assert parts(read_labelled(file, text=1)) == [("a", "yes"), ("c", "no")]  # 7 and 8 stand below "id"
     assert parts(read_labelled(file, text="two", labelled=False)) == [("b", None), ("d", None)]
     assert parts(read_labelled(write(tmp_path, "b.tsv", "yes\ta\nno\tb\n"), text=1)) == [("a", "yes"), ("b", "no")]
 
@@ -385,4 +385,4 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
     assert "no column 1" in error(write(tmp_path, "b.csv", "text\na\n"), text="text")
     assert "has a header and no rows" in error(write(tmp_path, "c.csv", "text,label\n"))
     assert "are keys here" in error(write(tmp_path, "a.jsonl", '{"text": "a", "label": "b"}'), label=1)
-    assert "data.on_error 'ignore' is not known" in error(file, on_error="ignore")
+    assert "data.on_error 'ignore' is not known" in error(file, text="text", label="lable", on_error="ignore")

@@ -94,7 +94,7 @@ def test_texts_are_handed_on_as_they_stand(tmp_path: Path) -> None:
 def test_columns_by_index_and_by_name(tmp_path: Path) -> None:
     tsv = write(tmp_path, "a.tsv", "id\ten\tfr\n1\tone\tun\n2\ttwo\tdeux\n")
     assert texts(read_pairs(tsv, source="fr", target="en")) == [("un", "one"), ("deux", "two")]
-    assert texts(read_pairs(tsv, source=1, target=2)) == [("en", "fr"), ("one", "un"), ("two", "deux")]
+    assert texts(read_pairs(tsv, source=1, target=2)) == [("one", "un"), ("two", "deux")]
     file = write(tmp_path, "a.csv", 'id, en ,"fr"\n1,"one, or\nso",un\n2,two,deux\n')
     pairs = list(read_pairs(file, source="en", target="fr"))
     assert [(pair.source, pair.line) for pair in pairs] == [("one, or\nso", 2), ("two", 4)]
@@ -321,7 +321,7 @@ def test_one_column_says_what_is_needed_and_what_was_found(tmp_path: Path) -> No
     assert "none of 2 rows is usable" in message
     assert "two tab-separated columns, source and target" in message
     assert "line 1: wrong number of columns (1 instead of 2: 'hello world')" in message
-    assert "two comma-separated columns" in error(write(tmp_path, "a.csv", "a;b\nc;d\n"))
+    assert "two comma-separated columns" in error(write(tmp_path, "a.csv", "a:b\nc:d\n"))
     assert "JSON object with texts under 'source'" in error(write(tmp_path, "a.json", '[\n{"source": 1}\n]'))
     assert "two tab-separated" in error(write(tmp_path, "b.tsv", "hello\n"), on_error="stop")
 

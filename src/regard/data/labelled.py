@@ -87,7 +87,9 @@ def read_labelled(
 
     Columns that are not given are found by their usual names in the header or the object: text and pair, sentence1 and
     sentence2, premise and hypothesis, question1 and question2, question and sentence, text, or sentence; label, score, or
-    gold_label. In a table without a header the text is column 0 and the label the last column that is neither text nor pair.
+    gold_label. A header with other names is recognised too, and is refused where it does not tell which column is which. In a
+    table without a header the text is column 0 and the label the last column that is neither text nor pair. What was read is
+    in `malformed.columns`.
 
     Arguments:
         path: a file or several; or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
@@ -96,8 +98,8 @@ def read_labelled(
             the labels mean and which there are, for its files as they are distributed.
         text, pair, label: which column or key holds the part: an index from 0 or a name in the header; in JSONL and hub datasets
             a key, "a.b" reaching into nested objects.
-        header: whether the first line of a table names the columns; `auto`: where a column is given by name, or where no column
-            is given and the first line holds the usual names.
+        header: whether the first line of a table names the columns; `auto`: where a column is given by name, or the first line
+            looks like one; where that is doubtful, the file is refused.
         number: whether the label is a number.
         labels: the classes there are; a row with another one is malformed. None: whatever stands there.
         labelled: whether labels are read. If not, every label is None, and files without them can be read.
@@ -141,7 +143,7 @@ def read_labelled(
             return _known(name, format, known, labelled, label_name, on_error, malformed)
         labelling = _Labelling(number, None if labels is None else dict(zip(labels, labels, strict=True)))
         wants_label = labelled and label_name is None
-        raw = parts_of_file(name, format, (text, pair, label), header, wants_label)
+        raw = parts_of_file(name, format, (text, pair, label), header, wants_label, malformed)
         if label_name is not None:
             raw = with_labels(name, raw, label_name)
         needed = "each row needs a text" + (" and a label" if labelled else "")

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from regard.data.file_format import guess
+from regard.data.header import LABEL, SAMPLE, TEXT, columns_read, has_header, is_number_of_rows, place_of
 from regard.data.labelled_formats import Columns
 from regard.data.lines import read_lines
-from regard.data.malformed import MalformedRow
+from regard.data.malformed import MalformedRow, MalformedRows
 from regard.data.objects import HUB, Object, objects_of_hub, objects_of_jsonl, values_of
 from regard.data.pair import decoded, malformed_row
 from regard.data.rows import parts_of
@@ -30,8 +31,6 @@ LABEL_NAMES = ("label", "score", "gold_label")
 
 Column = int | str | None
 
-_SAMPLE_ROWS = 100
-
 
 class Parts(NamedTuple):
     """What stands in the columns of one row."""
@@ -46,7 +45,12 @@ FoundParts = Iterator[tuple[int, Parts] | MalformedRow]
 
 
 def parts_of_file(
-    name: str, format: str, chosen: tuple[Column, Column, Column], header: bool | str, labelled: bool
+    name: str,
+    format: str,
+    chosen: tuple[Column, Column, Column],
+    header: bool | str,
+    labelled: bool,
+    malformed: MalformedRows | None = None,
 ) -> FoundParts:
     """The parts of each row of a file of any format; columns and keys that are not chosen are found by their usual names."""
     if name.startswith(HUB):
@@ -57,8 +61,10 @@ def parts_of_file(
     if format == "jsonl":
         return _parts_of_objects(name, objects_of_jsonl(name, lines), _keys(name, chosen), labelled)
     rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
-    sample = list(itertools.islice(rows, _SAMPLE_ROWS))
-    columns, headed = _columns(name, sample, chosen, header, labelled)
+    sample = list(itertools.islice(rows, SAMPLE))
+    columns, headed, read = _columns(name, sample, chosen, header, labelled)
+    if malformed is not None and read is not None:
+        malformed.columns[name] = read
     return parts_of_table(name, itertools.chain(sample, rows), columns, headed)
 
 
@@ -104,8 +110,8 @@ def parts_of_mapping(
 
 def _columns(
     name: str, sample: list[Row], chosen: tuple[Column, Column, Column], header: bool | str, labelled: bool
-) -> tuple[Columns, bool]:
-    """Which columns hold the parts, and whether the first row names the columns."""
+) -> tuple[Columns, bool, str | None]:
+    """Which columns hold the parts, whether the first row names the columns, and what to tell of it where not all are chosen."""
     text, pair, label = chosen
     by_name = any(isinstance(column, str) for column in chosen)
     if by_name and header is False:
@@ -114,22 +120,60 @@ def _columns(
         )
     first = sample[0]
     cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
+    open_choice = all(column is None for column in chosen)
+    usual = _usual(cells) is not None and not (labelled and _label(cells) is None)
+    say = "say which columns they are, by name or counted from 0: data.text=0" + (" data.label=1" if labelled else "")
     headed = header is True or by_name
-    if header == "auto" and all(column is None for column in chosen):
-        headed = _usual(cells) is not None and not (labelled and _label(cells) is None)
-    if headed:
+    if header == "auto" and not by_name:
+        headed = usual or has_header(name, sample, say if open_choice else None)
+    if headed and open_choice and header == "auto" and not usual:
+        text, label = _by_other_names(name, cells, labelled, say)
+    elif headed:
         text, pair = _texts(cells, text, pair) if text is not None or _usual(cells) else (None, pair)
         label = label if label is not None else _label(cells)
+    elif open_choice and header == "auto" and usual_width(sample, 1) > 2 and is_number_of_rows(sample, 0):
+        raise InputError(f"{name}: has no header, and its first column holds a number for each row; {say}")
     text = 0 if text is None else text
+    width = len(cells) if headed else usual_width(sample, 2 if labelled else 1)
+    places = {side: _place(cells, column) for side, column in (("text", text), ("pair", pair), ("label", label))}
+    if labelled and label is None:
+        label = max((place for place in range(width) if place not in places.values()), default=width)
+        places["label"] = label
     if not labelled:
-        return Columns(text, pair), headed
-    if label is None:
-        taken = {
-            cells.index(column) if isinstance(column, str) and column in cells else column for column in (text, pair)
-        }
-        width = len(cells) if headed else usual_width(sample, 2)
-        label = max((column for column in range(width) if column not in taken), default=width)
-    return Columns(text, pair, label), headed
+        label = None
+        del places["label"]
+    told = None
+    if not (by_name and chosen[0] is not None and (label is None or chosen[2] is not None)) and all(
+        place is None or 0 <= place < width for place in places.values()
+    ):
+        told = columns_read(list(places.items()), cells if headed else None, width)
+    return Columns(text, pair, label), headed, told
+
+
+def _by_other_names(name: str, header: list[str], labelled: bool, say: str) -> tuple[int, int | None]:
+    """The places of text and label in a header without the usual names of both.
+
+    Raises:
+        InputError: where it does not say, or says several.
+    """
+    text, label = place_of(header, TEXT), place_of(header, LABEL)
+    if len(header) == 2 and labelled and (text is None) != (label is None):
+        text, label = (1 - label, label) if label is not None else (text, 1 - (text or 0))
+    if len(header) == 1:
+        text = 0
+    if text is None or (labelled and label is None):
+        raise InputError(f"{name}: its columns are {', '.join(map(repr, header))}; {say}")
+    return text, label
+
+
+def _place(header: Sequence[str], column: Column) -> int | None:
+    return (
+        header.index(column)
+        if isinstance(column, str) and column in header
+        else column
+        if isinstance(column, int)
+        else None
+    )
 
 
 Present = Sequence[str] | Mapping[str, Any]

@@ -54,6 +54,8 @@ class MalformedRows:
         self._counts: Counter[str] = Counter()
         self._first: list[MalformedRow] = []
         self._last_line: dict[str, int] = {}
+        self.columns: dict[str, str] = {}
+        """By file: which columns of a table were read, where not all were named."""
 
     def record(self, row: MalformedRow) -> None:
         """Count `row`, unless its line has been counted already."""
@@ -78,6 +80,12 @@ class MalformedRows:
     def first(self) -> tuple[MalformedRow, ...]:
         """The first rows left out, in the order they were met."""
         return tuple(self._first)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user ought to know of what was read: columns that nobody named, and rows that were left out."""
+        read = [f"{file}: {columns}." for file, columns in self.columns.items()]
+        return read + ([" ".join(self.summary().split())] if self.total else [])
 
     def summary(self, examples: int = 3) -> str:
         """One paragraph: how many rows were left out, why, and the first few of them."""

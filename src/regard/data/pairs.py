@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from regard.data.file_format import FORMATS, guess
+from regard.data.header import PAIRS, SAMPLE, columns_read, has_header, is_number_of_rows, place_of
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
 from regard.data.objects import HUB, keys_of, pairs_of_hub, pairs_of_jsonl
 from regard.data.pair import Found, Pair, decoded, malformed_row, pair_or_fault
 from regard.data.rows import listed, parts_of, sound
-from regard.data.tables import csv_rows, pairs_of_table, tsv_rows
+from regard.data.tables import Row, csv_rows, header_of, pairs_of_table, tsv_rows, usual_width
 from regard.data.usable import usable
 from regard.errors import InputError, nearest
 
@@ -41,10 +42,11 @@ def read_pairs(
             of the Hugging Face hub, fully `hub:owner/name:configuration@split` (split `train` unless given).
         format: `tsv` (no quoting), `csv` (quoting as in RFC 4180), `jsonl` (one object in each line), or
             `auto`: by the file's name, failing that by its first line.
-        source: which column or key holds the source. In TSV and CSV an index from 0 (default 0), or a name,
-            and then the first line is the header. In JSONL and hub datasets a key (default "source");
-            "translation.en" reaches into nested objects.
-        target: the same for the target (defaults 1 and "target").
+        source: which column or key holds the source. In TSV and CSV an index from 0, or a name in the header. If neither
+            source nor target is given, they are found by their usual names in a header, else they are the first two; a table
+            that leaves this in doubt is refused. What was read is in `malformed.columns`. In JSONL and hub datasets a key
+            (default "source"); "translation.en" reaches into nested objects.
+        target: the same for the target (default "target").
         on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop` (`InputError`).
         malformed: where malformed rows are recorded.
 
@@ -87,12 +89,42 @@ def read_pairs(
         )
         return usable(pairs_of_jsonl(name, lines, *keys), name, needed, on_error, malformed)
     rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
-    columns = (0 if source is None else source, 1 if target is None else target)
+    rows, columns, headed = _columns(name, rows, source, target, MalformedRows() if malformed is None else malformed)
     delimiter = "tab" if format == "tsv" else "comma"
     needed = f"each line needs two {delimiter}-separated columns, source and target"
-    if columns != (0, 1):
+    if columns != (0, 1) or headed:
         needed = f"each line needs the {delimiter}-separated columns {columns[0]!r} and {columns[1]!r}"
-    return usable(pairs_of_table(name, rows, *columns), name, needed, on_error, malformed)
+    return usable(pairs_of_table(name, rows, *columns, headed), name, needed, on_error, malformed)
+
+
+def _columns(
+    name: str, rows: Iterator[Row], source: int | str | None, target: int | str | None, malformed: MalformedRows
+) -> tuple[Iterator[Row], tuple[int | str, int | str], bool]:
+    """The rows, the columns of source and target, and whether the first row names the columns."""
+    if isinstance(source, str) or isinstance(target, str):
+        return rows, (0 if source is None else source, 1 if target is None else target), True
+    chosen = 0 if source is None else source, 1 if target is None else target
+    sample = list(itertools.islice(rows, SAMPLE))
+    rows = itertools.chain(sample, rows)
+    say = (
+        "say which columns are source and target, by name or counted from 0: data.source=0 data.target=1 in training, "
+        "--source 0 --target 1 in evaluation"
+    )
+    unnamed = source is None and target is None
+    headed = has_header(name, sample, say if unnamed else None)
+    header = header_of(name, iter(sample)) if headed else None
+    width = usual_width(sample, 2)
+    if unnamed and header is not None:
+        found = [(place_of(header, [left]), place_of(header, [right])) for left, right in PAIRS]
+        known = [(left, right) for left, right in found if left is not None and right is not None]
+        if not known and len(header) > 2:
+            raise InputError(f"{name}: its columns are {', '.join(map(repr, header))}; {say}")
+        chosen = known[0] if known else chosen
+    elif unnamed and width > 2 and is_number_of_rows(sample, 0):
+        raise InputError(f"{name}: has {width} columns and no header, and the first holds a number for each row; {say}")
+    if max(chosen) < width and (header is not None or width > 2 or not unnamed):  # two columns alone leave nothing to say
+        malformed.columns[name] = columns_read(list(zip(("source", "target"), chosen, strict=True)), header, width)
+    return rows, chosen, headed
 
 
 def pairs_in_memory(

@@ -46,9 +46,10 @@ class _Physical:
 
 
 def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
-    """The cells of each CSV record, numbered by the line it begins in."""
-    physical = _Physical(lines)
-    reader = csv.reader(physical, strict=True)
+    """The cells of each CSV record, numbered by the line it begins in; separated by commas, or by semicolons throughout."""
+    sample = list(itertools.islice(lines, _WIDTH_SAMPLE))
+    physical = _Physical(itertools.chain(sample, lines))
+    reader = csv.reader(physical, strict=True, delimiter=_separator(sample))
     while True:
         physical.taken.clear()
         try:
@@ -67,10 +68,22 @@ def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
         yield (number, cells) if fault is None else malformed_row(name, number, *fault)
 
 
-def pairs_of_table(name: str, rows: Iterator[Row], source: int | str, target: int | str) -> Found:
+def _separator(sample: Sequence[Line]) -> str:
+    """A semicolon where it separates every row into equally many cells and the comma does not, or into fewer; else a comma."""
+    text = [line.content.decode(errors="replace") for line in sample if not line.too_long]
+    widths = {}
+    for separator in ",;":
+        try:
+            found = {len(row) for row in csv.reader([line + "\n" for line in text], delimiter=separator) if row}
+        except csv.Error:
+            found = set()
+        widths[separator] = found.pop() if len(found) == 1 else 0
+    return ";" if widths[";"] > max(1, widths[","]) else ","
+
+
+def pairs_of_table(name: str, rows: Iterator[Row], source: int | str, target: int | str, header: bool) -> Found:
     """The pairs in two columns, each given by its index or by its name in the header."""
-    by_name = isinstance(source, str) or isinstance(target, str)
-    for row in columns_of_table(name, rows, (source, target), by_name):
+    for row in columns_of_table(name, rows, (source, target), header):
         yield row if isinstance(row, MalformedRow) else pair_or_fault(name, row[0], *row[1])
 
 

@@ -139,3 +139,20 @@ def check_lengths(texts: Sequence[Any], y: Any) -> None:
         raise InputError("y is None; this estimator requires y to be passed, one target for each text")
     if len(texts) != len(y):
         raise InputError(f"X has {len(texts)} texts and y {len(y)} targets; give one target for each text")
+
+
+def column_of(y: Any) -> np.ndarray:
+    """Targets as an array (N,), of a list, an array (N,) or (N, 1), or a table of one column.
+
+    Raises:
+        InputError: where there are several for a text.
+
+    >>> column_of([[1], [0]])
+    array([1, 0])
+    """
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise InputError(f"y has the shape {values.shape}; give one target for each text, the shape (N,) or (N, 1)")
+    return values

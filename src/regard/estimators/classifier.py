@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from regard.errors import InputError
-from regard.estimators.base import TextEstimator, check_lengths, texts_of
+from regard.estimators.base import TextEstimator, check_lengths, column_of, texts_of
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.inputs import joined
 
@@ -42,7 +42,7 @@ class TextClassifier(ClassifierMixin, TextEstimator):
         """
         texts = texts_of(X)
         check_lengths(texts, y)
-        labels = np.asarray(y)
+        labels = column_of(y)
         classes = np.unique(labels)
         if len(classes) < 2:
             raise InputError(f"y has one class, {classes.tolist()}; give examples of two or more")

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from regard.estimators.base import TextEstimator, check_lengths, texts_of
+from regard.estimators.base import TextEstimator, check_lengths, column_of, texts_of
 from regard.tasks.classification.rater import Rater
 
 
@@ -37,7 +37,7 @@ class TextRegressor(RegressorMixin, TextEstimator):
         """
         texts = texts_of(X)
         check_lengths(texts, y)
-        examples = [(text, float(value)) for text, value in zip(texts, np.asarray(y).tolist(), strict=True)]
+        examples = [(text, float(value)) for text, value in zip(texts, column_of(y).tolist(), strict=True)]
         self.model_ = self._trained("regression", examples)
         return self
 

@@ -89,7 +89,7 @@ def test_too_few_pairs(count, prepared):
 
 @pytest.mark.parametrize("side", ["given", "given_validation"])
 def test_an_empty_list(side, prepared):
-    with pytest.raises(InputError, match="empty list"):
+    with pytest.raises(InputError, match="give a list of examples"):
         prepared(**({"given": numbered(20)} | {side: []}))
 
 

@@ -56,6 +56,6 @@ def metric_rows(metrics: Mapping[str, float], signatures: Mapping[str, str]) -> 
 
 
 def say_malformed(malformed: MalformedRows) -> None:
-    """Say what was left out of the data, if anything was."""
-    if malformed.total:
-        say(malformed.summary())
+    """Say which columns were read where not all were named, and what was left out, if anything was."""
+    for note in malformed.notes:
+        say(note)

@@ -98,7 +98,7 @@ class Splits(Generic[T]):
     @property
     def notes(self) -> list[str]:
         """What the user ought to know of what was read."""
-        return [" ".join(self.malformed.summary().split())] if self.malformed.total else []
+        return self.malformed.notes
 
 
 def given_or(given: Sequence[T] | None, read: Reader[T] | None, split: str) -> Reader[T] | None:

@@ -113,7 +113,7 @@ def _prepared(
         rows = ((stretch,) for stretch in itertools.islice(_stretches(chosen, tokenizer, data.length), whole))
         if len(TokenStore.write(folder / name, {COLUMN: tokenizer.size}, rows)) == 0:
             raise InputError(f"the {name} texts are empty; give some")
-    return [" ".join(malformed.summary().split())] if malformed.total else []
+    return malformed.notes
 
 
 def _held_out(count: int, share: float, seed: int) -> frozenset[int]:

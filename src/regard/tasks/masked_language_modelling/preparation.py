@@ -98,7 +98,7 @@ def _prepared(
     rows, learnt = np.arange(len(store)), sum(counts[: len(train)])
     held_out = _held_out(counts[0], data, seed) if own is not None and others is None else rows[:0]
     splits = {TRAIN: np.setdiff1d(rows[:learnt], held_out), VALIDATION: np.concatenate([held_out, rows[learnt:]])}
-    notes = [" ".join(malformed.summary().split())] if malformed.total else []
+    notes = malformed.notes
     notes += [_cut(folder, split, store, chosen, data, tokenizer, seed) for split, chosen in splits.items()]
     shutil.rmtree(folder / DOCUMENTS)
     return notes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.data.file_format import guess
+from regard.data.header import SAMPLE, columns_read, has_header, is_number_of_rows
 from regard.data.labelled import read_labelled
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
@@ -118,7 +120,7 @@ def _file(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[S
         found = _of_objects(path, lines, chosen)
     else:
         rows = tsv_rows(path, lines) if format == "tsv" else csv_rows(path, lines)
-        found = _of_table(path, rows, chosen)
+        found = _of_table(path, rows, chosen, malformed)
     needed = f"each row needs {', '.join(sides[:-1])} and {sides[-1]}; say which columns or keys they are under data"
     return usable((_example(path, row, sides) for row in found), path, needed, "skip", malformed)
 
@@ -143,25 +145,36 @@ def _usual(content: dict[str, object], side: int) -> str:
     return next((name for name in USUAL[side] if name in content), USUAL[side][0])
 
 
-def _of_table(path: str, rows: Iterator[Row], chosen: Sequence[int | str | None]) -> Iterator[Cells]:
-    first = next(rows, None)
-    if first is None:
+def _of_table(
+    path: str, rows: Iterator[Row], chosen: Sequence[int | str | None], malformed: MalformedRows
+) -> Iterator[Cells]:
+    sample = list(itertools.islice(rows, SAMPLE))
+    if not sample:
         return
-
-    def everything() -> Iterator[Row]:
-        yield first
-        yield from rows
-
+    first = sample[0]
     cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
     named = [next((name for name in names if name in cells), None) for names in USUAL]
     by_name = any(isinstance(column, str) for column in chosen) or (chosen[:2] == [None, None] and None not in named)
+    unnamed = chosen[:2] == [None, None]
+    say = "say which columns they are, by name or counted from 0: data.text=0 data.pair=1"
+    headed = by_name or has_header(path, sample, say if unnamed else None)
+    if unnamed and not by_name and (len(cells) > len(chosen) if headed else is_number_of_rows(sample, 0)):
+        raise InputError(f"{path}: its columns do not tell which hold the texts; {say}")
     columns: list[int | str] = []
     for side, column in enumerate(chosen):
         if column is None:
             usual = named[side] if by_name else None
             column = side if usual is None else usual
         columns.append(column)
-    for row in columns_of_table(path, everything(), columns, by_name):
+    if None in chosen:
+        places = [cells.index(column) if isinstance(column, str) and column in cells else column for column in columns]
+        sides = [
+            (side, place)
+            for side, place in zip(("text", "pair", "third"), places, strict=False)
+            if isinstance(place, int)
+        ]
+        malformed.columns[path] = columns_read(sides, cells if headed else None, len(cells))
+    for row in columns_of_table(path, itertools.chain(sample, rows), columns, headed):
         yield row if isinstance(row, MalformedRow) else (row[0], list(row[1]))
 
 

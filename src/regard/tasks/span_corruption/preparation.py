@@ -79,7 +79,7 @@ def _prepared(
     data.taking_out(seed).check_sentinels(length, tokenizer.sentinels)
     tokenizer.save(folder)
     held_out = _held_out(count, data.validation_share, seed) if own is not None and others is None else frozenset()
-    notes = [" ".join(malformed.summary().split())] if malformed.total else []
+    notes = malformed.notes
     for split, read in (
         (TRAIN, [*_some(own, held_out, False), *_some(more)]),
         (VALIDATION, [*(_some(own, held_out, True) if held_out else _some(others)), *_some(more_others)]),

@@ -103,8 +103,7 @@ class _Part:
     def notes(self, data: TextToTextData) -> Iterator[str]:
         """What the user ought to know."""
         place = "" if self.name == "data" else f"{self.name}: "
-        if self.malformed.total:
-            yield place + " ".join(self.malformed.summary().split())
+        yield from (place + note for note in self.malformed.notes)
         if self.cut:
             yield (
                 f"{place}of {self.cut} of {self.kept} sources the first {data.maximum_source} tokens are read "

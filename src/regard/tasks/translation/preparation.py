@@ -93,8 +93,7 @@ class _Part:
     def notes(self) -> Iterator[str]:
         """What the user ought to know."""
         place = "" if self.language is None else f"{self.name}: "
-        if self.malformed.total:
-            yield place + " ".join(self.malformed.summary().split())
+        yield from (place + note for note in self.malformed.notes)
         if self.dropped:
             yield (
                 f"{place}{self.dropped} of {self.count} pairs are longer than data.maximum_tokens = "
