@@ -108,29 +108,41 @@ def test_a_file_of_that_name_is_not_asked_for_either(hub, tmp_path):
         "~/model",
         "vocb.txt",
         "models/tokenizer.json",
+        "runz/dates",
+        "secret",
+        "bert-base-uncased",
     ],
 )
-def test_a_mistyped_path_never_goes_to_the_hub(place, hub, tmp_path):
-    """Where its first folder is here, or it reads as no id at all."""
+def test_a_path_never_goes_to_the_hub(place, hub, tmp_path):
     (tmp_path / "runs").mkdir()
     assert located(place) == Path(place)
     assert hub.asked == []
-    with pytest.raises(InputError, match=r"no such folder|holds no model"):
+    with pytest.raises(InputError, match=r"no such folder|holds no model") as raised:
         regard.load(place)
+    assert hub.asked == []
+    assert (f"; hub:{place} would be the model of that name" in str(raised.value)) == (
+        place in ("runs/modle", "vocb.txt", "models/tokenizer.json", "runz/dates", "secret", "bert-base-uncased")
+    )
+
+
+@pytest.mark.parametrize("place", ["hub:", "hub:../x", "hub:a/b/c", "hub:https://x", "hub:/etc"])
+def test_what_is_no_name_is_not_asked_for(place, hub):
+    with pytest.raises(InputError, match=r"no name of a model on the Hugging Face hub; write hub:owner/name"):
+        located(place)
     assert hub.asked == []
 
 
 def test_the_cache_comes_first(hub):
     hub.cached["owner/model"] = WHOLE
-    assert located("owner/model") == hub.folder / "owner--model"
+    assert located("hub:owner/model") == hub.folder / "owner--model"
     assert hub.kinds == ["cache"]
 
 
 def test_what_is_not_in_the_cache_is_fetched_once_and_without_pickles(hub):
     hub.online["model"] = WHOLE
-    assert located("model") == hub.folder / "model"
+    assert located("hub:model") == hub.folder / "model"
     assert hub.asked == [("cache", "model", PATTERNS), ("info", "model", PATIENCE), ("fetch", "model", PATTERNS)]
-    assert located("model") == hub.folder / "model"
+    assert located("hub:model") == hub.folder / "model"
     assert hub.kinds == ["cache", "info", "fetch", "cache"]
     assert not any(pattern.endswith((".bin", ".pt", ".pkl", "*")) for pattern in PATTERNS)
 
@@ -139,18 +151,18 @@ def test_what_another_program_left_there_in_part_is_completed(hub):
     """A tokenizer alone, say; and where nothing more can be had, that is what there is."""
     hub.cached["model"] = ("vocab.txt", "config.json")
     hub.online["model"] = WHOLE
-    assert (located("model") / "model.safetensors").is_file()
+    assert (located("hub:model") / "model.safetensors").is_file()
     assert hub.kinds == ["cache", "info", "fetch"]
     hub.cached["other"] = ("vocab.txt",)
-    assert located("other") == hub.folder / "other"
+    assert located("hub:other") == hub.folder / "other"
 
 
 def test_weights_that_are_a_pickle_alone_are_told_so(hub):
     hub.online["old"] = ("config.json", "vocab.txt")
     with pytest.raises(
-        InputError, match=r"^old: the Hugging Face hub has its weights as a pickle alone, which is never read"
+        InputError, match=r"^hub:old: the Hugging Face hub has its weights as a pickle alone, which is never read"
     ):
-        located("old")
+        located("hub:old")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +170,7 @@ def test_weights_that_are_a_pickle_alone_are_told_so(hub):
     [
         (
             None,
-            r"^no-such-model: no such folder, and the Hugging Face hub shows none of that name; check the name, or log in",
+            r"^hub:no-such-model: the Hugging Face hub shows none of that name; check the name, or log in",
         ),
         (GatedRepoError("403"), r"its owner on the Hugging Face hub wants to be asked first; ask there, then log in"),
         (
@@ -171,17 +183,15 @@ def test_weights_that_are_a_pickle_alone_are_told_so(hub):
 def test_what_keeps_a_model_from_being_had_is_one_sentence(fault, sentence, hub):
     hub.fault = fault
     with pytest.raises(InputError, match=sentence) as raised:
-        regard.load("no-such-model")
+        regard.load("hub:no-such-model")
     assert "\n" not in str(raised.value)
     assert hub.kinds == ["cache", "info"]
 
 
 def test_without_the_extra_it_says_how_to_get_it(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(
-        InputError, match=r"^bert-base-uncased: no such folder; to fetch .* pip install 'regard\[hub\]'$"
-    ):
-        regard.load("bert-base-uncased")
+    with pytest.raises(InputError, match=r"^hub:bert-base-uncased: models of the .* pip install 'regard\[hub\]'$"):
+        regard.load("hub:bert-base-uncased")
 
 
 def test_a_fetched_model_is_read_like_any_other(hub, seeded):
@@ -193,4 +203,4 @@ def test_a_fetched_model_is_read_like_any_other(hub, seeded):
     folder.mkdir()
     write_model(folder, model.config, parameters_of(model), task={}, recipe={}, metrics={})
     hub.cached["owner/tiny"] = ()
-    assert read_model(located("owner/tiny")).config == model.config
+    assert read_model(located("hub:owner/tiny")).config == model.config

@@ -12,7 +12,7 @@ from regard.checkpoints.folder import (
     read_parameters,
     write_model,
 )
-from regard.checkpoints.hub import located
+from regard.checkpoints.hub import hub_hint, located
 from regard.checkpoints.names import IDENTITY, NameTable, Rule, torch_transformer
 from regard.checkpoints.pretrained import adopt
 from regard.checkpoints.tensors import read_tensors, write_tensors
@@ -24,6 +24,7 @@ __all__ = [
     "Rule",
     "adopt",
     "fill",
+    "hub_hint",
     "is_foreign",
     "layout_of",
     "located",

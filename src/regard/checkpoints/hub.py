@@ -10,34 +10,47 @@ from typing import Any
 
 from regard.errors import InputError
 
-PATTERNS = ("*.json", "*.safetensors", "vocab.txt", "README.md")
+PATTERNS = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "README.md")
 """What is fetched of a repository. Pickles are not."""
 
-FILES = (".bin", ".csv", ".gz", ".json", ".jsonl", ".safetensors", ".tsv", ".txt", ".yaml", ".yml")
-"""How the name of a file ends that somebody mistyped, and no repository's."""
+PREFIX = "hub:"
+"""What stands before the id of a repository."""
+
+NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
+"""The form of an id: `name` or `owner/name`."""
+
 
 PATIENCE = 5.0
 """Seconds to wait for the hub's first answer: the library itself would wait for ever."""
 
 
-def located(place: str | os.PathLike[str]) -> Path:
-    """The folder itself, or that of a repository of the hub by its id, `name` or `owner/name`.
+def hub_hint(place: str | os.PathLike[str]) -> str:
+    """How to write a path that is not here if it was meant as a model of the hub; empty where it reads as none."""
+    text = os.fspath(place)
+    if not re.fullmatch(NAME, text):
+        return ""
+    return f"; hub:{text} would be the model of that name on the Hugging Face hub"
 
-    The hub is asked only where no file or folder of that name is here and its first part is no folder either, and only for what
-    an earlier call has not left in the hub's cache.
+
+def located(place: str | os.PathLike[str]) -> Path:
+    """The folder itself, or for `hub:name` and `hub:owner/name` that of a repository of the hub.
+
+    Without `hub:` in front the network is never asked. What an earlier call has left in the hub's cache is taken from there.
 
     Raises:
-        InputError: where there is no such folder, and the hub cannot be asked or has nothing of that name.
+        InputError: where the hub cannot be asked or has nothing of that name, and for a name that is no repository's.
     """
-    folder = Path(place)
-    if folder.exists() or not _is_id(place):
-        return folder
-    name = str(place)
+    text = os.fspath(place)
+    if not text.startswith(PREFIX):
+        return Path(place)
+    name = text.removeprefix(PREFIX)
+    if not re.fullmatch(NAME, name):
+        raise InputError(f"{text}: no name of a model on the Hugging Face hub; write hub:owner/name")
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError:
         raise InputError(
-            f"{name}: no such folder; to fetch a model of that name from the Hugging Face hub, pip install 'regard[hub]'"
+            f"{text}: models of the Hugging Face hub are fetched by its own library; pip install 'regard[hub]'"
         ) from None
     kept = _kept(hub, name)
     if kept is not None and _is_whole(kept):
@@ -48,10 +61,10 @@ def located(place: str | os.PathLike[str]) -> Path:
     except Exception as error:  # the library passes on whatever the network or the hub raised
         if kept is not None:  # another program may have left a tokenizer alone there, which may be all that is wanted
             return kept
-        raise InputError(f"{name}: no such folder, and {_said(error)}") from error
+        raise InputError(f"{text}: {_said(error)}") from error
     if (fetched / "config.json").is_file() and not _is_whole(fetched):
         raise InputError(
-            f"{name}: the Hugging Face hub has its weights as a pickle alone, which is never read; choose a model that has "
+            f"{text}: the Hugging Face hub has its weights as a pickle alone, which is never read; choose a model that has "
             "safetensors, or convert it with transformers"
         )
     return fetched
@@ -82,12 +95,3 @@ def _said(error: Exception) -> str:
         f"the Hugging Face hub could not be asked for one ({type(error).__name__}{': ' + lines[0] if lines else ''}); check the "
         "name and the connection"
     )
-
-
-def _is_id(place: str | os.PathLike[str]) -> bool:
-    """Whether this reads as a repository's id, and not as a path to something that should be here."""
-    text = os.fspath(place)
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", text) or text.lower().endswith(FILES):
-        return False
-    owner, separator, _ = text.partition("/")
-    return not (separator and Path(owner).exists())

@@ -38,7 +38,7 @@ def depth(
     \b
     Example:
       regard depth runs/bert "The animal didn't cross the street because it was too tired" --json
-      regard depth bert-base-uncased "A dog runs." "It rains." -o depth.png
+      regard depth hub:bert-base-uncased "A dog runs." "It rains." -o depth.png
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise InputError(f"{output}: the name's end says what to write; give one that ends in .png or .svg")

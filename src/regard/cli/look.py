@@ -61,7 +61,7 @@ def look(
       regard look runs/dates "mardi 9 mai 2017"
       regard look runs/dates "mardi 9 mai 2017" --target 2017-05-09 -o attention.html
       regard look runs/en-de "A dog runs." --layer "decoder.layers.*.cross_attention" -o heads.png
-      regard look bert-base-uncased "The animal didn't cross the street because it was too tired" -o heads.html
+      regard look hub:bert-base-uncased "The animal didn't cross the street because it was too tired" -o heads.html
       regard look runs/lstmn "The FBI is chasing a criminal on the run ." -o fbi.html
       regard look runs/imdb "The first half drags. The end is wonderful." -o review.html
       regard look runs/scenes scenes:4 -o overlay.html

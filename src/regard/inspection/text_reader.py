@@ -42,7 +42,7 @@ class TextReader:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """The encoder in a folder, or of an id of the Hugging Face hub, with or without a head.
+        """The encoder in a folder, or of `hub:owner/name`, with or without a head.
 
         Raises:
             InputError: where there is none, or it has no tokenizer beside it.

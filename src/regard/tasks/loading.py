@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 
 import torch
 
-from regard.checkpoints import is_foreign, located, read_card, read_config, read_model
+from regard.checkpoints import hub_hint, is_foreign, located, read_card, read_config, read_model
 from regard.errors import InputError, nearest
 from regard.prepared import BITS
 from regard.tasks.captioning.captioner import Captioner
@@ -206,8 +206,8 @@ def load(
     vocab.txt, GPT and GPT-2 with that or a vocab.json and merges.txt, and the Vision Transformer.
 
     Arguments:
-        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or the id of a model
-            on the Hugging Face hub, which is fetched once.
+        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or a model of
+            the Hugging Face hub, `hub:owner/name`, which is fetched once.
         task: the task the caller needs, by name; what the model in the folder is not for is an error.
         device: where to put the parameters.
         dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
@@ -302,7 +302,7 @@ def model_folder(folder: str | os.PathLike[str]) -> Path:
     """
     folder = located(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give the folder of a trained model")
+        raise InputError(f"{folder}: no such folder; give the folder of a trained model{hub_hint(folder)}")
     if (folder / "config.json").is_file() or is_foreign(folder):
         return folder
     pointer = folder / POINTER

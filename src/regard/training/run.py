@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.checkpoints import adopt
 from regard.checkpoints.adapters import split, write_adapters
+from regard.checkpoints.hub import PREFIX
 from regard.errors import InputError
 from regard.files import locked, replace_file
 from regard.models import MODELS
@@ -279,7 +280,7 @@ class _Run:
             self.task.write(place, self.config, base, recipe=self.recipe.to_mapping(), metrics=self.metrics)
             settings = self.recipe.adapters
             if settings is not None:
-                start = str(self.recipe.model["pretrained"])
+                start = str(self.recipe.model["pretrained"]).removeprefix(PREFIX)
                 write_adapters(place, self.config, adapters, alpha=settings.alpha, dropout=settings.dropout, base=start)
 
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
