@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from regard.errors import InputError
-from regard.structure import coerced, from_mapping
+from regard.structure import coerced, finite, from_mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,3 +114,18 @@ def test_a_dataclass_already_made_is_taken_as_it_is():
 def test_a_name_that_yaml_reads_as_true_says_to_quote_it(hint):
     with pytest.raises(InputError, match=r"data\.label is True; .*put such a name in quotes"):
         coerced(True, hint, "data.label")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -float("inf"), "inf", "nan", "1e999", 10**400])
+@pytest.mark.parametrize("hint", [float, float | None, tuple[float, ...]])
+def test_numbers_have_to_be_finite(value, hint):
+    given = [value] if hint == tuple[float, ...] else value
+    with pytest.raises(InputError, match=r"rate.* must be a (finite )?number"):
+        coerced(given, hint, "rate")
+
+
+def test_json_has_no_word_for_nan():
+    assert finite({"a": [1.5, float("nan")], "b": (float("-inf"), "x", None, 3)}) == {
+        "a": [1.5, None],
+        "b": [None, "x", None, 3],
+    }

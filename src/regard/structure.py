@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -89,6 +89,8 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
                 return coerced(value, option, where)
             except InputError:
                 continue
+        if float in options and isinstance(value, float):
+            return coerced(value, float, where)
         raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}{_quoted(value, hint)}")
     if origin is tuple and isinstance(value, list | tuple):
         if options[1:] != (Ellipsis,) and len(options) != len(value):
@@ -102,15 +104,37 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
         return {key: coerced(part, options[1], f"{where}.{key}") for key, part in value.items()}
     if hint is types.NoneType and value is None:
         return None
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if hint is float and isinstance(value, str):
-        with contextlib.suppress(ValueError):  # YAML reads 1e-3, without a point, as text
-            return float(value)
+    if hint is float and (number := _number(value)) is not None:
+        if math.isfinite(number):
+            return number
+        raise InputError(f"{where} is {value!r}; it must be a finite number")
     kind = origin or hint
     if isinstance(kind, type) and isinstance(value, kind) and not (isinstance(value, bool) and kind is int):
         return value
     raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}{_quoted(value, hint)}")
+
+
+def finite(value: Any) -> Any:
+    """The same JSON value with null for the numbers that JSON has no word for: NaN and the infinities.
+
+    >>> finite({"loss": float("nan"), "parts": [1.0, float("inf")]})
+    {'loss': None, 'parts': [1.0, None]}
+    """
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> float | None:
+    """A number as a float, also one that YAML gave as text, as it does 1e-3 without a point; None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):  # a whole number of hundreds of digits has no float
+        return None if isinstance(value, str) else math.inf
 
 
 def _quoted(value: Any, hint: Any) -> str:

@@ -293,3 +293,15 @@ def test_a_place_without_a_model_is_named(name, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=name):
         regard.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_weights_that_are_not_finite_are_refused_by_their_name(value, dtype, translator, tmp_path):
+    model = translator("transformer")
+    model.to(dtype)
+    name, tensor = next(iter(parameters_of(model.model).items()))
+    tensor.view(-1)[0] = value
+    model.save(tmp_path)
+    with pytest.raises(InputError, match=rf"model\.safetensors: {name} holds numbers that are not finite"):
+        regard.load(tmp_path)

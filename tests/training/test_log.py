@@ -43,3 +43,10 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"log\.jsonl"):
         JsonLines(Path(tmp_path / "file" / "log.jsonl"), 0)
+
+
+def test_what_is_no_number_is_null(tmp_path):
+    log = JsonLines(tmp_path / "log.jsonl", 0)
+    log.write({"event": "train", "loss": float("nan"), "rate": float("inf"), "step": 3})
+    line = (tmp_path / "log.jsonl").read_text()
+    assert json.loads(line, parse_constant=pytest.fail) == {"event": "train", "loss": None, "rate": None, "step": 3}

@@ -21,6 +21,7 @@ from regard.errors import InputError, nearest
 from regard.machine import versions
 from regard.models import MODELS
 from regard.models.config import config_from_json, config_to_json
+from regard.structure import finite
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -244,7 +245,24 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
     config = _config(folder, values, name, tensors)
     theirs = _is_theirs(values)
     ours = LAYOUTS[name].tensors_to_ours(config, tensors, str(file)) if theirs else NAME_TABLES[name].to_ours(tensors)
+    _refuse_nan(ours, file)
     return config, with_adapters(folder, config, ours) if merged else ours
+
+
+def _refuse_nan(tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Refuse weights from which nothing but NaN could be computed.
+
+    Raises:
+        InputError: naming the first tensor that holds NaN or an infinite number.
+    """
+    for name, tensor in tensors.items():
+        if tensor.numel() and tensor.is_floating_point() and tensor.device.type != "meta":
+            least, most = tensor.aminmax()
+            if not bool(least.isfinite() & most.isfinite()):
+                raise InputError(
+                    f"{file}: {name} holds numbers that are not finite (NaN or infinite), as training that diverged leaves them; "
+                    "take an earlier checkpoint, or train again with a smaller learning rate"
+                )
 
 
 def read_config(folder: str | os.PathLike[str]) -> Any:
@@ -302,7 +320,7 @@ def _family(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(finite(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from regard.rendering import metric_text, text_table
+from regard.structure import finite
 
 __all__ = ["metric_text", "on_terminal", "one_line", "print_json", "print_table", "say", "speaking"]
 
@@ -36,7 +36,7 @@ def on_terminal(stream: Any) -> bool:
 def print_json(value: Any) -> None:
     """One object on standard output; numbers that JSON does not know (NaN, infinities) become null."""
     if speaking():
-        print(json.dumps(_finite(value), ensure_ascii=False, indent=2))
+        print(json.dumps(finite(value), ensure_ascii=False, indent=2))
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:
@@ -54,11 +54,3 @@ def one_line(text: str) -> str:
     """
     joined = " ".join(line.strip() for line in text.splitlines())
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in joined)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

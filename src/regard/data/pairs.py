@@ -122,7 +122,9 @@ def _columns(
         chosen = known[0] if known else chosen
     elif unnamed and width > 2 and is_number_of_rows(sample, 0):
         raise InputError(f"{name}: has {width} columns and no header, and the first holds a number for each row; {say}")
-    if max(chosen) < width and (header is not None or width > 2 or not unnamed):  # two columns alone leave nothing to say
+    if max(chosen) < width and (
+        header is not None or width > 2 or not unnamed
+    ):  # two columns alone leave nothing to say
         malformed.columns[name] = columns_read(list(zip(("source", "target"), chosen, strict=True)), header, width)
     return rows, chosen, headed
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.files import writing_errors
+from regard.structure import finite
 
 
 class JsonLines:
@@ -29,7 +30,7 @@ class JsonLines:
     def write(self, event: Mapping[str, Any]) -> None:
         """Append one line."""
         with writing_errors(self.path), self.path.open("ab") as file:
-            file.write(json.dumps(dict(event), ensure_ascii=False).encode() + b"\n")
+            file.write(json.dumps(finite(event), ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
     def settled(self) -> int:
         """Force the file to disk and return its length in bytes, for the checkpoint to remember."""
