@@ -66,7 +66,7 @@ def answer(
     ] = None,
     device: Device = "auto",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, with places in the context and alternatives.")
+        bool, typer.Option("--json", help="One JSON object, with places in the context and alternatives.")
     ] = False,
 ) -> None:
     """Answer questions with passages of a context: one line out for each question, the answer and its probability.

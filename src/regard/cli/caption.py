@@ -55,7 +55,7 @@ def caption(
     seed: options.Seed = None,
     device: Device = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pictures read together.")] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with scores.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with scores.")] = False,
 ) -> None:
     """Write captions of pictures: a line for each, its name, a tab and the caption.
 
@@ -104,11 +104,11 @@ def caption(
                     objects.append(_object(each, told))
                 elif file is None:
                     sys.stdout.write(_line(each, told))
-                if file is not None:
+                else:
                     file.write(_line(each, told))
             sys.stdout.flush()
-    if as_json:
-        print_json({"model": str(model), "captions": objects})
+        if as_json:
+            print_json({"model": str(model), "captions": objects}, file)
     if page is not None and record is not None:
         from regard.inspection.saving import save_view
 

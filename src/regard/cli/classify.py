@@ -15,7 +15,7 @@ from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, read_texts
+from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,12 +51,13 @@ def classify(
             show_default=False,
         ),
     ] = None,
+    text_column: TextColumn = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
     device: Device = "auto",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, with the probability of every class.")
+        bool, typer.Option("--json", help="One JSON object, with the probability of every class.")
     ] = False,
 ) -> None:
     """Tell the class of texts, or of pairs of texts: one line out for each line in, the class and its probability.
@@ -86,7 +87,7 @@ def classify(
             return
         if shown is not None:
             raise InputError("--shown is for models that learn from a few pictures; this one reads texts, leave it out")
-        waiting = read_texts(texts or (), input_file)
+        waiting = read_input(texts or (), input_file, text_column, pairs=True)
         predictor: Any = opened(model, device, "regression" if task_of(model) == "regression" else "classification")
         ask = predictor.rate_batch if isinstance(predictor, Rater) else predictor.classify_batch
 

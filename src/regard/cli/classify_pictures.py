@@ -57,15 +57,15 @@ def classify_pictures(
     objects: list[dict[str, Any]] = []
     for each, found in _told(named, _ask(predictor, shown)):
         line = f"{' '.join(each.name.split())}\t{' '.join(found.label.split())}\t{found.probability:.4f}\n"
-        if file is not None:
-            file.write(line)
         if as_json:
             right = {"reference": each.caption} if each.caption else {}
             objects.append({"picture": each.name, "label": found.label, "probabilities": found.probabilities, **right})
         elif file is None:
             sys.stdout.write(line)
+        else:
+            file.write(line)
     if as_json:
-        print_json({"classifications": objects})
+        print_json({"classifications": objects}, file)
 
 
 def _ask(

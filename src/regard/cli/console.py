@@ -6,10 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.rendering import metric_text, text_table
 from regard.structure import finite
+
+if TYPE_CHECKING:
+    from regard.cli.new_file import NewFile
 
 __all__ = ["metric_text", "on_terminal", "one_line", "print_json", "print_table", "say", "speaking"]
 
@@ -33,10 +36,13 @@ def on_terminal(stream: Any) -> bool:
         return False
 
 
-def print_json(value: Any) -> None:
-    """One object on standard output; numbers that JSON does not know (NaN, infinities) become null."""
-    if speaking():
-        print(json.dumps(finite(value), ensure_ascii=False, indent=2))
+def print_json(value: Any, file: NewFile | None = None) -> None:
+    """One object on standard output, or in a file; numbers that JSON does not know (NaN, infinities) become null."""
+    text = json.dumps(finite(value), ensure_ascii=False, indent=2)
+    if file is not None:
+        file.write(text + "\n")
+    elif speaking():
+        print(text)
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:

@@ -16,7 +16,7 @@ from regard.cli.interruption import Interruption
 from regard.cli.line_by_line import by_hand
 from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, read_texts
+from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def embed(
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
     ] = None,
+    text_column: TextColumn = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Where to: a file that ends in .npy, .parquet or .jsonl."),
@@ -83,7 +84,7 @@ def embed(
       regard embed path/to/minilm --input sentences.txt --output vectors.npy
       regard embed runs/bert --input sentences.txt.gz --output vectors.parquet --pooling cls,mean --layer second-to-last
     """  # noqa: D301  # \b keeps the lines of the example apart
-    waiting = read_texts(texts or (), input_file)
+    waiting = read_input(texts or (), input_file, text_column)
     encoder, chosen = open_encoder(model, device, pooling, normalise, precision)
     width = encoder.width_of(layer)  # a layer that is not there is to be told before anything is read
 

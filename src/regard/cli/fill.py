@@ -16,7 +16,7 @@ from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, read_texts
+from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,13 +45,12 @@ def fill(
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
     ] = None,
+    text_column: TextColumn = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
     device: Device = "auto",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, with each candidate's whole text.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with each candidate's whole text.")] = False,
 ) -> None:
     """Tell which words may stand where a text has [MASK]: one line out for each line in.
 
@@ -69,7 +68,7 @@ def fill(
       regard fill runs/bert "Paris is the [MASK] of France." --json
       regard fill runs/t5-pretrained "Thank you <extra_id_0> me to your party <extra_id_1> week."
     """  # noqa: D301  # \b keeps the lines of the example apart
-    waiting = read_texts(texts or (), input_file)
+    waiting = read_input(texts or (), input_file, text_column)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.tasks.loading import task_of

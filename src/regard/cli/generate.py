@@ -15,7 +15,7 @@ from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, Precision, opened
 from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, read_texts
+from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def generate(
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="A prompt in each line; UTF-8, perhaps gzip.")
     ] = None,
+    text_column: TextColumn = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each prompt.")
     ] = None,
@@ -69,7 +70,7 @@ def generate(
     device: Device = "auto",
     precision: Precision = "float32",
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts written on together.")] = 16,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with tokens and scores.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with tokens and scores.")] = False,
 ) -> None:
     """Write on after prompts, with a language model: one line out for each prompt, line breaks in it as spaces.
 
@@ -91,7 +92,7 @@ def generate(
     """  # noqa: D301  # \b keeps the lines of the example apart
     if top_log_probabilities and not as_json:
         raise InputError("--top-log-probabilities are only told with --json; give both")
-    waiting = read_texts(prompts or (), input_file)
+    waiting = read_input(prompts or (), input_file, text_column)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.tasks.language_modelling.language_model import WRITING

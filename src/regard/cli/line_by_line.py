@@ -1,17 +1,18 @@
-"""Answers to texts, one after another: a line out for each line in, or one JSON object of all."""
+"""Answers to texts, one after another: a line, an object or a row out for each text in, or one JSON object of all."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.cli.console import on_terminal
 from regard.cli.new_file import NewFile
 from regard.cli.texts import Text
+from regard.cli.written import Written
 
 A = TypeVar("A")
 
@@ -41,22 +42,15 @@ def answer_all(
         answer: to some texts, none empty.
         name: of the list of answers in the JSON object.
         line_of, object_of: an answer as a line with its end, and as a JSON object; None for an empty text.
-        file: where the lines go instead of standard output.
-        as_json: whether the object is printed.
+        file: where they go instead of standard output.
+        as_json: whether one object of all is written.
         together: how many texts are read before they are answered.
     """
-    separator = f'{{"{name}": [\n'
+    written = Written(name, file, as_json=as_json)
     while chunk := list(itertools.islice(texts, together)):
         found = iter(answer([text for text in chunk if text.content.strip()]))
         for text in chunk:
             one = next(found) if text.content.strip() else None
-            if file is not None:
-                file.write(line_of(one))
-            if as_json:
-                sys.stdout.write(separator + json.dumps(object_of(text, one), ensure_ascii=False))
-                separator = ",\n"
-            elif file is None:
-                sys.stdout.write(line_of(one))
+            written.add(text, partial(line_of, one), partial(object_of, text, one), one is not None)
         sys.stdout.flush()
-    if as_json:
-        print("\n]}" if separator == ",\n" else f'{{"{name}": []}}')
+    written.end()

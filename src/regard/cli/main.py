@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -116,7 +117,9 @@ def main(arguments: Sequence[str]) -> int:
     0
     """
     try:
-        code = get_command(app).main(args=list(arguments), prog_name="regard", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _say_warning
+            code = get_command(app).main(args=list(arguments), prog_name="regard", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code if isinstance(code, int) else SUCCESS
@@ -144,6 +147,17 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 whatever the locale says, as files are
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(main(sys.argv[1:]))
+
+
+def _say_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    """A warning as a sentence; one of a library, which is about its code, as Python prints it."""
+    from regard.text.unknown import UnknownCharacters
+
+    text = one_line(str(message))
+    if issubclass(category, UnknownCharacters):
+        say(f"warning: {text}")
+    elif sys.stderr is not None:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 def _wrong_usage(error: Any) -> str:

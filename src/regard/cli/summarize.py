@@ -78,7 +78,7 @@ def summarize(
     seed: options.Seed = None,
     device: Device = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Documents decoded together.")] = 16,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with log-probabilities.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with log-probabilities.")] = False,
 ) -> None:
     """Summarize documents with a text-to-text model: one line out for each document, line breaks in it as spaces.
 

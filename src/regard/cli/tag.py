@@ -18,7 +18,7 @@ from regard.cli.line_by_line import USUAL_CHUNK, answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, read_texts
+from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def tag(
             help="A text in each line; of a .conll file the first column. Perhaps gzip.",
         ),
     ] = None,
+    text_column: TextColumn = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, in the order of the texts.")
     ] = None,
@@ -81,7 +82,7 @@ def tag(
         typer.Option(help="Tags that make sense together, or the best of each word; else the model's own way."),
     ] = None,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object of all texts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object of all texts.")] = False,
 ) -> None:
     """Tag the words of texts: names of people and places, parts of speech, whatever the model was trained for.
 
@@ -99,7 +100,7 @@ def tag(
     named = input_file is not None and input_file.name.lower().endswith(COLUMN_FILES)
     if columns and input_file is None:
         raise InputError("--columns goes with --input FILE; give the file of words")
-    waiting = _sentences(texts, input_file) if columns or named else read_texts(texts or (), input_file)
+    waiting = _sentences(texts, input_file) if columns or named else read_input(texts or (), input_file, text_column)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.tasks.tagging.words import words_of
@@ -107,6 +108,10 @@ def tag(
         tagger = opened(model, device, "tagging")
 
         def answer(chunk: list[Text]) -> list[Tagging]:
+            if form == Form.conll and chunk and chunk[0].row is not None:
+                raise InputError(
+                    "--format conll has no place for the columns of a table; leave it out, or give a file of text"
+                )
             given: list[str | tuple[str, ...]] = []
             for text in chunk:
                 given.append(text.words if isinstance(text, _Sentence) else text.content)

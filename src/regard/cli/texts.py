@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from regard.cli.console import on_terminal, say
 from regard.errors import InputError
@@ -25,6 +27,45 @@ class Text:
 
     content: str
     where: str
+    row: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """All columns, of a text of a table."""
+    kind: str = field(default="", kw_only=True)
+    """The format of that table: csv, tsv or jsonl."""
+
+
+TextColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--text",
+        metavar="COLUMN",
+        help="Of an --input in CSV, TSV or JSONL: the column with the text. All columns are kept in the output.",
+        show_default=False,
+    ),
+]
+
+
+def read_input(
+    arguments: Sequence[str], file: Path | None, column: str | None = None, *, pairs: bool = False
+) -> Iterator[Text]:
+    """As `read_texts`, but of a table (CSV, JSONL, TSV with a header) the texts of one column.
+
+    Arguments:
+        column: its name, or number from 0; where None it is found by its name.
+        pairs: whether two columns may be read, for a model of two texts.
+
+    Raises:
+        InputError: as `read_texts`; for a column without a file; where it is not clear which column is meant.
+    """
+    if file is None or arguments:
+        if column is not None:
+            raise InputError("--text names a column of a table; give --input FILE too, or leave it out")
+        return read_texts(arguments, file)
+    from regard.data.table_texts import is_table, read_table
+
+    if not is_table(file, column):
+        return read_texts(arguments, file)
+    kind, rows = read_table(file, column, pairs=pairs)
+    return (Text(row.text, f"{file}, line {row.line}", row=row.row, kind=kind) for row in rows)
 
 
 def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:

@@ -16,7 +16,7 @@ from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, Precision, opened
 from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, read_texts, refuse_too_long
+from regard.cli.texts import Text, TextColumn, read_input, refuse_too_long
 
 if TYPE_CHECKING:
     from regard.tasks import Translation
@@ -33,6 +33,7 @@ def translate(
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
     ] = None,
+    text_column: TextColumn = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
@@ -53,7 +54,7 @@ def translate(
     batch_size: Annotated[
         int, typer.Option(min=1, help="Texts decoded together; with 1 each line is answered as it comes.")
     ] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with scores.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with scores.")] = False,
 ) -> None:
     """Translate texts: one line out for each line in, an empty one for an empty one.
 
@@ -67,7 +68,7 @@ def translate(
       regard translate runs/en-de --input news.en.gz --output news.de --beam 5 --precision int8
       echo "9. Mai 2017" | regard translate runs/dates --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    waiting = read_texts(texts or (), input_file)
+    waiting = read_input(texts or (), input_file, text_column)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         translator = opened(model, device, "translation", precision=precision)

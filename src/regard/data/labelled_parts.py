@@ -121,7 +121,7 @@ def _columns(
     first = sample[0]
     cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
     open_choice = all(column is None for column in chosen)
-    usual = _usual(cells) is not None and not (labelled and _label(cells) is None)
+    usual = usual_texts(cells) is not None and not (labelled and _label(cells) is None)
     say = "say which columns they are, by name or counted from 0: data.text=0" + (" data.label=1" if labelled else "")
     headed = header is True or by_name
     if header == "auto" and not by_name:
@@ -129,7 +129,7 @@ def _columns(
     if headed and open_choice and header == "auto" and not usual:
         text, label = _by_other_names(name, cells, labelled, say)
     elif headed:
-        text, pair = _texts(cells, text, pair) if text is not None or _usual(cells) else (None, pair)
+        text, pair = _texts(cells, text, pair) if text is not None or usual_texts(cells) else (None, pair)
         label = label if label is not None else _label(cells)
     elif open_choice and header == "auto" and usual_width(sample, 1) > 2 and is_number_of_rows(sample, 0):
         raise InputError(f"{name}: has no header, and its first column holds a number for each row; {say}")
@@ -143,9 +143,10 @@ def _columns(
         label = None
         del places["label"]
     told = None
-    if not (by_name and chosen[0] is not None and (label is None or chosen[2] is not None)) and all(
-        place is None or 0 <= place < width for place in places.values()
-    ):
+    held = [place for place in places.values() if place is not None]
+    named = by_name and chosen[0] is not None and (label is None or chosen[2] is not None)
+    clear = named or (usual and open_choice and len(held) == width)  # the usual names and no other column
+    if not clear and all(0 <= place < width for place in held):
         told = columns_read(list(places.items()), cells if headed else None, width)
     return Columns(text, pair, label), headed, told
 
@@ -183,11 +184,12 @@ def _texts(present: Present, text: Column, pair: Column) -> tuple[Column, Column
     """Where text and pair stand: as chosen, else by their usual names; with a text that was chosen goes no pair that was not."""
     if text is not None:
         return text, pair
-    usual = _usual(present) or TEXT_NAMES[-2]
+    usual = usual_texts(present) or TEXT_NAMES[-2]
     return usual[0], usual[1] if pair is None else pair
 
 
-def _usual(present: Present) -> tuple[str, str | None] | None:
+def usual_texts(present: Present) -> tuple[str, str | None] | None:
+    """The usual names of a text, and of its pair or None, that are there; None where none are."""
     return next(((text, pair) for text, pair in TEXT_NAMES if text in present and pair in (None, *present)), None)
 
 

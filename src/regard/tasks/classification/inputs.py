@@ -9,6 +9,7 @@ from regard.tasks.classification.regression import RegressionTask
 from regard.tasks.classification.task import ClassificationTask
 from regard.tasks.encoders import Joined, join
 from regard.tasks.encoders.sentences import tokens_of
+from regard.text.unknown import warn_of_unknown
 
 Text = str | tuple[str, str]
 
@@ -38,11 +39,12 @@ def joined(
             if not isinstance(part, str):
                 raise InputError(f"text {number} is {text!r:.80}; give strings")
             if not part.strip():
-                raise InputError(f"text {number} is empty; there is nothing to read")
+                raise InputError(f"text {number} is empty; there is nothing to read, leave it out")
         firsts.append(parts[0])
         seconds.append(parts[1] if len(parts) == 2 else None)
     first = tokens_of(task.tokenizer, firsts, sentences=task.sentences)
     others = [text for text in seconds if text is not None]
+    warn_of_unknown(task.tokenizer, firsts, first)
     second = iter(tokens_of(task.tokenizer, others, sentences=task.sentences))
     return [
         join(task.tokenizer, ids, None if other is None else next(second), maximum=maximum)

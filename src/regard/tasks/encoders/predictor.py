@@ -91,4 +91,4 @@ def refuse_empty(texts: Sequence[str], what: str = "text") -> None:
         if not isinstance(text, str):
             raise InputError(f"{what} {number} is {text!r}; give strings")
         if not text.strip():
-            raise InputError(f"{what} {number} is empty; there is nothing to read")
+            raise InputError(f"{what} {number} is empty; there is nothing to read, leave it out")

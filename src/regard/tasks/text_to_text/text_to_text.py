@@ -15,6 +15,7 @@ from regard.tasks.language_modelling.writer import Written
 from regard.tasks.pair_predictor import PairPredictor, written_tokens
 from regard.tasks.text_to_text.metrics import measured
 from regard.tasks.text_to_text.task import TextToTextTask
+from regard.text.unknown import warn_of_unknown
 
 
 class TextToText(PairPredictor[TextToTextTask]):
@@ -97,7 +98,9 @@ class TextToText(PairPredictor[TextToTextTask]):
         for number, text in enumerate(texts, start=1):
             if not isinstance(text, str) or not text.strip():
                 raise InputError(f"text {number} is {text!r:.60}; give a text that is not empty")
-        encoded = self.task.tokenizer.encode_batch([before + text for text in texts])
+        whole = [before + text for text in texts]
+        encoded = self.task.tokenizer.encode_batch(whole)
+        warn_of_unknown(self.task.tokenizer, whole, encoded)
         limit = self.longest
         if limit is None:
             return encoded

@@ -14,6 +14,7 @@ from regard.tasks.pair_predictor import PairPredictor, written_tokens
 from regard.tasks.pairs import PairBatch
 from regard.tasks.translation.metrics import compared
 from regard.tasks.translation.task import TranslationTask
+from regard.text.unknown import warn_of_unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,8 +115,9 @@ class Translator(PairPredictor[TranslationTask]):
         settings = (settings or self.task.generation).with_ids(self.task.target_tokenizer)
         for number, text in enumerate(texts, start=1):
             if not text.strip():
-                raise InputError(f"text {number} is empty; there is nothing to translate")
+                raise InputError(f"text {number} is empty; there is nothing to translate, leave it out")
         encoded = self.task.encode_sources(texts, to)
+        warn_of_unknown(self.task.source_tokenizer, texts, encoded)
         return self.searched(
             encoded,
             settings,
