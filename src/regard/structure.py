@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from regard.errors import InputError, nearest
+from regard.parts import Choice
 
 D = TypeVar("D")
 
@@ -54,7 +55,7 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
 @lru_cache(maxsize=512)
 def _hints(kind: type[Any]) -> dict[str, Any]:
     """Kept, because to read annotations that are text takes a millisecond."""
-    return typing.get_type_hints(kind)
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def coerced(value: Any, hint: Any, where: str) -> Any:
@@ -75,6 +76,9 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, Mapping):
             return from_mapping(hint, value, where)
         raise InputError(f"{where} is {value!r}; it must be a mapping of settings")
+    if origin is typing.Annotated:
+        choice = options[1]
+        return choice.checked(value, where) if isinstance(choice, Choice) else coerced(value, options[0], where)
     if origin is typing.Literal:
         if value in options:
             return value

@@ -21,6 +21,7 @@ from regard.errors import InputError, nearest
 from regard.machine import versions
 from regard.models import MODELS
 from regard.models.config import config_from_json, config_to_json
+from regard.parts import check_code, own_hint, used, write_code
 from regard.structure import finite
 
 CONFIG = "config.json"
@@ -63,7 +64,7 @@ NAME_TABLES: Mapping[str, NameTable] = {
     "use_transformer": IDENTITY,
     "vit": IDENTITY,
 }
-"""How each family's parameters are named on disk in Regard's own layout."""
+"""How each family's parameters are named on disk in Regard's own layout; those of models of one's own as they are."""
 
 
 OWN = "regard"
@@ -85,6 +86,7 @@ class Card:
         versions: of the libraries that wrote it; empty where another program did.
         layout: `name`, whose config and names the folder has: one of Hugging Face's (`LAYOUTS`), with what their config cannot
             say under `unsaid`; or `regard`, with `why` it could not be told in one of those.
+        code: the parts that are not the package's, as `regard.parts.write_code` tells them; empty where there are none.
     """
 
     task: Mapping[str, Any]
@@ -93,6 +95,7 @@ class Card:
     digests: Mapping[str, str]
     versions: Mapping[str, str]
     layout: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
@@ -126,7 +129,7 @@ def write_model(
     """
     layout = layout_of(config, obstacle)
     if layout["name"] == OWN:
-        values, stored = config_to_json(config), NAME_TABLES[config.model_type].to_theirs(tensors)
+        values, stored = config_to_json(config), NAME_TABLES.get(config.model_type, IDENTITY).to_theirs(tensors)
     else:
         theirs = OF_FAMILY[config.model_type]
         values = theirs.config_to_theirs(config, next(iter(tensors.values())).dtype) | dict(said or {})
@@ -142,7 +145,8 @@ def write_model(
         "recipe": dict(recipe),
         "digests": digests,
     }
-    (folder / CARD).write_text(_json(card))
+    code = write_code(folder, used(config, task.get("name"), recipe))
+    (folder / CARD).write_text(_json({**card, "code": code} if code else card))
 
 
 def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:
@@ -190,6 +194,7 @@ def read_card(folder: str | os.PathLike[str]) -> Card:
         parts[part.name] = values.get(part.name, None if part.default_factory is MISSING else {})
         if not isinstance(parts[part.name], dict):
             raise InputError(f"{path}: {part.name} is missing or no object; the file is damaged, copy it again")
+    check_code(parts["code"], path.parent)
     return Card(**parts)
 
 
@@ -244,7 +249,11 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
     tensors = read_tensors(file, digests)
     config = _config(folder, values, name, tensors)
     theirs = _is_theirs(values)
-    ours = LAYOUTS[name].tensors_to_ours(config, tensors, str(file)) if theirs else NAME_TABLES[name].to_ours(tensors)
+    ours = (
+        LAYOUTS[name].tensors_to_ours(config, tensors, str(file))
+        if theirs
+        else NAME_TABLES.get(name, IDENTITY).to_ours(tensors)
+    )
     _refuse_nan(ours, file)
     return config, with_adapters(folder, config, ours) if merged else ours
 
@@ -289,6 +298,8 @@ def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping
     version = values.get("format_version", 1)
     if version != 1:
         raise InputError(f"{path}: format_version {version!r} is not known; update regard")
+    if (folder / CARD).is_file():
+        read_card(folder)  # says which code is missing, if any is
     return config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **values}, str(path))
 
 
@@ -314,8 +325,13 @@ def _family(path: Path) -> tuple[dict[str, Any], str]:
     """The content of a config.json and the family it names."""
     values = _read_json(path)
     name = str(values.get("model_type"))
+    card = path.with_name(CARD)
+    if name not in MODELS and name not in LAYOUTS and card.is_file():
+        read_card(path.parent)  # says which code is missing
     if name not in MODELS and name not in LAYOUTS:
-        raise InputError(f"{path}: model_type is {name!r}; {nearest(name, sorted({*MODELS, *LAYOUTS}))}")
+        raise InputError(
+            f"{path}: model_type is {name!r}; {nearest(name, sorted({*MODELS, *LAYOUTS}))}{own_hint('model')}"
+        )
     return values, name
 
 

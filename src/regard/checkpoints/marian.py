@@ -118,6 +118,8 @@ def obstacle(config: TransformerConfig) -> str:
         "source, target and output do not share one table": config.sharing != "all",
         f"positions are {config.positions} and not sinusoidal": config.positions != "sinusoidal",
         f"scores are scaled by the power {config.scale_power:g} and not 0.5": config.scale_power != 0.5,
+        f"the score is {config.score}": config.score != "scaled_dot",
+        f"the alignment is {config.alignment}": config.alignment != "softmax",
         f"the epsilon of the norms is {config.norm_epsilon:g} and not {EPSILON:g}": config.norm_epsilon != EPSILON,
         "a target does not start with the padding token": config.start_id != config.padding_id,
         "padding is also the end token": config.padding_id == config.end_id,

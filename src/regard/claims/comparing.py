@@ -18,6 +18,7 @@ from regard.claims.comparison import Comparison, read_comparison
 from regard.claims.measuring import FINISHED, RunMeasures
 from regard.errors import InputError
 from regard.files import clear_partial, new_folder, replace_file
+from regard.parts import Code, load_code
 from regard.tasks.prepared import is_prepared
 from regard.training.callbacks import Callback
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
@@ -40,6 +41,7 @@ def compare(
     reuse: Sequence[Place] = (),
     callbacks: Sequence[Callback] = (),
     say: Callable[[str], None] | None = None,
+    code: Code | None = None,
 ) -> Compared:
     """Train variants of a recipe with several seeds on an equal budget, and measure them.
 
@@ -59,6 +61,7 @@ def compare(
         reuse: folders of other comparisons; a finished run of the very same recipe found there is not trained again.
         callbacks: told of every step of every run.
         say: receives sentences for the user; none are printed where None.
+        code: your own Python file, or files, with parts that the recipes name (`regard.parts`).
 
     Returns:
         The numbers with their spread: `.table()`, `.to_json()`, `.save_plot(path)`.
@@ -66,6 +69,7 @@ def compare(
     Raises:
         InputError: for a comparison that cannot be, or a folder that holds another one.
     """
+    load_code(code)
     comparison = read_comparison(recipe, overrides, grid=grid, arms=arms, seeds=seeds, budget=budget, measures=measures)
     if "RANK" in os.environ:
         raise InputError("a comparison runs in one process; start it without torchrun")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from regard.errors import InputError, nearest
+from regard.parts import own_names
 from regard.structure import from_mapping
 from regard.tasks.kinds import TASKS
 from regard.tasks.translation.data import TranslationData
@@ -36,7 +37,7 @@ MASKED = ("masked_loss", "masked_accuracy", "next_sentence_loss", "next_sentence
 """What pre-training finds on its validation data beside loss and perplexity."""
 
 _LOGGED = ("loss", "perplexity", "token_accuracy", "exact_match", "bleu", *MASKED)
-_JUDGED = tuple(name for kind in TASKS.values() for name in kind.predictor.judged)
+_JUDGED = tuple(name for kind in TASKS.packaged.values() for name in kind.predictor.judged)
 
 METRICS: Mapping[str, tuple[str, ...]] = {
     "validation": tuple(dict.fromkeys((*_LOGGED, *_JUDGED))),
@@ -122,6 +123,7 @@ class Measure:
         if not self.name.strip():
             raise InputError("a measure has an empty name; give it one")
         metrics = METRICS.get(self.kind, ())
+        metrics = (*metrics, *own_names("metric")) if self.kind in ("validation", "evaluated", "decoded") else metrics
         if metrics and self.metric not in metrics:
             raise InputError(f"{where}: metric is {self.metric!r}; {nearest(str(self.metric), metrics)}")
         if not metrics and self.metric is not None:
@@ -252,7 +254,7 @@ def _short(text: str) -> Measure:
         return Measure(name=text, kind="validation", metric=text)
     if text in METRICS["decoded"]:
         return Measure(name=text, kind="decoded", metric=text)
-    if text in METRICS["validation"]:
+    if text in (*METRICS["validation"], *own_names("metric")):
         return Measure(name=text, kind="validation", metric=text)
     if text in _PLAIN:
         return from_mapping(Measure, {"name": text, "kind": text}, "measure")

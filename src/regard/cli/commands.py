@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperGroup
 
 from regard.cli.interruption import Interruption, ReaderGone
 from regard.errors import InputError, nearest
+
+Code = Annotated[
+    list[Path] | None,
+    typer.Option("--code", metavar="FILE", help="Run your own Python file, with parts that the recipe or model names."),
+]
+
+
+def with_code(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the option `--code`: files of the user's own, run before anything else."""
+
+    @functools.wraps(command)
+    def coded(*arguments: Any, code: list[Path] | None = None, **settings: Any) -> None:
+        if code:
+            from regard.parts import load_code
+
+            load_code(code)
+        command(*arguments, **settings)
+
+    signature = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter("code", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Code)
+    whole = signature.replace(parameters=[*signature.parameters.values(), option])
+    coded.__signature__ = whole  # type: ignore[attr-defined]
+    coded.__annotations__ = {name: each.annotation for name, each in whole.parameters.items()}
+    return coded
 
 
 class Commands(TyperGroup):

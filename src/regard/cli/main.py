@@ -19,7 +19,7 @@ from regard.cli.bench import bench
 from regard.cli.caption import caption
 from regard.cli.claims import claims
 from regard.cli.classify import classify
-from regard.cli.commands import Commands
+from regard.cli.commands import Commands, with_code
 from regard.cli.compare import compare
 from regard.cli.compose import compose
 from regard.cli.console import on_terminal, one_line, say
@@ -102,7 +102,7 @@ for _command in (
     caption,
     compose,
 ):
-    app.command()(_command)
+    app.command()(_command if _command is bench else with_code(_command))
 app.add_typer(claims, name="claims", cls=Commands)
 app.add_typer(vectors, name="vectors", cls=Commands)
 

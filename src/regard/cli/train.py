@@ -49,10 +49,13 @@ def train(
       regard train dates training.steps=1000 seed=2 --output runs/longer
       torchrun --nproc-per-node 2 -m regard train dates --output runs/both
     """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.parts import code_files
+
     try:
         result = _run(recipe, overrides or [], output, resume)
     except KeyboardInterrupt as stop:
-        again = ["regard", "train", str(recipe), *(overrides or ()), "--output", str(output), "--resume"]
+        code = [part for path in code_files() for part in ("--code", path)]
+        again = ["regard", "train", str(recipe), *(overrides or ()), *code, "--output", str(output), "--resume"]
         said = str(stop) or "interrupted"
         code = 128 + getattr(stop, "number", 2)
         raise Interruption(f"{said}; to go on from the last checkpoint: {shlex.join(again)}", code) from None

@@ -55,6 +55,7 @@ from regard.models.universal_sentence_encoder import (
     USETransformerConfig,
 )
 from regard.models.vit import ViT, ViTConfig
+from regard.parts import WithOwn
 
 __all__ = [
     "GNMT",
@@ -188,7 +189,8 @@ class Family:
         return interface in (self.interface, *ALSO_SERVES.get(self.interface, ()))
 
 
-MODELS: Mapping[str, Family] = MappingProxyType(
+MODELS: Mapping[str, Family] = WithOwn(
+    "model",
     {
         AttentionStackConfig.model_type: Family(AttentionStackConfig, AttentionStack, interface="encoder"),
         BahdanauConfig.model_type: Family(BahdanauConfig, Bahdanau),
@@ -240,5 +242,7 @@ MODELS: Mapping[str, Family] = MappingProxyType(
         T5Config.model_type: Family(T5Config, T5),
         TransformerConfig.model_type: Family(TransformerConfig, Transformer),
         ViTConfig.model_type: Family(ViTConfig, ViT, interface="picture_classifier"),
-    }
+    },
+    lambda part: Family(model=part.value, **part.settings),
 )
+"""By name: the package's, and after them those of the user's own (`regard.parts.model`)."""

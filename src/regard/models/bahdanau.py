@@ -7,7 +7,7 @@ The names in the comments are the paper's: annotations h_j (section 3.2), decode
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from regard.attention import (
     Mask,
     Padding,
     ScaledDot,
-    ScoredAttention,
 )
 from regard.layers import (
     TARGET,
@@ -32,7 +31,9 @@ from regard.layers import (
     maxout,
 )
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
+from regard.models.own_attention import attention_named, check_attention
 from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder, last_alignment
+from regard.parts import Choice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +46,9 @@ class BahdanauConfig:
         hidden_width: n, size of each recurrent state; annotations are 2n wide.
         attention_width: n', size of the alignment network's hidden layer.
         maxout_width: l, outputs of the maxout layer.
-        score: how a state matches an annotation. `additive` is the paper's; the others are there to be compared with it.
+        score: how a state matches an annotation. `additive` is the paper's; the others are there to be compared with it; or a
+            score or mechanism of your own, between projections n' wide.
+        alignment: how scores become weights: `softmax`, or an alignment of your own.
         dropout: probability of dropping an entry of embeddings and of the maxout layer in training; 0 in the paper.
         initialization: `paper` draws weights N(0, 0.01^2) and the alignment network's N(0, 0.001^2) as published, which barely
             trains in a short run; `standard` draws linear layers as PyTorch does. Recurrent matrices are orthogonal in both.
@@ -63,7 +66,8 @@ class BahdanauConfig:
     hidden_width: int = 1000
     attention_width: int = 1000
     maxout_width: int = 500
-    score: Literal["additive", "general", "dot", "scaled_dot"] = "additive"
+    score: Annotated[str, Choice(("additive", "general", "dot", "scaled_dot"), ("score", "mechanism"))] = "additive"
+    alignment: Annotated[str, Choice(("softmax",), ("alignment",))] = "softmax"
     dropout: float = 0.0
     initialization: Literal["standard", "paper"] = "standard"
     padding_id: int = 0
@@ -82,6 +86,7 @@ class BahdanauConfig:
             "maxout_width",
         )
         check_shares(self, "dropout", usual="0.1 to 0.3 is usual")
+        check_attention(self.score, self.alignment)
         check_tokens(self, "padding_id", "start_id", "end_id", of="target_vocabulary")
 
 
@@ -243,15 +248,19 @@ def alignment_layer(config: BahdanauConfig) -> AttentionLayer:
         score = Additive(config.attention_width)
     elif config.score == "general":
         query, key, score = nn.Linear(state, annotation, bias=False), nn.Identity(), Dot()
-    else:
+    elif config.score in ("dot", "scaled_dot"):
         query, key = nn.Identity(), nn.Linear(annotation, state, bias=False)
         score = Dot() if config.score == "dot" else ScaledDot()
+    else:
+        query = nn.Linear(state, config.attention_width, bias=False)
+        key = nn.Linear(annotation, config.attention_width, bias=False)
+        score = None
     return AttentionLayer(
         query=query,
         key=key,
         value=nn.Identity(),
         output=nn.Identity(),
-        attention=ScoredAttention(score),
+        attention=attention_named(config.score, config.alignment, score, width=config.attention_width),
         between=("target", "source"),
     )
 

@@ -46,7 +46,7 @@ def check_types(config: Any) -> None:
     Raises:
         InputError: naming the field, its value and what is allowed.
     """
-    hints = typing.get_type_hints(type(config))
+    hints = typing.get_type_hints(type(config), include_extras=True)
     for part in dataclasses.fields(config):
         coerced(getattr(config, part.name), hints[part.name], part.name)
 

@@ -7,7 +7,7 @@ The names in the comments are the paper's: top-layer source states hs_s and targ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,9 @@ from regard.layers import (
     reading_order,
 )
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
+from regard.models.own_attention import own_score
 from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder
+from regard.parts import Choice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +53,8 @@ class LuongConfig:
         layers: of long short-term memory, in the encoder and in the decoder.
         attention: `global` looks at all of the source; `local_m` at a window around place t for target token t; `local_p` at a
             window around a predicted place, with weights that fall off with the distance from it.
-        score: how a state matches a source state: `dot`, `general`, `concat`, or `location`, which looks at places only.
+        score: how a state matches a source state: `dot`, `general`, `concat`, or `location`, which looks at places only;
+            or a score of your own, between the states as they are.
         window: D of the local attentions, tokens on either side.
         input_feeding: whether h~ of the step before is part of a step's input. It makes training go step by step.
         reverse_source: whether the encoder reads the source from its last word to its first.
@@ -73,7 +76,7 @@ class LuongConfig:
     hidden_width: int = 1000
     layers: int = 4
     attention: Literal["global", "local_m", "local_p"] = "global"
-    score: Literal["dot", "general", "concat", "location"] = "general"
+    score: Annotated[str, Choice(("dot", "general", "concat", "location"), ("score",))] = "general"
     window: int = 10
     input_feeding: bool = True
     reverse_source: bool = True
@@ -378,6 +381,8 @@ def alignment_layer(config: LuongConfig) -> AttentionLayer:
         score = Additive(width)
     elif config.score == "location":
         score = Location(width, config.maximum_source)
+    elif config.score != "dot":
+        score = own_score(config.score, width)
     local = config.attention != "global"
     alignment = Local(config.window, gaussian=config.attention == "local_p") if local else Soft()
     return AttentionLayer(

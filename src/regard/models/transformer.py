@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from torch import Tensor, nn
 
 from regard.attention import (
+    Attention,
     Causal,
     LearnedPositions,
     MultiHeadAttention,
@@ -17,7 +18,6 @@ from regard.attention import (
     RelativeAttention,
     RelativeVectors,
     ScaledDot,
-    ScoredAttention,
     SinusoidalPositions,
     positions_of,
 )
@@ -37,6 +37,8 @@ from regard.layers import (
 from regard.layers.blocks import DecoderBlock, EncoderBlock
 from regard.models.attention_encoder_decoder import AttentionEncoderDecoder, DecoderStack, TransformerState
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
+from regard.models.own_attention import attention_named, check_attention
+from regard.parts import Choice
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -58,6 +60,8 @@ class TransformerConfig:
         relative_distance: the farthest distance that relative positions tell apart; 16 in their paper's base model.
         maximum_positions: the longest source or target, in tokens. Sinusoids cost nothing: raise it at will.
         sharing: `all` = source, target and output share one table (needs one vocabulary); `target` = target and output; `none`.
+        score, alignment: of every attention: `scaled_dot` and `softmax`, or a score and an alignment of your own, or a mechanism
+            of your own as score.
         scale_power: attention scores are q . k / E^scale_power, E the width of a head: 0.5 as published, 0 the plain inner
             product, 1 the error of some lectures.
         attention_bias: biases in the attention projections; the published model has none.
@@ -89,6 +93,8 @@ class TransformerConfig:
     relative_distance: int = 16
     maximum_positions: int = 1024
     sharing: Literal["all", "target", "none"] = "all"
+    score: Annotated[str, Choice(("scaled_dot",), ("score", "mechanism"))] = "scaled_dot"
+    alignment: Annotated[str, Choice(("softmax",), ("alignment",))] = "softmax"
     scale_power: float = 0.5
     attention_bias: bool = False
     dropout: float = 0.1
@@ -140,6 +146,23 @@ class TransformerConfig:
         check(self.relative_distance >= 0, "relative_distance", self.relative_distance, "at least 0", "16 is usual")
         scaled = not relative or self.scale_power == 0.5
         check(scaled, "scale_power", self.scale_power, "0.5 beside positions=relative", "leave it out")
+        own = self.score != "scaled_dot"
+        usual = self.alignment == "softmax" and not own
+        check(
+            not relative or usual,
+            "positions",
+            self.positions,
+            "another beside a score or alignment of your own",
+            "leave it out",
+        )
+        check(
+            not own or self.scale_power == 0.5,
+            "scale_power",
+            self.scale_power,
+            f"0.5 beside score={self.score}",
+            "leave it out",
+        )
+        check_attention(self.score, self.alignment)
         check(
             self.sharing != "all" or self.source_vocabulary == self.target_vocabulary,
             "sharing",
@@ -301,10 +324,12 @@ class Transformer(AttentionEncoderDecoder):
         )
         return _drawn(layer)
 
-    def _mechanism(self, queries: Side, keys: Side) -> ScoredAttention:
+    def _mechanism(self, queries: Side, keys: Side) -> Attention:
         config = self.config
         if config.positions != "relative" or queries != keys:  # between two sequences there is no distance
-            return ScoredAttention(ScaledDot(config.scale_power), dropout=config.attention_dropout)
+            score = ScaledDot(config.scale_power) if config.score == "scaled_dot" else None
+            width, dropout = config.width // config.heads, config.attention_dropout
+            return attention_named(config.score, config.alignment, score, width=width, dropout=dropout)
         of_keys, of_values = (
             RelativeVectors(config.width // config.heads, config.relative_distance, both_ways=queries == "source")
             for _ in range(2)

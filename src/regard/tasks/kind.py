@@ -10,6 +10,7 @@ from typing import Any
 from regard.data.malformed import MalformedRows
 from regard.layers import HeadKind
 from regard.models import Interface
+from regard.parts import own_metrics
 from regard.tasks.predictor import Predictor
 from regard.tasks.prepared import Prepared
 from regard.tasks.task import Task
@@ -46,6 +47,12 @@ class Kind:
     read: Callable[[Any, MalformedRows], Iterator[Any]] | None = None
     fits: Callable[[Any], bool] = lambda config: False
     foreign: Callable[[Path, Any], Task] | None = None
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The metrics of a model's own answers: the predictor's, and those of the user's own for the task."""
+        own = own_metrics(self.task.name) if self.predictor.judged_by_own else ()
+        return (*self.predictor.judged, *own)
 
 
 OF_VECTOR_READERS = ("texts", "boundary_ids")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from regard.errors import InputError, nearest
+from regard.parts import WithOwn, own_hint
 from regard.tasks.bidirectional_language_modelling.kinds import BIDIRECTIONAL_LANGUAGE_MODELLING
 from regard.tasks.captioning.kinds import CAPTIONING
 from regard.tasks.classification.kinds import CLASSIFICATION, REGRESSION
@@ -24,7 +23,8 @@ from regard.tasks.tagging.kinds import TAGGING
 from regard.tasks.text_to_text.kinds import TEXT_TO_TEXT
 from regard.tasks.translation.kinds import TRANSLATION
 
-TASKS: Mapping[str, Kind] = MappingProxyType(
+TASKS: WithOwn[Kind] = WithOwn(
+    "task",
     {
         kind.task.name: kind
         for kind in (
@@ -45,7 +45,8 @@ TASKS: Mapping[str, Kind] = MappingProxyType(
             PICTURE_CLASSIFICATION,
             SENTENCE_EMBEDDING,  # last: it takes any encoder
         )
-    }
+    },
+    lambda part: part.value,
 )
 
 
@@ -68,5 +69,5 @@ def kind_of(name: str, where: str = "task") -> Kind:
         InputError: where there is none of that name, with the nearest.
     """
     if name not in TASKS:
-        raise InputError(f"{where} is {name!r}; {nearest(name, list(TASKS))}")
+        raise InputError(f"{where} is {name!r}; {nearest(name, list(TASKS))}{own_hint('task')}")
     return TASKS[name]

@@ -11,6 +11,7 @@ import torch
 
 from regard.checkpoints import hub_hint, is_foreign, located, read_card, read_config, read_model
 from regard.errors import InputError, nearest
+from regard.parts import Code, load_code
 from regard.prepared import BITS
 from regard.tasks.captioning.captioner import Captioner
 from regard.tasks.classification.classifier import Classifier
@@ -40,6 +41,7 @@ def load(
     task: Literal["translation"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Translator: ...
 
 
@@ -50,6 +52,7 @@ def load(
     task: Literal["language_modelling"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> LanguageModel: ...
 
 
@@ -60,6 +63,7 @@ def load(
     task: Literal["masked_language_modelling"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> MaskedLanguageModel: ...
 
 
@@ -70,6 +74,7 @@ def load(
     task: Literal["text_to_text"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> TextToText: ...
 
 
@@ -80,6 +85,7 @@ def load(
     task: Literal["span_corruption"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> SpanFiller: ...
 
 
@@ -90,6 +96,7 @@ def load(
     task: Literal["captioning"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Captioner: ...
 
 
@@ -100,6 +107,7 @@ def load(
     task: Literal["classification"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Classifier: ...
 
 
@@ -110,6 +118,7 @@ def load(
     task: Literal["regression"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Rater: ...
 
 
@@ -120,6 +129,7 @@ def load(
     task: Literal["tagging"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Tagger: ...
 
 
@@ -130,6 +140,7 @@ def load(
     task: Literal["question_answering"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Answerer: ...
 
 
@@ -140,6 +151,7 @@ def load(
     task: Literal["multiple_choice"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Chooser: ...
 
 
@@ -150,6 +162,7 @@ def load(
     task: Literal["sentence_embedding"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> SentenceEncoder: ...
 
 
@@ -160,6 +173,7 @@ def load(
     task: Literal["copying"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Copier: ...
 
 
@@ -170,6 +184,7 @@ def load(
     task: Literal["few_shot"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> FewShotClassifier: ...
 
 
@@ -180,6 +195,7 @@ def load(
     task: Literal["picture_classification"],
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> PictureClassifierPredictor: ...
 
 
@@ -190,6 +206,7 @@ def load(
     task: str | None = None,
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Any: ...
 
 
@@ -199,6 +216,7 @@ def load(
     task: str | None = None,
     device: str | torch.device = "cpu",
     dtype: str = "float32",
+    code: Code | None = None,
 ) -> Any:
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
@@ -212,13 +230,16 @@ def load(
         device: where to put the parameters.
         dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
             `LanguageModel.quantised` says, and for a `Transformer` that translates.
+        code: your own Python file, or files, with the parts that the model was made with. It is run; the copy of it in the folder
+            never is.
 
     Returns:
         A `Translator`, a `Classifier` or another `Predictor`: what the task makes of a model.
 
     Raises:
-        InputError: for a folder that holds no model, is damaged, or is of another task.
+        InputError: for a folder that holds no model, is damaged, or is of another task, or needs code that is not given.
     """
+    load_code(code)
     place = model_folder(folder)
     if dtype in BITS:
         return _quantised(load(folder, task=task, device=device), dtype, folder)

@@ -15,6 +15,7 @@ from regard.checkpoints.adapters import ADAPTER
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import new_folder
+from regard.parts import FOLDER
 from regard.tasks.observer import PredictionObserver
 from regard.tasks.task import Task
 
@@ -38,6 +39,7 @@ MODEL_FILES = frozenset(
         "sentence_bert_config.json",
         "config_sentence_transformers.json",
         "1_Pooling",
+        FOLDER,
         ADAPTER,
         *(f"{number}_{kind}" for number in range(2, 10) for kind in ("Dense", "Normalize")),
     }
@@ -57,6 +59,9 @@ class Predictor(Generic[T]):
 
     judged: ClassVar[tuple[str, ...]] = ()
     """The metrics that `judge` finds; none where a model's own answers are not judged."""
+
+    judged_by_own: ClassVar[bool] = False
+    """Whether `judge` computes metrics of the user's own too."""
 
     judged_always: ClassVar[bool] = False
     """Whether all validation examples are judged at each evaluation, because that costs no more than their loss."""

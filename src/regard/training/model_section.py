@@ -10,6 +10,7 @@ from typing import Any
 from regard.checkpoints import located, read_config
 from regard.errors import InputError, nearest
 from regard.models import MODELS, Interface
+from regard.parts import own_hint
 from regard.structure import from_mapping
 from regard.tasks.kind import Kind
 from regard.text import INPUT_TOKENS
@@ -68,7 +69,7 @@ def check_section(model: Mapping[str, Any], task: str, kind: Kind) -> None:
         )
     name = str(model["name"])
     if name not in MODELS:
-        raise InputError(f"model.name is {name!r}; {nearest(name, list(MODELS))}")
+        raise InputError(f"model.name is {name!r}; {nearest(name, list(MODELS))}{own_hint('model')}")
     fitting = [each for each, family in MODELS.items() if family.serves(kind.interface)]
     if name not in fitting:
         raise InputError(f"model.name is {name!r}, which is no model for task {task}; {nearest(name, fitting)}")

@@ -15,6 +15,7 @@ from regard.embeddings.pooling import POOLER
 from regard.errors import InputError, nearest
 from regard.models import MODELS, Family
 from regard.models.config import check
+from regard.parts import own_hint
 from regard.structure import coerced, from_mapping
 from regard.tasks.kind import Kind
 from regard.tasks.kinds import kind_of
@@ -83,11 +84,11 @@ class Recipe:
             object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, sentences=True))
 
     def _check_judged(self, kind: Kind) -> None:
-        judged, settings = kind.predictor.judged, self.training
+        judged, settings = kind.judged, self.training
         if settings.best not in ("loss", *judged):
             raise InputError(
                 f"training.best is {settings.best!r}, which no model for task {self.task} is judged by; "
-                f"{nearest(settings.best, ['loss', *judged])}"
+                f"{nearest(settings.best, ['loss', *judged])}{own_hint('metric') if kind.predictor.judged_by_own else ''}"
             )
         if settings.evaluate_generated and (not judged or kind.predictor.judged_always):
             raise InputError(

@@ -20,6 +20,7 @@ from regard.checkpoints.hub import PREFIX
 from regard.errors import InputError
 from regard.files import locked, replace_file
 from regard.models import MODELS
+from regard.parts import Code, load_code
 from regard.rendering import html_table, metric_text, text_table
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
@@ -101,6 +102,7 @@ def train(
     resume: bool = False,
     callbacks: Sequence[Callback] | None = None,
     say: Callable[[str], None] | None = None,
+    code: Code | None = None,
 ) -> Trained:
     """Train what a recipe describes and leave it in a folder.
 
@@ -114,6 +116,7 @@ def train(
             workers and versions). A finished run is returned as it is.
         callbacks: told of every step; where None, in a notebook a `ProgressBar` and elsewhere nothing.
         say: receives sentences for the user; none are printed where None.
+        code: your own Python file, or files, with parts that the recipe names (`regard.parts`).
 
     Returns:
         The finished run; `.load()` is the model.
@@ -123,6 +126,7 @@ def train(
             diverged: its last good checkpoint stays.
         Stopped: on SIGINT (Ctrl-C) or SIGTERM, after a checkpoint of that moment was written.
     """
+    load_code(code)
     resolved = read_recipe(recipe, overrides)
     folder = Path(output)
     tell = say if say is not None else _silent
@@ -254,7 +258,7 @@ class _Run:
         always = predictor.judged_always and settings.parallel == "ddp"
         count = len(validation) if always else min(settings.evaluate_generated, len(validation))
         if count:
-            names = judged_names(predictor.judged, self.task)
+            names = judged_names(self.kind.judged, self.task)
             # Only the first worker judges; the others get to know what it found.
             found = self._judged(count) if self.workers.first else {}
             numbers = self.workers.summed(*(found.get(name, 0.0) for name in names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from regard.cli.commands import Commands
+from regard.cli.commands import Commands, with_code
 from regard.cli.vectors.analogy import analogy
 from regard.cli.vectors.bias import bias
 from regard.cli.vectors.convert import convert
@@ -34,5 +34,5 @@ vectors = typer.Typer(
 )
 
 for _command in (train, extract, neighbours, analogy, odd, evaluate, bias, debias, convert):
-    vectors.command()(_command)
+    vectors.command()(with_code(_command) if _command in (extract, bias) else _command)
 vectors.add_typer(judge, name="judge", cls=Commands)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.data.token_store import TokenStore
 from regard.metrics.classification import classification_scores, f1
+from regard.parts import own_scores
 from regard.tasks.classification.inputs import Text, joined
 from regard.tasks.classification.task import LABEL, ClassificationTask
 from regard.tasks.encoders import EncoderPredictor, Joined
@@ -44,6 +45,7 @@ class Classifier(EncoderPredictor[ClassificationTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "matthews_correlation")
+    judged_by_own: ClassVar[bool] = True
 
     def classify(self, text: Text) -> Classification:
         """The class of one text, or of a pair of texts.
@@ -100,7 +102,9 @@ class Classifier(EncoderPredictor[ClassificationTask]):
 def judged(task: ClassificationTask, right: Sequence[int], predicted: Sequence[int]) -> dict[str, float]:
     """The metrics of predictions, both as numbers of classes."""
     scores = classification_scores(right, predicted, range(len(task.classes)))
-    return {
+    names = task.classes
+    own = own_scores(task.name, [names[each] for each in predicted], [names[each] for each in right])
+    return own | {
         "accuracy": scores.accuracy,
         "f1": f1(right, predicted, positive=1) if len(task.classes) == 2 else scores.macro_f1,
         "matthews_correlation": scores.matthews_correlation,

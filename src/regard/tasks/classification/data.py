@@ -8,6 +8,7 @@ from regard.data.file_format import FORMATS
 from regard.data.labelled_formats import LABELLED_FORMATS
 from regard.errors import InputError, nearest
 from regard.models.config import check
+from regard.parts import own_hint, own_names
 from regard.tasks.classification.task import Orders
 
 Place = str | tuple[str, ...]
@@ -22,7 +23,7 @@ class LabelledData:
         validation: likewise; held out from the training data where null.
         validation_share: of the training examples, to be held out.
         format: `auto` goes by the file's name; or that of a public set whose columns are known, such as `sst2`, `mrpc`, `stsb` or
-            `sms-spam`.
+            `sms-spam`; or a reader of your own.
         text, pair, label: column index, column name or JSON key of the text, of the second text where there are two, and of the
             label; those of the format where null.
         labels: the classes in their order; found in the training data where null.
@@ -49,9 +50,9 @@ class LabelledData:
     auxiliary: float = 0.0
 
     def __post_init__(self) -> None:
-        names = (*FORMATS, *LABELLED_FORMATS)
+        names = (*FORMATS, *LABELLED_FORMATS, *own_names("reader"))
         if self.format not in names:
-            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, names)}")
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, names)}{own_hint('reader')}")
         share = self.validation_share
         check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
         check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")

@@ -10,6 +10,7 @@ from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.metrics.classification import ClassScore, classification_scores
 from regard.metrics.regression import regression_scores
+from regard.parts import own_scores
 from regard.tasks.classification.classifier import Classification, Classifier, judged
 from regard.tasks.classification.data import LabelledData
 from regard.tasks.classification.inputs import Text
@@ -84,9 +85,10 @@ def evaluate_ratings(model: Rater, examples: Given) -> RegressionEvaluation:
     texts = _listed(examples)
     right = [rating_of(text) for text in texts]
     predictions = model.rate_batch([_content(text) for text in texts])
-    scores = regression_scores(right, [prediction.value for prediction in predictions])
+    values = [prediction.value for prediction in predictions]
+    scores = regression_scores(right, values)
     return RegressionEvaluation(
-        metrics={"pearson": scores.pearson, "spearman": scores.spearman},
+        metrics=own_scores(model.task.name, values, right) | {"pearson": scores.pearson, "spearman": scores.spearman},
         count=len(texts),
         predictions=tuple(predictions),
     )

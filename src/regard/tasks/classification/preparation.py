@@ -14,6 +14,7 @@ from regard.data.labelled_formats import LABELLED_FORMATS
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.files import replace_file
+from regard.parts import own
 from regard.tasks.classification.data import LabelledData, Place
 from regard.tasks.classification.regression import RegressionTask, stored
 from regard.tasks.classification.task import LABEL, ClassificationTask, Orders
@@ -132,6 +133,13 @@ def reader(data: LabelledData, place: Place | None, *, number: bool) -> Reader[L
     if place is None:
         return None
     path = place if isinstance(place, str) else list(place)
+    read_file = own("reader", data.format)
+    if read_file is not None:
+        paths = [Path(each) for each in ([path] if isinstance(path, str) else path)]
+        missing = [str(each) for each in paths if not each.is_file()]
+        if missing:
+            raise InputError(f"{missing[0]}: no such file; give a file that data.format={data.format} reads")
+        return lambda malformed: (each for one in paths for each in in_memory(list(read_file(one)), data) or ())
     known = LABELLED_FORMATS.get(data.format)
     if known is not None and known.number != number:
         what, task = ("numbers", "regression") if known.number else ("classes", "classification")

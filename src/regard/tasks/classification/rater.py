@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.data.token_store import TokenStore
 from regard.metrics.regression import pearson, spearman
+from regard.parts import own_scores
 from regard.tasks.classification.inputs import Text, joined
 from regard.tasks.classification.regression import RegressionTask, stored_rating
 from regard.tasks.encoders import EncoderPredictor, Joined
@@ -40,6 +41,7 @@ class Rater(EncoderPredictor[RegressionTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    judged_by_own: ClassVar[bool] = True
 
     def rate(self, text: Text) -> Rating:
         """The number of one text, or of a pair of texts.
@@ -74,4 +76,5 @@ class Rater(EncoderPredictor[RegressionTask]):
         inputs = self.stored(data, count)
         right = [stored_rating(data, row) for row in range(len(inputs))]
         predicted = self.values(inputs).tolist()
-        return {"pearson": pearson(right, predicted), "spearman": spearman(right, predicted)}
+        own = own_scores(self.task.name, predicted, right)
+        return own | {"pearson": pearson(right, predicted), "spearman": spearman(right, predicted)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from regard.parts import own_scores
 from regard.text import Tokenizer
 
 
@@ -40,4 +41,4 @@ def compared(
             )
     words = sum(len(text.split()) for text in texts)
     metrics["length_ratio"] = words / max(1, sum(len(text.split()) for text in references))
-    return metrics, signatures, note
+    return metrics | own_scores("translation", texts, references), signatures, note

@@ -9,6 +9,7 @@ from typing import ClassVar
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
+from regard.parts import own_metrics
 from regard.prepared import PreparedTransformer, QuantisedPrecision
 from regard.tasks.pair_predictor import PairPredictor, written_tokens
 from regard.tasks.pairs import PairBatch
@@ -50,6 +51,7 @@ class Translator(PairPredictor[TranslationTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
+    judged_by_own: ClassVar[bool] = True
 
     def quantised(self, precision: QuantisedPrecision) -> Translator:
         """The same with weights of 8 or 4 bits, for use on a processor, where it is faster.
@@ -172,4 +174,4 @@ class Translator(PairPredictor[TranslationTask]):
 
     def _judged(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
         metrics, _, _ = compared(texts, references, self.task.target_tokenizer)
-        return {name: metrics.get(name, 0.0) for name in self.judged}
+        return {name: metrics.get(name, 0.0) for name in (*self.judged, *own_metrics(self.task.name))}

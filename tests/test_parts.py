@@ -1,0 +1,322 @@
+"""Parts of the user's own: from a file, from an installed package, from a decorator; in recipes, folders and commands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard import parts
+from regard.attention import ScaledDot, ScoredAttention
+from regard.cli.main import main
+from regard.layers import Tokens
+from regard.models import MODELS, BahdanauConfig, LuongConfig, Transformer, TransformerConfig
+from regard.models.bahdanau import alignment_layer
+
+CODE = textwrap.dedent(
+    """
+    from dataclasses import dataclass
+    from typing import ClassVar
+
+    import torch
+    from torch import nn
+
+    import regard.parts
+    from regard.attention import Alignment, Score, ScoredAttention, Dot
+    from regard.models import USEAveraging, USEAveragingConfig
+
+
+    @regard.parts.score("distance")
+    class Distance(Score):
+        def __init__(self, width):
+            super().__init__()
+            self.sharpness = nn.Parameter(torch.full((width,), 0.5))
+
+        def forward(self, query, key, inputs=None):
+            apart = query.unsqueeze(-2) - key.unsqueeze(-3)
+            return -(self.sharpness * apart.square()).sum(dim=-1)
+
+
+    @regard.parts.alignment("rectified")
+    class Rectified(Alignment):
+        distribution = False
+
+        def forward(self, scores, visible, inputs):
+            if visible is None:
+                return scores.relu() / scores.shape[-1]
+            count = visible.expand_as(scores).sum(dim=-1, keepdim=True).clamp_min(1)
+            return scores.relu().masked_fill(~visible, 0.0) / count
+
+
+    @regard.parts.mechanism("plain")
+    class Plain(ScoredAttention):
+        def __init__(self):
+            super().__init__(Dot())
+
+
+    @dataclass(frozen=True, kw_only=True, slots=True)
+    class MineConfig(USEAveragingConfig):
+        model_type: ClassVar[str] = "mine"
+
+
+    @regard.parts.model(config=MineConfig, interface="text_vectors")
+    class Mine(USEAveraging):
+        pass
+
+
+    @regard.parts.metric("recall_of_ham", task="classification")
+    def recall_of_ham(answers, references):
+        mine = [answer == "ham" for answer, right in zip(answers, references) if right == "ham"]
+        return sum(mine) / max(1, len(mine))
+
+
+    @regard.parts.reader("bars")
+    def bars(path):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            label, text = line.split("|")
+            yield text, label
+    """
+)
+BAHDANAU = {"name": "bahdanau", "embedding_width": 6, "hidden_width": 7, "attention_width": 5, "maxout_width": 4}
+WORDS = ("abc", "bca", "cab", "aab", "bbc", "cca", "abb", "acc", "bcc", "aac", "cba", "bab")
+PAIRS = [(word, word[::-1]) for word in WORDS]
+
+
+@pytest.fixture(autouse=True)
+def own_parts(monkeypatch) -> None:
+    """Each test with no parts but its own."""
+    forgotten(monkeypatch)
+
+
+@pytest.fixture
+def code(tmp_path) -> Path:
+    path = tmp_path / "my.py"
+    path.write_text(CODE)
+    return path
+
+
+def recipe(model: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+    training = {"steps": 2, "batch_tokens": 60, "precision": "float32", "device": "cpu"}
+    return {
+        "model": model or BAHDANAU,
+        "data": {"validation_size": 2},
+        "tokenizer": {"kind": "character", "size": 20},
+        "training": training,
+        **sections,
+    }
+
+
+@pytest.fixture
+def run(code, tmp_path) -> Path:
+    """A run whose model has the score of the file."""
+    made = regard.train(recipe({**BAHDANAU, "score": "distance"}), output=tmp_path / "run", data=PAIRS, code=code)
+    return made.folder
+
+
+def forgotten(monkeypatch) -> None:
+    """As in a new process."""
+    monkeypatch.setattr(parts, "PARTS", parts.Parts(builtin=parts.PARTS.builtin))
+
+
+def test_an_own_score_trains_is_recorded_and_opens_with_its_code(run, code, monkeypatch):
+    said = json.loads((run / "regard.json").read_text())["code"]
+    assert said == {
+        "score": {
+            "distance": {
+                "file": "my.py",
+                "sha256": hashlib.sha256(CODE.encode()).hexdigest(),
+                "copy": "code/my.py",
+            }
+        }
+    }
+    assert (run / "code" / "my.py").read_text() == CODE
+    before = regard.load(run).translate("abc").log_probability
+    forgotten(monkeypatch)
+    with pytest.raises(regard.InputError, match=r"needs the score 'distance' of my\.py; add --code my\.py"):
+        regard.load(run)
+    again = regard.load(run, code=code)
+    assert type(again.model.decoder.attention.attention.score).__name__ == "Distance"
+    assert again.translate("abc").log_probability == before
+
+
+def test_the_copy_in_a_folder_is_never_run(run, monkeypatch, tmp_path):
+    (run / "code" / "my.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    forgotten(monkeypatch)
+    with pytest.raises(regard.InputError, match="needs the score"):
+        regard.load(run)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_another_version_of_the_code_is_told(run, code, monkeypatch):
+    forgotten(monkeypatch)
+    code.write_text(CODE + "\n# changed\n")
+    with pytest.warns(UserWarning, match="another version of the score 'distance'"):
+        regard.load(run, code=code)
+
+
+def test_a_model_saved_from_a_folder_keeps_its_code(run, tmp_path):
+    regard.load(run).save(tmp_path / "copy")
+    regard.load(tmp_path / "copy").save(tmp_path / "copy")  # the folder is still nothing but a model
+    assert (tmp_path / "copy" / "code" / "my.py").read_text() == CODE
+
+
+def test_every_command_that_opens_the_folder_says_what_is_missing(run, code, monkeypatch, capsys):
+    for command in (["translate", str(run), "abc"], ["info", str(run)], ["look", str(run), "abc"]):
+        forgotten(monkeypatch)
+        assert main(command) == 2
+        assert "add --code my.py" in capsys.readouterr().err
+    forgotten(monkeypatch)
+    assert main(["translate", str(run), "abc", "--code", str(code)]) == 0
+
+
+def test_own_parts_in_comparisons(code, tmp_path):
+    compared = regard.compare(
+        recipe() | {"data": {"train": str(_pairs(tmp_path)), "validation_size": 2}},
+        output=tmp_path / "compared",
+        grid={"model.score": ["additive", "distance"]},
+        seeds=1,
+        code=code,
+    )
+    assert {run.arm for run in compared.runs} == {"score=additive", "score=distance"}
+
+
+def _pairs(folder: Path) -> Path:
+    path = folder / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    return path
+
+
+@pytest.mark.parametrize("score", ["distance", "plain"])
+def test_own_attention_in_a_transformer_agrees_with_stepping(code, score, randomize):
+    parts.load_code(code)
+    sizes = {"width": 12, "heads": 3, "feedforward_width": 10, "encoder_layers": 1, "decoder_layers": 2}
+    config = TransformerConfig(source_vocabulary=11, target_vocabulary=11, maximum_positions=9, score=score, **sizes)
+    model = randomize(Transformer(config)).eval()
+    source, target = Tokens.pad([[3, 4, 5], [6, 7]]), torch.tensor([[1, 3, 8], [1, 4, 9]])
+    whole = model(source, Tokens(target, torch.ones_like(target, dtype=torch.bool)))
+    state = model.start(source)
+    for place in range(3):
+        logits, state = model.step(target[:, place], state)
+        torch.testing.assert_close(logits, whole[:, place], rtol=1e-5, atol=1e-5)
+    assert torch.allclose(model.alignment(state).sum(dim=-1), torch.ones(2), atol=1e-6)  # both end in a softmax
+
+
+def test_own_alignments_take_the_place_of_the_softmax(code):
+    parts.load_code(code)
+    sizes = {"source_vocabulary": 9, "target_vocabulary": 9, "hidden_width": 4, "attention_width": 5}
+    layer = alignment_layer(BahdanauConfig(alignment="rectified", **sizes))
+    assert not layer.attention.declaration.distribution
+    with pytest.raises(regard.InputError, match="alignment is 'rectified' but must be 'softmax' beside the mechanism"):
+        BahdanauConfig(score="plain", alignment="rectified", **sizes)
+
+
+def test_a_score_of_an_unknown_name_lists_the_own_ones(code):
+    parts.load_code(code)
+    with pytest.raises(regard.InputError, match=r"score is 'distanse'; choose 'dot' .* 'distance' .*--code FILE"):
+        LuongConfig(source_vocabulary=9, target_vocabulary=9, score="distanse")
+
+
+def test_an_own_model_metric_and_reader_from_file_to_folder_and_back(code, tmp_path, monkeypatch):
+    data = tmp_path / "mail.txt"
+    data.write_text("".join(f"{'spam' if i % 3 else 'ham'}|word{i} {'win' if i % 3 else 'tea'}\n" for i in range(30)))
+    values = recipe(
+        {"name": "mine", "width": 5, "bigrams": 0, "feedforward_layers": 1, "classifier_width": 0},
+        task="classification",
+        data={"train": str(data), "format": "bars"},
+        tokenizer={"size": 60},
+    )
+    values["training"]["best"] = "recall_of_ham"
+    made = regard.train(values, output=tmp_path / "run", code=code)
+    assert 0.0 <= made.metrics["recall_of_ham"] <= 1.0
+    assert set(json.loads((made.folder / "regard.json").read_text())["code"]) == {"model", "metric", "reader"}
+    evaluated = regard.evaluate(made.load(), [("tea", "ham"), ("win", "spam"), ("tea time", "ham")])
+    right = [each.label == "ham" for each in evaluated.predictions][::2]
+    assert evaluated.metrics["recall_of_ham"] == sum(right) / 2
+    forgotten(monkeypatch)
+    with pytest.raises(regard.InputError, match=r"needs the model 'mine' of my\.py"):
+        regard.load(made.folder)
+    assert regard.load(made.folder, code=code).classify("tea").label in ("ham", "spam")
+
+
+def test_a_metric_of_another_task_is_refused_before_training(code, tmp_path):
+    values = recipe()
+    values["training"] |= {"best": "recall_of_ham", "evaluate_generated": 2}
+    with pytest.raises(
+        regard.InputError, match=r"training\.best is 'recall_of_ham', which no model for task translation"
+    ):
+        regard.train(values, output=tmp_path / "run", data=PAIRS, code=code)
+
+
+def test_installed_packages_name_parts_by_entry_points(code, tmp_path, monkeypatch):
+    (tmp_path / "site" / "odd_scores-2.1.dist-info").mkdir(parents=True)
+    (tmp_path / "site" / "odd_scores.py").write_text(CODE)
+    about = tmp_path / "site" / "odd_scores-2.1.dist-info"
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-scores\nVersion: 2.1\n")
+    (about / "entry_points.txt").write_text("[regard.parts]\nscores = odd_scores\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    made = regard.train(recipe({**BAHDANAU, "score": "distance"}), output=tmp_path / "run", data=PAIRS)
+    said = json.loads((made.folder / "regard.json").read_text())["code"]["score"]["distance"]
+    assert said["package"] == "odd-scores 2.1"
+    assert not (made.folder / "code").exists()
+    monkeypatch.undo()
+    sys.modules.pop("odd_scores", None)
+    monkeypatch.setattr(parts, "PARTS", parts.Parts(builtin=parts.PARTS.builtin))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
+    with pytest.raises(regard.InputError, match=r"of the package odd-scores 2\.1; install it"):
+        regard.load(made.folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import regard\n1 / 0\n", r"the code failed in line 2 \(ZeroDivisionError: division by zero\)"),
+        ("def f(:\n", r"the code failed in line 1 \(SyntaxError"),
+        ("import regard.parts\nregard.parts.score('a b')\nregard.parts.score('a b')(int)\n", "a score is named 'a b'"),
+    ],
+)
+def test_code_that_fails_is_told_in_one_sentence(tmp_path, text, said):
+    path = tmp_path / "bad.py"
+    path.write_text(text)
+    with pytest.raises(regard.InputError, match=said):
+        parts.load_code(path)
+    with pytest.raises(regard.InputError, match="cannot be read"):
+        parts.load_code(tmp_path / "missing.py")
+
+
+def test_a_name_is_taken_once(code, tmp_path):
+    parts.load_code(code)
+    parts.load_code([code, code])
+    other = tmp_path / "other.py"
+    other.write_text(CODE)
+    with pytest.raises(regard.InputError, match=r"there is a score 'distance' from .*my\.py already"):
+        parts.load_code(other)
+    with pytest.raises(regard.InputError, match="there is a model 'bahdanau' in the package already"):
+        parts.model(config=BahdanauConfig)(MODELS["bahdanau"].model)
+
+
+def test_what_is_defined_in_a_session_is_told_so(tmp_path, monkeypatch):
+    notebook = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    exec(CODE, notebook.__dict__)
+    exec(CODE, notebook.__dict__)  # a cell run again
+    made = regard.train(recipe({**BAHDANAU, "score": "distance"}), output=tmp_path / "run", data=PAIRS)
+    forgotten(monkeypatch)
+    with pytest.raises(regard.InputError, match="which was defined in a notebook or session; put it into a file"):
+        regard.load(made.folder)
+
+
+def test_without_own_parts_nothing_is_recorded(tmp_path):
+    made = regard.train(recipe(), output=tmp_path / "run", data=PAIRS)
+    assert "code" not in json.loads((made.folder / "regard.json").read_text())
+    assert not (made.folder / "code").exists()
+    config = BahdanauConfig(source_vocabulary=9, target_vocabulary=9, hidden_width=4, attention_width=5)
+    assert isinstance(alignment_layer(config).attention, ScoredAttention)
+    assert not isinstance(alignment_layer(config).attention.score, ScaledDot)
