@@ -11,7 +11,7 @@ from regard.data.header import LABEL, SAMPLE, TEXT, columns_read, has_header, is
 from regard.data.labelled_formats import Columns
 from regard.data.lines import read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.objects import HUB, Object, objects_of_hub, objects_of_jsonl, values_of
+from regard.data.objects import Object, has_objects, objects_of, objects_of_jsonl, values_of
 from regard.data.pair import decoded, malformed_row
 from regard.data.rows import parts_of
 from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows, usual_width
@@ -53,8 +53,8 @@ def parts_of_file(
     malformed: MalformedRows | None = None,
 ) -> FoundParts:
     """The parts of each row of a file of any format; columns and keys that are not chosen are found by their usual names."""
-    if name.startswith(HUB):
-        return _parts_of_objects(name, objects_of_hub(name), _keys(name, chosen), labelled)
+    if has_objects(name):
+        return _parts_of_objects(name, objects_of(name), _keys(name, chosen), labelled)
     lines = read_lines(name)
     if format == "auto":
         format, lines = guess(name, lines)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from regard.data.lines import Line
 from regard.data.malformed import MalformedRow
 from regard.data.pair import Found, decoded, malformed_row, pair_or_fault, short
+from regard.data.parquet import parquet_rows
 from regard.errors import InputError
 
 HUB = "hub:"
@@ -80,9 +81,19 @@ def _lookup(row: object, key: str) -> object:
     return row
 
 
-def pairs_of_hub(name: str, source: str, target: str) -> Found:
-    """The pairs of `hub:owner/name[:configuration][@split]`, streamed; `line` is the row, from 1."""
-    return _pairs(name, objects_of_hub(name), source, target)
+def pairs_of_objects(name: str, source: str, target: str) -> Found:
+    """The pairs of a hub dataset or a Parquet file, streamed; `line` is the row, from 1."""
+    return _pairs(name, objects_of(name), source, target)
+
+
+def has_objects(name: str) -> bool:
+    """Whether a place holds rows that are objects and no lines: a hub dataset, or a Parquet file."""
+    return name.startswith(HUB) or name.lower().endswith(".parquet")
+
+
+def objects_of(name: str) -> Iterator[Object]:
+    """The rows of such a place, numbered from 1."""
+    return objects_of_hub(name) if name.startswith(HUB) else iter(parquet_rows(name))
 
 
 def objects_of_hub(name: str) -> Iterator[Object]:

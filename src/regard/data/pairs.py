@@ -11,7 +11,7 @@ from regard.data.file_format import FORMATS, guess
 from regard.data.header import PAIRS, SAMPLE, columns_read, has_header, is_number_of_rows, place_of
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.objects import HUB, keys_of, pairs_of_hub, pairs_of_jsonl
+from regard.data.objects import has_objects, keys_of, pairs_of_jsonl, pairs_of_objects
 from regard.data.pair import Found, Pair, decoded, malformed_row, pair_or_fault
 from regard.data.rows import listed, parts_of, sound
 from regard.data.tables import Row, csv_rows, header_of, pairs_of_table, tsv_rows, usual_width
@@ -74,10 +74,10 @@ def read_pairs(
             raise InputError("data path: two parallel files have no columns; leave out format, source and target")
         return read_parallel(files[0], files[1], on_error=on_error, malformed=malformed)
     name = os.fspath(path)
-    if name.startswith(HUB):
+    if has_objects(name):
         keys = keys_of(name, source, target)
         needed = f"each row needs texts under {keys[0]!r} and {keys[1]!r}; name others as source and target"
-        return usable(pairs_of_hub(name, *keys), name, needed, on_error, malformed)
+        return usable(pairs_of_objects(name, *keys), name, needed, on_error, malformed)
     lines = read_lines(name)
     if format == "auto":
         format, lines = guess(name, lines)

@@ -12,12 +12,12 @@ from regard.data.header import SAMPLE, TEXT, has_header, place_of
 from regard.data.labelled_parts import usual_texts
 from regard.data.lines import read_lines
 from regard.data.malformed import MalformedRow
-from regard.data.objects import Object, objects_of_jsonl, values_of
+from regard.data.objects import Object, has_objects, objects_of, objects_of_jsonl, values_of
 from regard.data.pair import text_fault
 from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows, usual_width
 from regard.errors import InputError
 
-SUFFIXES = (".csv", ".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
 class RowText(NamedTuple):
@@ -51,6 +51,8 @@ def read_table(path: Path, column: str | None, *, pairs: bool = False) -> tuple[
             while reading for a row that cannot be used.
     """
     name = str(path)
+    if has_objects(name):
+        return "jsonl", _of_objects(name, objects_of(name), column, pairs)
     format, lines = guess(name, read_lines(path))
     if format == "jsonl":
         return format, _of_objects(name, objects_of_jsonl(name, lines), column, pairs)

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from regard.data.annotated import WORDS, is_annotated, without_frame, words_and_tags
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.objects import HUB, Object, objects_of_hub, objects_of_jsonl, values_of
+from regard.data.objects import Object, has_objects, objects_of, objects_of_jsonl, values_of
 from regard.data.pair import decoded, malformed_row, short, text_fault
 from regard.data.tables import usual_width
 from regard.data.usable import usable
@@ -24,7 +25,6 @@ LONGEST_SENTENCE = 100_000  # words; more in a row without an empty line are no 
 
 _DOCUMENT = "-DOCSTART-"
 _SAMPLE_LINES = 100
-WORDS = ("words", "tokens")
 TAGS = ("tags", "labels", "ner_tags", "pos_tags")
 
 AnyPath = str | os.PathLike[str]
@@ -67,7 +67,8 @@ def read_tagged(
 
     Arguments:
         path: a file or several; or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
-        format: `columns`; `jsonl` (one object in each line, with a list of words and a list of tags); `auto`: by the first line.
+        format: `columns`; `jsonl` (one object in each line, with a list of words and a list of tags; or a text with spans by
+            characters, as Prodigy and Doccano write them, or the output of `regard tag --json`); `auto`: by the first line.
         word, tag: the columns of words and tags, from 0, or from the last as -1 (default 0 and -1). In JSONL and hub datasets
             their keys (default "words" or "tokens", "tags" or "labels").
         tagged: whether there are tags. If not, every sentence has none, and files without them can be read.
@@ -103,12 +104,12 @@ def read_tagged(
 def _found(name: str, format: str, word: int | str | None, tag: int | str | None, tagged: bool) -> tuple[_Found, str]:
     """The sentences of a file of any format, and what is needed of them."""
     lines = None
-    if not name.startswith(HUB):
+    if not has_objects(name):
         lines = read_lines(name)
         if format == "auto":
             first = next(lines)
             format = "jsonl" if first.content.lstrip().startswith(b"{") else "columns"
-            lines = itertools.chain([first], lines)
+            lines = without_frame(first, lines)
     if lines is not None and format == "columns":
         if isinstance(word, str) or isinstance(tag, str):
             raise InputError(f"{name}: word and tag are numbers of columns here, counted from 0, or -1 for the last")
@@ -117,7 +118,7 @@ def _found(name: str, format: str, word: int | str | None, tag: int | str | None
         return _from_columns(name, lines, word, tag if tagged else None), needed
     if isinstance(word, int) or isinstance(tag, int):
         raise InputError(f"{name}: word and tag are keys here, as 'words' and 'tags', not column numbers")
-    rows = objects_of_hub(name) if lines is None else objects_of_jsonl(name, lines)
+    rows = objects_of(name) if lines is None else objects_of_jsonl(name, lines)
     needed = "each line needs to be a JSON object with a list of words" + (" and one of tags" if tagged else "")
     return _from_objects(name, rows, word, tag, tagged), needed
 
@@ -194,6 +195,10 @@ def _from_objects(name: str, rows: Iterator[Object], word: str | None, tag: str 
             yield row
             continue
         line, content = row
+        if word is None and tag is None and is_annotated(content):
+            found = words_and_tags(name, line, content)
+            yield found if isinstance(found, MalformedRow) else _sentence(name, line, found[: 2 if tagged else 1])
+            continue
         keys = [word or next((key for key in WORDS if key in content), WORDS[0])]
         keys += [tag or next((key for key in TAGS if key in content), TAGS[0])] if tagged else []
         values = values_of(name, line, content, keys)

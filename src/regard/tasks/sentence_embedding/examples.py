@@ -12,7 +12,7 @@ from regard.data.header import SAMPLE, columns_read, has_header, is_number_of_ro
 from regard.data.labelled import read_labelled
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.objects import HUB, objects_of_hub, objects_of_jsonl, values_of
+from regard.data.objects import has_objects, objects_of, objects_of_jsonl, values_of
 from regard.data.pair import malformed_row, short, text_fault
 from regard.data.rows import listed, parts_of, sound
 from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows
@@ -112,7 +112,7 @@ def _file(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[S
         data.label is not None and data.chosen == "cosine"
     )
     chosen += [data.label] * (len(sides) - len(chosen))
-    lines = None if path.startswith(HUB) else read_lines(path)
+    lines = None if has_objects(path) else read_lines(path)
     format = data.format
     if lines is not None and format == "auto":
         format, lines = guess(path, lines)
@@ -131,7 +131,7 @@ Cells = tuple[int, list[object]] | MalformedRow
 def _of_objects(path: str, lines: Iterator[Line] | None, chosen: Sequence[int | str | None]) -> Iterator[Cells]:
     if any(isinstance(key, int) for key in chosen):
         raise InputError(f"{path}: text, pair, negative and label are keys here, not column numbers")
-    for row in objects_of_hub(path) if lines is None else objects_of_jsonl(path, lines):
+    for row in objects_of(path) if lines is None else objects_of_jsonl(path, lines):
         if isinstance(row, MalformedRow):
             yield row
             continue

@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from regard.data.annotated import WORDS
 from regard.data.malformed import MalformedRows
 from regard.data.rows import listed, parts_of
-from regard.data.tagged import TAGS, WORDS, TaggedSentence, read_tagged
+from regard.data.tagged import TAGS, TaggedSentence, read_tagged
 from regard.data.tags import Span, convert, scheme_of, tags_of, types_of
 from regard.errors import InputError
 from regard.files import replace_file

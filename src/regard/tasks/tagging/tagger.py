@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from regard.data.token_store import TokenStore
+from regard.data.words import Span, words_of
 from regard.errors import InputError, nearest
 from regard.metrics.chunks import chunk_scores
 from regard.metrics.classification import accuracy
@@ -19,7 +20,6 @@ from regard.tasks.encoders import EncoderPredictor
 from regard.tasks.tagging.decoding import Decoding
 from regard.tasks.tagging.task import GOES_ON, TAG, TaggingTask, read_windows
 from regard.tasks.tagging.windows import Window, read_sentences
-from regard.tasks.tagging.words import Span, words_of
 
 DECODINGS = ("constrained", "greedy")
 
@@ -79,7 +79,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
         """The tags of one text, or of the words of one sentence.
 
         Arguments:
-            text: a string, which is cut into words as `regard.tasks.tagging.words.words_of` says; or a list of words.
+            text: a string, which is cut into words as `regard.data.words.words_of` says; or a list of words.
             decoding: `constrained` or `greedy`, as `TaggingTask`; the task's own where None.
 
         Raises:
