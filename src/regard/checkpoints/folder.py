@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -195,6 +196,8 @@ def read_card(folder: str | os.PathLike[str]) -> Card:
         if not isinstance(parts[part.name], dict):
             raise InputError(f"{path}: {part.name} is missing or no object; the file is damaged, copy it again")
     check_code(parts["code"], path.parent)
+    # A metric that has no value, such as a correlation of one number, is null in JSON.
+    parts["metrics"] = {name: math.nan if value is None else value for name, value in parts["metrics"].items()}
     return Card(**parts)
 
 

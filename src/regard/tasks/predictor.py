@@ -113,6 +113,11 @@ class Predictor(Generic[T]):
         del data, count
         return {}
 
+    def remarks(self, data: TokenStore) -> list[str]:
+        """What the user ought to know of the trained model's answers to the validation examples, in lines; mostly nothing."""
+        del data
+        return []
+
     @contextlib.contextmanager
     def observing(self, observer: PredictionObserver) -> Iterator[None]:
         """Inside the block, tell `observer` of every prediction that this thread makes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints import adopt
+from regard.checkpoints import adopt, read_card
 from regard.checkpoints.adapters import split, write_adapters
 from regard.checkpoints.hub import PREFIX
 from regard.errors import InputError
@@ -240,6 +239,9 @@ class _Run:
             self._publish(progress)
         self.workers.wait()
         metrics = _metrics_of(self.folder)
+        if self.workers.first and self.kind.predictor.remarks is not Predictor.remarks:
+            for line in load(self.folder).remarks(self.prepared.validation):
+                self.talk(line)
         return Trained(
             folder=self.folder,
             metrics=metrics,
@@ -361,7 +363,7 @@ def _let_go(folder: Path) -> None:
 
 
 def _metrics_of(folder: Path) -> dict[str, float]:
-    return dict(json.loads((folder / "regard.json").read_text(encoding="utf-8"))["metrics"])
+    return dict(read_card(folder).metrics)
 
 
 def _silent(_: str) -> None:

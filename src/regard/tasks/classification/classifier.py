@@ -16,6 +16,9 @@ from regard.tasks.classification.inputs import Text, joined
 from regard.tasks.classification.task import LABEL, ClassificationTask
 from regard.tasks.encoders import EncoderPredictor, Joined
 
+MOST_SHOWN = 20
+"""Classes whose figures are told after training."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classification:
@@ -97,6 +100,30 @@ class Classifier(EncoderPredictor[ClassificationTask]):
         inputs = self.stored(data, count)
         predicted = self.probabilities(inputs).argmax(dim=1).tolist()
         return judged(self.task, [int(data.sequence(LABEL, row)[0]) for row in range(len(inputs))], predicted)
+
+    def remarks(self, data: TokenStore) -> list[str]:
+        """Precision, recall and F1 of each class, and a warning for classes that are never predicted."""
+        inputs = self.stored(data, len(data))
+        classes = self.task.classes
+        predicted = [classes[number] for number in self.probabilities(inputs).argmax(dim=1).tolist()]
+        right = [classes[int(data.sequence(LABEL, row)[0])] for row in range(len(inputs))]
+        scores = classification_scores(right, predicted, classes).classes
+        named = {name: of for name, of in scores.items() if of.gold}
+        shown = sorted(named.items(), key=lambda each: -each[1].gold)[:MOST_SHOWN]
+        width = max((len(name) for name, _ in shown), default=0)
+        lines = [
+            f"  {name:<{width}}  precision {of.precision:.3f}, recall {of.recall:.3f}, F1 {of.f1:.3f} ({of.gold:,} examples)"
+            for name, of in shown
+        ]
+        if len(named) > len(shown):
+            lines.append(f"  ... and {len(named) - len(shown)} smaller classes; regard evaluate shows all")
+        missed = [name for name, of in named.items() if not of.predicted]
+        lines += [
+            f"warning: the class {name!r} is never predicted; {named[name].gold:,} of the validation examples are of it; "
+            "train longer, give more of it, or set data.class_weights=balanced"
+            for name in missed[:5]
+        ]
+        return ["on the validation data:", *lines]
 
 
 def judged(task: ClassificationTask, right: Sequence[int], predicted: Sequence[int]) -> dict[str, float]:

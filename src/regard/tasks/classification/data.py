@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from regard.data.file_format import FORMATS
 from regard.data.labelled_formats import LABELLED_FORMATS
@@ -27,6 +28,9 @@ class LabelledData:
         text, pair, label: column index, column name or JSON key of the text, of the second text where there are two, and of the
             label; those of the format where null.
         labels: the classes in their order; found in the training data where null.
+        class_weights: what the loss of an example of each class counts: `none`, all alike; `balanced`, N / (C n_c) for a class
+            with n_c of N examples of C classes, so that rare classes count as much as frequent ones; or by name, such as
+            {spam: 5}, where what is not named counts 1.
         maximum_length: the most tokens of an input, special ones included; longer texts are cut.
         orders: of pairs: `one`, the first text before the second, or `both`: the model reads a pair twice, and what it makes of
             the two is added; for pairs in which neither text comes first, such as those of `mrpc` and `stsb`.
@@ -45,6 +49,7 @@ class LabelledData:
     pair: int | str | None = None
     label: int | str | None = None
     labels: tuple[str, ...] | None = None
+    class_weights: Literal["none", "balanced"] | dict[str, float] = "none"
     maximum_length: int = 128
     orders: Orders = "one"
     auxiliary: float = 0.0
@@ -57,6 +62,14 @@ class LabelledData:
         check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
         check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
         check(self.auxiliary >= 0, "data.auxiliary", self.auxiliary, "0 or more", "0.5 is usual, 0 turns it off")
+        weights = self.class_weights
+        check(
+            isinstance(weights, str) or all(weight > 0 for weight in weights.values()),
+            "data.class_weights",
+            weights,
+            "numbers above 0",
+            "balanced is usual where classes are of different sizes",
+        )
         labels = self.labels
         check(
             labels is None or (len(labels) >= 2 and len(set(labels)) == len(labels)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from regard.data.labelled import LabelledText, labelled_in_memory, read_labelled
 from regard.data.labelled_formats import LABELLED_FORMATS
 from regard.data.malformed import MalformedRows
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 from regard.files import replace_file
 from regard.parts import own
 from regard.tasks.classification.data import LabelledData, Place
@@ -69,17 +70,20 @@ def prepare_classes(
     if not is_prepared(folder):
         splits = _splits(data, seed, given, given_validation, number=False)
         read, pairs = _begin(folder, splits, tokenizer, data.orders)
+        classes = _classes(data, splits)
+        counts = Counter(label_of(text) for text in splits.train())
         task = ClassificationTask(
             tokenizer=read,
             maximum_length=data.maximum_length,
             auxiliary=data.auxiliary,
-            classes=_classes(data, splits),
+            classes=classes,
+            class_weights=_class_weights(data, classes, counts),
             pairs=pairs,
             orders=data.orders,
             sentences=tokenizer.sentences,
         )
         cut = _write(folder, task, splits, len(task.classes), lambda text: task.number_of(label_of(text), _where(text)))
-        _finish(folder, task, splits, cut)
+        _finish(folder, task, splits, cut, _few_examples(classes, counts))
     return opened(ClassificationTask.load(folder, _settings(folder)), folder)
 
 
@@ -125,7 +129,8 @@ def _splits(
     if train is None:
         raise InputError("data.train is missing; name a file of labelled texts")
     validation = given_or(in_memory(given_validation, data), reader(data, data.validation, number=number), "validation")
-    return Splits(train, validation, share=data.validation_share, seed=seed)
+    class_of = None if number else label_of
+    return Splits(train, validation, share=data.validation_share, seed=seed, class_of=class_of)
 
 
 def reader(data: LabelledData, place: Place | None, *, number: bool) -> Reader[LabelledText] | None:
@@ -292,10 +297,50 @@ def encode(task: ClassificationTask | RegressionTask, examples: Sequence[Labelle
     ]
 
 
-def _finish(folder: Path, task: ClassificationTask | RegressionTask, splits: Splits[LabelledText], cut: int) -> None:
+def _class_weights(data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int]) -> tuple[float, ...] | None:
+    """What the loss of an example of each class counts; None where all count alike.
+
+    Raises:
+        InputError: where weights are given and do not name the classes.
+    """
+    given = data.class_weights
+    if given == "none":
+        return None
+    if given == "balanced":
+        total, known = sum(counts.values()), [name for name in classes if counts.get(name)]
+        return tuple(total / (len(known) * counts[name]) if counts.get(name) else 1.0 for name in classes)
+    unknown = sorted(set(given) - set(classes))
+    if unknown:
+        raise InputError(f"data.class_weights: {unknown[0]!r} is no class of the data; {nearest(unknown[0], classes)}")
+    return tuple(given.get(name, 1.0) for name in classes)
+
+
+def _few_examples(classes: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+    """What to know of classes that there is next to nothing to learn from."""
+    none = [name for name in classes if not counts.get(name)]
+    single = [name for name in classes if counts.get(name) == 1]
+    return [
+        f"{_named(names)}: {what} to learn from; give more, or leave {'it' if len(names) == 1 else 'them'} out."
+        for names, what in ((none, "no example"), (single, "one example"))
+        if names
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+    return f"the class {shown}" if len(names) == 1 else f"the {len(names)} classes {shown}"
+
+
+def _finish(
+    folder: Path,
+    task: ClassificationTask | RegressionTask,
+    splits: Splits[LabelledText],
+    cut: int,
+    warnings: Sequence[str] = (),
+) -> None:
     settings = task.save(folder)
     replace_file(folder / SETTINGS, json.dumps(settings))
-    notes = splits.notes
+    notes = [*splits.notes, *warnings]
     if cut:
         notes.append(
             f"{cut:,} inputs were longer than data.maximum_length = {task.maximum_length} tokens and were cut."

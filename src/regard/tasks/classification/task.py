@@ -14,7 +14,8 @@ from regard.errors import InputError, nearest
 from regard.layers import HeadKind
 from regard.tasks.encoders import EncoderBatch, Joined, WholeTextTask, padded
 from regard.tasks.encoders.inputs import read_inputs
-from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.encoders.task import EncoderTask
+from regard.tasks.losses import smoothed_cross_entropy, stands_out
 from regard.tasks.task import LossSum
 
 Orders = Literal["one", "both"]
@@ -38,6 +39,7 @@ class ClassificationTask(WholeTextTask):
         orders: in which a pair is read.
         sentences: whether a token stands between the sentences of a text, for models that tell them apart.
         auxiliary: as `WholeTextTask`.
+        class_weights: what the loss of an example of each class counts, in the order of the classes; None where all count 1.
     """
 
     name: ClassVar[str] = "classification"
@@ -47,6 +49,7 @@ class ClassificationTask(WholeTextTask):
     pairs: bool | None = False
     orders: Orders = "one"
     sentences: bool = False
+    class_weights: tuple[float, ...] | None = None
 
     @property
     def texts(self) -> int:
@@ -88,8 +91,15 @@ class ClassificationTask(WholeTextTask):
         return self.batch(read_inputs(data, rows), [int(data.sequence(LABEL, row)[0]) for row in rows])
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the classes, summed over examples."""
+        """Cross-entropy of the classes, summed over examples, each times the weight of its class."""
         encoded, beside = self.read(model, batch.tokens, batch.segments)
+        if self.class_weights is not None and encoded.logits is not None:
+            logits = encoded.logits.float()
+            weights = torch.tensor(self.class_weights, device=logits.device)
+            total = nn.functional.cross_entropy(
+                logits, batch.labels, weight=weights, reduction="sum", label_smoothing=smoothing
+            )
+            return LossSum(total, len(batch.labels), stands_out(logits, batch.labels).sum(), beside)
         total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)  # type: ignore[arg-type]
         return LossSum(total, len(batch.labels), correct, beside)
 
@@ -112,6 +122,13 @@ class ClassificationTask(WholeTextTask):
             "label2id": {name: number for number, name in enumerate(self.classes)},
             "problem_type": "single_label_classification",
         }
+
+    def settings(self) -> dict[str, Any]:
+        """As of every encoder's task; class weights only where there are some, for readers of before."""
+        settings = EncoderTask.settings(self)
+        if self.class_weights is None:
+            del settings["class_weights"]
+        return settings
 
 
 def _call(pairs: bool | None) -> str:

@@ -24,6 +24,8 @@ class Splits(Generic[T]):
         seed: of the choice.
         together: what an example has in common with those that it must not be parted from, such as its article; None where each
             stands by itself.
+        class_of: the class of an example: the same share of each class is held out, at least one of a class that has two; None to
+            draw from all alike.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class Splits(Generic[T]):
         share: float,
         seed: int,
         together: Callable[[T], Hashable] | None = None,
+        class_of: Callable[[T], Hashable] | None = None,
     ) -> None:
         self._train = train
         self._validation = validation
         self._share = share
         self._seed = seed
         self._together = together
+        self._class_of = class_of
         self._held_out: frozenset[int] | None = None
         self.malformed = MalformedRows()
 
@@ -71,11 +75,24 @@ class Splits(Generic[T]):
                 )
             generator = np.random.Generator(np.random.Philox(key=[self._seed, 0x56A1]))
             size = min(count - 1, max(1, round(self._share * count)))
-            if self._together is None:
-                self._held_out = frozenset(generator.choice(count, size=size, replace=False).tolist())
-            else:
+            if self._together is not None:
                 self._held_out = frozenset(self._groups_of(size, generator, self._together))
+            else:
+                of_classes = [] if self._class_of is None else self._of_each_class(generator, self._class_of)
+                chosen = of_classes or generator.choice(count, size=size, replace=False).tolist()
+                self._held_out = frozenset(chosen)
         return self._held_out
+
+    def _of_each_class(self, generator: np.random.Generator, class_of: Callable[[T], Hashable]) -> list[int]:
+        """The same share of each class; of a class with one example none, because there it is learnt from."""
+        classes: dict[Hashable, list[int]] = {}
+        for number, example in enumerate(self._train(self.malformed)):
+            classes.setdefault(class_of(example), []).append(number)
+        chosen: list[int] = []
+        for members in classes.values():
+            size = min(len(members) - 1, max(1, round(self._share * len(members))))
+            chosen += generator.choice(members, size=size, replace=False).tolist()
+        return chosen
 
     def _groups_of(self, size: int, generator: np.random.Generator, together: Callable[[T], Hashable]) -> list[int]:
         """The examples of whole groups, drawn until there are `size` examples, or one group is left."""
