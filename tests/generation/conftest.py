@@ -181,17 +181,12 @@ def naive_beam(
                 candidates.append(((*prefix, token), total + value))
         candidates.sort(key=lambda candidate: -candidate[1])
         for emitted, total in candidates[:beam]:
-            if emitted[-1] == config.end_id:
+            if emitted[-1] == config.end_id or length == maximum:
                 value = score(decoder, source, emitted, total, alpha=alpha, beta=beta)
-                finished.append(Candidate(emitted, total, value, True))
+                finished.append(Candidate(emitted, total, value, emitted[-1] == config.end_id))
         live = [one for one in candidates if one[0][-1] != config.end_id][:beam]
-    unfinished = [
-        Candidate(emitted, total, score(decoder, source, emitted, total, alpha=alpha, beta=beta), False)
-        for emitted, total in live
-    ]
     finished.sort(key=lambda one: -one.score)
-    unfinished.sort(key=lambda one: -one.score)
-    return (finished + unfinished)[:n_best]
+    return finished[:n_best]
 
 
 @pytest.fixture(scope="session")

@@ -95,7 +95,6 @@ def generate(
     waiting = read_input(prompts or (), input_file, text_column)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.tasks.language_modelling.language_model import WRITING
         from regard.tasks.loading import task_of
 
         after = task_of(model) != "text_to_text"
@@ -108,7 +107,7 @@ def generate(
                 raise InputError(f"--draft guesses for a language model, and {model} is none; leave it out")
             guessing = opened(draft, device, "language_modelling", precision=precision)
         settings = options.with_options(
-            WRITING if after else writer.task.generation,
+            writer.usual,
             {
                 "maximum_length": maximum_length,
                 "beam": beam,

@@ -45,7 +45,7 @@ To = Annotated[
     typer.Option(metavar="LANGUAGE", help="The language wanted, of a model of several.", show_default=False),
 ]
 
-_OF_SEARCH = ("beam", "coverage_penalty", "enough")
+_OF_SEARCH = ("beam", "coverage_penalty", "enough", "search_end")
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 _OF_SINGLE_TEXTS = ("repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias")
 
@@ -77,6 +77,8 @@ def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> Generat
         values["n_best"] = max(1, min(own.n_best, given["beam"]))
         if given["beam"] > 1:
             values |= {name: usual[name] for name in _OF_SINGLE_TEXTS}
+    if "maximum_length" in given:
+        values["total_length"] = None
     return from_mapping(GenerationSettings, values | given, "generation")
 
 

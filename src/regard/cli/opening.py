@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +36,12 @@ def opened(model: Path, device: str, task: str | None = None, *, precision: str 
 
     place = device_named(device, "--device")
     keep_freed_memory()
-    predictor = load(model, task=task, device=place, dtype=precision)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", UserWarning)
+        predictor = load(model, task=task, device=place, dtype=precision)
+    for warning in warned:
+        if warning.category is UserWarning:  # of this package; those of libraries are for programmers
+            say(str(warning.message))
     slow = getattr(predictor.model, "slow", "")
     if slow:
         say(slow)

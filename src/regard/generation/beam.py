@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ def beam_search(
     limit: LengthLimit | None = None,
     minimum_length: int = 0,
     enough: int | None = None,
+    search_end: Literal["proof", "estimate"] = "proof",
+    forced_end: bool = False,
     observer: SearchObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """The n best hypotheses that a beam finds for each source row.
@@ -49,7 +51,8 @@ def beam_search(
     end are finished and scored; the first `beam` that do not end live on. A sentence is done when no live
     hypothesis can still enter its n best: log-probability only falls, lp does not fall and cp is at most 0,
     so log P / lp(limit) bounds whatever a live hypothesis may become. A sentence that is done leaves the
-    batch. With beam 1 and no length penalty this is greedy search; with beam 1 and `enough=1`, always.
+    batch. At the limit all of the first `beam` are complete, whether they end or not, and compared alike.
+    With beam 1 and no length penalty this is greedy search; with beam 1 and `enough=1`, always.
 
     Runs without gradients. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout
     on, answers vary.
@@ -70,11 +73,15 @@ def beam_search(
         enough: a sentence also ends once so many of its hypotheses have finished, though a live one might
             still win; at least `n_best`. None waits for the proof, which with a length penalty and a far
             limit can take a good many more steps.
+        search_end: `proof` as above; with `estimate` a sentence also ends once `beam` hypotheses have finished
+            and the best live one, as long as it is now, scores no better than the worst of them, as in
+            `transformers` where `early_stopping` is false.
+        forced_end: whether the last token that the limit allows is the end token, with probability 1.
         observer: told of the beginning and the end.
 
     Returns:
-        For each source row at most `n_best` distinct hypotheses: finished ones first, then, where too few
-        finished within the limit, unfinished ones; each kind by falling score. Never empty.
+        For each source row at most `n_best` distinct hypotheses by falling score, those that the limit left
+        unfinished among them. Never empty.
 
     Raises:
         InputError: for settings out of range, a coverage penalty where the decoder has no alignment, NaN or
@@ -113,9 +120,11 @@ def beam_search(
         minimum_length=minimum_length,
         limits=row_limits(decoder, source, RelativeLength() if limit is None else limit),
         enough=enough,
-        results=[NBest(n_best) for _ in range(len(source))],
+        forced_end=forced_end,
+        estimated=search_end == "estimate",
+        results=[NBest(beam if search_end == "estimate" else n_best) for _ in range(len(source))],
     )
-    hypotheses = search.run(source)
+    hypotheses = [found[:n_best] for found in search.run(source)]
     if observer is not None:
         observer.search_finished(hypotheses)
     return hypotheses
@@ -162,6 +171,8 @@ class _BeamSearch(Generic[S]):
     minimum_length: int
     limits: list[int]
     enough: int | None
+    forced_end: bool
+    estimated: bool
     results: list[NBest]
 
     def run(self, source: Source) -> list[list[Hypothesis]]:
@@ -204,6 +215,10 @@ class _BeamSearch(Generic[S]):
         rows, vocabulary = log_probabilities.shape
         sentences = len(beams.sentences)
         width = rows // sentences
+        if self.forced_end:
+            last = self.at_limit(beams, log_probabilities.device).repeat_interleave(width)
+            log_probabilities[last] = -torch.inf
+            log_probabilities[last, self.decoder.config.end_id] = 0.0
         totals, index = leading_sums(
             log_probabilities.view(sentences, width, vocabulary),
             beams.paths.totals.view(sentences, width),
@@ -219,11 +234,17 @@ class _BeamSearch(Generic[S]):
             log_probabilities=log_probabilities.flatten()[parents * vocabulary + tokens],
         )
 
+    def at_limit(self, beams: _Beams[S], device: torch.device) -> Tensor:
+        """(R,) bool: whether this step's token is the last that a sentence's limit allows."""
+        length = beams.paths.length + 1
+        return torch.tensor([length >= self.limits[sentence] for sentence in beams.sentences], device=device)
+
     def finish(self, candidates: _Candidates, beams: _Beams[S]) -> None:
-        """Score the candidates that end, and keep those that are among the best of their sentence."""
+        """Score the candidates that end, or reach the limit, and keep the best of their sentence."""
         end_id = self.decoder.config.end_id
         first = slice(0, self.beam)
-        ending = (candidates.tokens[:, first] == end_id) & (candidates.totals[:, first] > -torch.inf)
+        last = self.at_limit(beams, candidates.tokens.device)[:, None]
+        ending = ((candidates.tokens[:, first] == end_id) | last) & (candidates.totals[:, first] > -torch.inf)
         if not ending.any():
             return
         parents = candidates.parents[:, first][ending]
@@ -239,11 +260,13 @@ class _BeamSearch(Generic[S]):
         chosen = torch.tensor(kept, device=parents.device)
         paths = beams.paths.advanced(
             parents[chosen],
-            torch.full_like(chosen, end_id),
+            candidates.tokens[:, first][ending][chosen],
             candidates.log_probabilities[:, first][ending][chosen],
         )
         finished = paths.hypotheses(
-            end_id=end_id, finished=[True] * len(kept), scores=[scores[place] for place in kept]
+            end_id=end_id,
+            finished=(paths.tokens[:, -1] == end_id).tolist(),
+            scores=[scores[place] for place in kept],
         )
         for place, hypothesis in zip(kept, finished, strict=True):
             self.results[beams.sentences[positions[place]]].add(hypothesis)
@@ -276,9 +299,7 @@ class _BeamSearch(Generic[S]):
         staying: list[int] = []
         for position, total in enumerate(totals[:, 0].tolist()):
             sentence = beams.sentences[position]
-            if paths.length >= self.limits[sentence]:
-                self.cut(position, paths, parents, beams)
-            elif not self.done(sentence, total):
+            if paths.length < self.limits[sentence] and not self.done(sentence, total, paths.length):
                 staying.append(position)
         if not staying:
             return None
@@ -296,31 +317,13 @@ class _BeamSearch(Generic[S]):
             coverage=None if beams.coverage is None else beams.coverage.index_select(0, rows),
         )
 
-    def done(self, sentence: int, total: float) -> bool:
-        """Whether a sentence whose best live hypothesis has this log-probability need not go on."""
+    def done(self, sentence: int, total: float, length: int) -> bool:
+        """Whether a sentence whose best live hypothesis has this log-probability and length need not go on."""
         best = self.results[sentence]
-        bound = total / self.length_penalty(self.limits[sentence])
+        bound = total / self.length_penalty(length if self.estimated else self.limits[sentence])
         proven = best.room == 0 and best.threshold >= bound
         satisfied = self.enough is not None and best.seen >= self.enough
         return proven or satisfied or total == -math.inf
-
-    def cut(self, position: int, paths: Paths, parents: Tensor, beams: _Beams[S]) -> None:
-        """Fill the room in a sentence's results with its live hypotheses as they stand at the limit."""
-        best = self.results[beams.sentences[position]]
-        rows = torch.arange(position * self.beam, (position + 1) * self.beam, device=parents.device)
-        live = paths.totals[rows] > -torch.inf
-        rows = rows[live]
-        if not best.room or not len(rows):
-            return
-        scores = self.scores(paths.totals[rows], parents[position][live], paths.length, beams)
-        order = sorted(range(len(scores)), key=lambda place: -scores[place])[: best.room]
-        chosen = paths.select(rows[torch.tensor(order, device=rows.device)])
-        # They come after every finished one, whatever their scores, so they are appended and not ranked.
-        best.hypotheses += chosen.hypotheses(
-            end_id=self.decoder.config.end_id,
-            finished=[False] * len(order),
-            scores=[scores[place] for place in order],
-        )
 
 
 def _moved(state: S, rows: Tensor, sources: Tensor | None) -> S:

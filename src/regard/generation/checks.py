@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from numbers import Real
 
 from regard.errors import InputError
@@ -40,6 +41,15 @@ def number(
         if math.isfinite(bound)
     ]
     raise InputError(f"{field}: {value!r} will not do; give a finite number " + " and ".join(bounds))
+
+
+def one_of(field: str, value: object, choices: Collection[str]) -> None:
+    """Raise unless `value` is one of the choices.
+
+    >>> one_of("search_end", "proof", ("proof", "estimate"))
+    """
+    if value not in choices:
+        raise InputError(f"{field}: {value!r} will not do; give one of {', '.join(choices)}")
 
 
 def truth(field: str, value: object) -> None:

@@ -50,6 +50,30 @@ class GnmtLength:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerLength:
+    """lp(Y) = |Y|^alpha, as in `transformers`: 0 leaves plain log-probability, 1 is the mean of a token's.
+
+    Arguments:
+        alpha: at least 0.
+
+    Raises:
+        InputError: for a negative alpha.
+
+    >>> PowerLength(2.0)(3)
+    9.0
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        number("length_penalty", self.alpha, least=0)
+
+    def __call__(self, length: int) -> float:
+        """The divisor."""
+        return float(length) ** self.alpha
+
+
+@dataclass(frozen=True, slots=True)
 class AverageLength:
     """lp(Y) = |Y|: the score is the mean log-probability of a token.
 

@@ -1,4 +1,4 @@
-"""Changes to logits by what stands in the text already: repetition, presence and frequency penalties."""
+"""Changes to logits by what stands in the text already: no n-gram twice, repetition, presence and frequency penalties."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.generation.checks import number
+from regard.generation.checks import number, whole
 from regard.generation.paths import Paths
 from regard.layers import Tokens
 
@@ -45,6 +45,45 @@ class RepetitionPenalty:
         if self.before is not None:
             seen |= times_read(self.before.select(paths.sources), logits.shape[-1]) > 0
         return torch.where(seen, torch.where(logits < 0, logits * self.penalty, logits / self.penalty), logits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoRepeatedNgrams:
+    """No n tokens that stood in this order before (Paulus et al. 2018, section 2.5, for n = 3).
+
+    Arguments:
+        size: n, at least 1.
+        before: what the sources had read before the first token that is written, padding left out; None for nothing.
+
+    Raises:
+        InputError: for any other size.
+
+    >>> paths = Paths.begin(1, "cpu").advanced(torch.tensor([0]), torch.tensor([2]), torch.zeros(1))
+    >>> NoRepeatedNgrams(2, Tokens.pad([[2, 0]]))(torch.tensor([[1.0, 1.0, 1.0]]), paths).tolist()
+    [[-inf, 1.0, 1.0]]
+    """
+
+    size: int
+    before: Tokens | None = None
+
+    def __post_init__(self) -> None:
+        whole("no_repeat_ngram_size", self.size, least=1)
+
+    def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
+        """Minus infinity at each token that would end an n-gram a second time."""
+        ids, real = paths.tokens, torch.ones_like(paths.tokens, dtype=torch.bool)
+        if self.before is not None:
+            read = self.before.select(paths.sources)
+            ids, real = torch.cat((read.ids, ids), dim=1), torch.cat((read.valid, real), dim=1)
+        if ids.shape[1] < self.size:
+            return logits
+        ngrams = ids.unfold(1, self.size, 1)
+        begun = ids[:, None, ids.shape[1] - self.size + 1 :]
+        again = (ngrams[..., :-1] == begun).all(dim=-1) & real.unfold(1, self.size, 1).all(dim=-1)
+        rows, places = again.nonzero(as_tuple=True)
+        banned = torch.zeros_like(logits, dtype=torch.bool)
+        banned[rows, ngrams[rows, places, -1]] = True
+        return logits.masked_fill(banned, -torch.inf)
 
 
 @dataclass(frozen=True, slots=True)

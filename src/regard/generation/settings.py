@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 
 from regard.errors import InputError
 from regard.generation.beam import beam_search
 from regard.generation.bias import Biases, LogitBias, biases_by_id, check_biases, only_ids
-from regard.generation.checks import number, truth, whole
+from regard.generation.checks import number, one_of, truth, whole
 from regard.generation.choosing import Greedy, Sample
 from regard.generation.contradictions import check_together
 from regard.generation.hypothesis import Hypothesis
 from regard.generation.observer import SearchObserver
-from regard.generation.penalties import CoveragePenalty, GnmtLength
-from regard.generation.repetition import FrequencyPenalty, PresencePenalty, RepetitionPenalty
+from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty, PowerLength
+from regard.generation.repetition import FrequencyPenalty, NoRepeatedNgrams, PresencePenalty, RepetitionPenalty
 from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule
 from regard.generation.streaming import generate
 from regard.generation.transforms import Forbid, LogitTransform, MinP, Temperature, TopK, TopP
@@ -35,12 +35,16 @@ class GenerationSettings:
         beam: live hypotheses per sentence; 1 is greedy search.
         n_best: hypotheses to return per sentence, at most `beam`; with `sample`, how many to draw.
         length_penalty: alpha of ((5 + |Y|) / 6)^alpha, at least 0.
+        length_normalisation: `gnmt` for that formula; `power` for |Y|^alpha, as in `transformers`.
         coverage_penalty: beta of the coverage term, at least 0.
         enough: in beam search, finished hypotheses that end a sentence early; None waits until nothing
             better can come.
+        search_end: `proof` for that wait; `estimate` compares live hypotheses as long as they are now, see `beam_search`.
         minimum_length: tokens before the end token is allowed.
         maximum_length: the most tokens, the end token among them; None takes the next two.
         maximum_ratio, maximum_extra: the most tokens as source length * ratio + extra.
+        total_length: the most tokens of a prompt and what a language model writes after it; None for any number.
+        forced_end: whether the last token that the limit allows is the end token.
         sample: draw tokens instead of taking the best.
         temperature: above 0; logits are divided by it.
         top_k: draw from the k most probable tokens; None from all.
@@ -50,8 +54,11 @@ class GenerationSettings:
         seed: of sampling; each call of `search` starts from it.
         repetition_penalty: theta, above 0; logits of tokens in the prompt, or written before, are divided by it where above 0
             and multiplied where below. 1 changes nothing.
+        no_repeat_ngram_size: n; no n tokens are written that stood in this order before, the prompt of a language model
+            included. 0 changes nothing.
         presence_penalty: taken off the logit of every token that was written before; the prompt does not count.
         frequency_penalty: likewise, as many times as it was written.
+        forbidden_tokens: ids that are never written.
         logit_bias: pairs of a token, its id or its text, and what is added to its logit, such as [[" the", -2]].
 
     Raises:
@@ -64,12 +71,16 @@ class GenerationSettings:
     beam: int = 1
     n_best: int = 1
     length_penalty: float = 0.6
+    length_normalisation: Literal["gnmt", "power"] = "gnmt"
     coverage_penalty: float = 0.0
     enough: int | None = None
+    search_end: Literal["proof", "estimate"] = "proof"
     minimum_length: int = 0
     maximum_length: int | None = None
     maximum_ratio: float = 1.0
     maximum_extra: int = 50
+    total_length: int | None = None
+    forced_end: bool = False
     sample: bool = False
     temperature: float = 1.0
     top_k: int | None = None
@@ -77,8 +88,10 @@ class GenerationSettings:
     min_p: float | None = None
     seed: int = 0
     repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    forbidden_tokens: tuple[int, ...] = ()
     logit_bias: Biases = ()
 
     def __post_init__(self) -> None:
@@ -90,6 +103,12 @@ class GenerationSettings:
         number("generation.maximum_ratio", self.maximum_ratio, least=0)
         whole("generation.maximum_extra", self.maximum_extra, least=0)
         truth("generation.sample", self.sample)
+        truth("generation.forced_end", self.forced_end)
+        one_of("generation.length_normalisation", self.length_normalisation, ("gnmt", "power"))
+        one_of("generation.search_end", self.search_end, ("proof", "estimate"))
+        whole("generation.no_repeat_ngram_size", self.no_repeat_ngram_size, least=0)
+        if self.total_length is not None:
+            whole("generation.total_length", self.total_length, least=1)
         number("generation.temperature", self.temperature, above=0)
         whole("generation.seed", self.seed, least=0)
         if self.maximum_length is not None:
@@ -116,6 +135,11 @@ class GenerationSettings:
         return RelativeLength(factor=self.maximum_ratio, extra=self.maximum_extra)
 
     @property
+    def length_divisor(self) -> LengthPenalty:
+        """What log-probability is divided by before hypotheses are compared."""
+        return (PowerLength if self.length_normalisation == "power" else GnmtLength)(self.length_penalty)
+
+    @property
     def transforms(self) -> tuple[LogitTransform, ...]:
         """What sampling does to the logits, in order: temperature, top-k, top-p, min-p."""
         chain: list[LogitTransform] = []
@@ -130,7 +154,7 @@ class GenerationSettings:
         return tuple(chain)
 
     def changes(self, before: Tokens | None = None) -> tuple[LogitTransform, ...]:
-        """All that is done to the logits, in order: biases, penalties for repetition, then `transforms`.
+        """All that is done to the logits, in order: biases, what repetition costs, then `transforms`.
 
         Arguments:
             before: what the rows of a search had read of the language they write: the prompts of a language model. None where
@@ -144,11 +168,17 @@ class GenerationSettings:
             chain.append(LogitBias(only_ids(self.logit_bias)))
         if self.repetition_penalty != 1:
             chain.append(RepetitionPenalty(self.repetition_penalty, before))
+        chain.extend(self.bans(before))
         if self.presence_penalty != 0:
             chain.append(PresencePenalty(self.presence_penalty))
         if self.frequency_penalty != 0:
             chain.append(FrequencyPenalty(self.frequency_penalty))
         return (*chain, *self.transforms)
+
+    def bans(self, before: Tokens | None = None) -> tuple[LogitTransform, ...]:
+        """The part of `changes` that only rules tokens out, which a beam follows too."""
+        never = (Forbid(self.forbidden_tokens),) if self.forbidden_tokens else ()
+        return (*never, NoRepeatedNgrams(self.no_repeat_ngram_size, before)) if self.no_repeat_ngram_size else never
 
     def with_ids(self, tokenizer: Tokenizer) -> GenerationSettings:
         """The same, with ids in `logit_bias` in place of texts.
@@ -193,7 +223,9 @@ def search(
             forbidden, and for stop rules in beam search.
     """
     limit = settings.limit if limit is None else limit
-    length_penalty = GnmtLength(settings.length_penalty)
+    length_penalty = settings.length_divisor
+    if settings.total_length is not None:
+        raise InputError("generation.total_length: only a language model counts its prompt; set maximum_length instead")
     ruled_out = (Forbid(forbid),) if forbid else ()
     if settings.beam > 1 or settings.coverage_penalty > 0:
         if stop:
@@ -207,11 +239,13 @@ def search(
             n_best=settings.n_best,
             length_penalty=length_penalty,
             coverage_penalty=CoveragePenalty(settings.coverage_penalty) if settings.coverage_penalty > 0 else None,
-            transforms=ruled_out,
+            transforms=(*ruled_out, *settings.bans(before)),
             limit=limit,
             minimum_length=settings.minimum_length,
             # A beam of one that stops at its first end is greedy search, here with coverage in its scores.
             enough=1 if settings.beam == 1 else settings.enough,
+            search_end=settings.search_end,
+            forced_end=settings.forced_end,
             observer=observer,
         )
     draws = settings.n_best
@@ -227,6 +261,7 @@ def search(
         stop=stop,
         minimum_length=settings.minimum_length,
         length_penalty=length_penalty,
+        forced_end=settings.forced_end,
         observer=observer,
     )
     return [hypotheses[first : first + draws] for first in range(0, len(hypotheses), draws)]

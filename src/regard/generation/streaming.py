@@ -50,6 +50,7 @@ def stream(
     limit: LengthLimit | None = None,
     minimum_length: int = 0,
     length_penalty: LengthPenalty | None = None,
+    forced_end: bool = False,
     observer: SearchObserver | None = None,
 ) -> Iterator[Step]:
     """Decode one hypothesis per source row and hand out each step as it is made. Arguments as for `generate`.
@@ -91,6 +92,8 @@ def stream(
                 allowed = transform(allowed, paths)
             check_choosable(allowed.amax(dim=-1), paths.length)
             tokens = choice(allowed, paths)
+            if forced_end:
+                tokens = torch.where(limits <= paths.length + 1, config.end_id, tokens)
             log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
             paths = paths.lengthened(tokens, log_probabilities)
 
@@ -130,6 +133,7 @@ def generate(
     limit: LengthLimit | None = None,
     minimum_length: int = 0,
     length_penalty: LengthPenalty | None = None,
+    forced_end: bool = False,
     observer: SearchObserver | None = None,
 ) -> list[Hypothesis]:
     """One hypothesis per source row, by greedy search or sampling. Rows that end leave the batch.
@@ -148,6 +152,7 @@ def generate(
             decoder with limited positions lowers it.
         minimum_length: tokens before the end token is allowed.
         length_penalty: only scales `score`, so that it compares with a beam search's; none where None.
+        forced_end: whether the last token that the limit allows is the end token.
         observer: told of the beginning and the end.
 
     Returns:
@@ -179,6 +184,7 @@ def generate(
         limit=limit,
         minimum_length=minimum_length,
         length_penalty=length_penalty,
+        forced_end=forced_end,
         observer=observer,
     ):
         results.update(step.left)

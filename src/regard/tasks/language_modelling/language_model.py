@@ -62,6 +62,11 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         metrics: its last evaluation.
     """
 
+    @property
+    def usual(self) -> GenerationSettings:
+        """The folder's own settings, or `WRITING`."""
+        return WRITING if self.task.generation is None else self.task.generation
+
     def score(self, text: str) -> TextScore:
         """How probable a text is, as a document of its own: read from its beginning to its end.
 
@@ -180,7 +185,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
 
         Arguments:
             prompts: one text, or several; an empty one begins a text.
-            settings: how to decode; `WRITING` where None.
+            settings: how to decode; the folder's own where None, else `WRITING`.
             stop: strings that end a text and are not part of it, wherever their borders lie among the tokens.
             batch_size: prompts written on together. It changes no answer, only memory and speed.
             first: the place of the first prompt among all that are asked, from 0. With the seed it decides what is drawn.
@@ -237,7 +242,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         return Writer(
             model=self.model,
             task=self.task,
-            settings=WRITING if settings is None else settings,
+            settings=self.usual if settings is None else settings,
             stop=StopText(self.task.tokenizer, stop) if stop else None,
             top=top,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.generation import GenerationSettings
 from regard.layers import Tokens
+from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.projected_loss import projected_cross_entropy
 from regard.tasks.task import LossSum, Task
@@ -52,6 +54,7 @@ class LanguageModellingTask(Task):
         document_masks: whether tokens of a training stretch see their own document alone; nothing to a trained model.
         before_prompts: ids that stand before each prompt when the model writes; the end token where None. Models that
             `transformers` wrote have those that their tokenizer.json adds, mostly none.
+        generation: how to decode unless told otherwise; `WRITING` where None.
     """
 
     name: ClassVar[str] = "language_modelling"
@@ -59,6 +62,7 @@ class LanguageModellingTask(Task):
     tokenizer: Tokenizer
     document_masks: bool = False
     before_prompts: tuple[int, ...] | None = None
+    generation: GenerationSettings | None = None
 
     def prompted(self, ids: Sequence[int]) -> list[int]:
         """What the model reads of a prompt: its ids behind `before_prompts`; the end token where that leaves nothing."""
@@ -133,15 +137,20 @@ class LanguageModellingTask(Task):
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the tokenizer into `folder`; return what else regard.json has to hold."""
         self.tokenizer.save(folder)
-        if self.before_prompts is None:
-            return {"name": self.name}
-        return {"name": self.name, "before_prompts": list(self.before_prompts)}
+        before = {} if self.before_prompts is None else {"before_prompts": list(self.before_prompts)}
+        decoding = {} if self.generation is None else {"generation": asdict(self.generation)}
+        return {"name": self.name, **before, **decoding}
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> LanguageModellingTask:
         """The task that `save` wrote into `folder`."""
         before = values.get("before_prompts")
-        return cls(Tokenizer.load(folder), before_prompts=None if before is None else tuple(before))
+        decoding = values.get("generation")
+        if decoding is not None:
+            decoding = from_mapping(GenerationSettings, decoding, f"{folder / 'regard.json'}: task.generation")
+        return cls(
+            Tokenizer.load(folder), before_prompts=None if before is None else tuple(before), generation=decoding
+        )
 
     def write(
         self,

@@ -11,10 +11,12 @@ import torch
 from regard.errors import InputError
 from regard.generation import (
     Continuation,
+    FixedLength,
     Forbid,
     GenerationSettings,
     Greedy,
     Hypothesis,
+    LengthLimit,
     Room,
     SampleRows,
     Speculation,
@@ -164,7 +166,7 @@ class Writer:
         return search(
             self._continuation,
             self._source(encoded),
-            self.settings.with_ids(self.tokenizer),
+            replace(self.settings, total_length=None).with_ids(self.tokenizer),
             before=self._side_by_side(encoded),
             forbid=self._never,
             limit=self._limit,
@@ -186,6 +188,8 @@ class Writer:
             raise InputError(
                 f"generation.beam: a draft guesses for one text, and beam is {settings.beam}; set beam to 1"
             )
+        if settings.forced_end:
+            raise InputError("generation.forced_end: a draft cannot guess it; set forced_end to false")
         found = []
         for ids, place in zip(encoded, places, strict=True):
             rules = self._rules([ids])
@@ -196,7 +200,7 @@ class Writer:
                 transforms=rules["transforms"],
                 stop=rules["stop"],
             )
-            within = Room(Room(self.settings.limit, self.model.maximum_length), self.draft.maximum_length)
+            within = Room(Room(self._asked(0), self.model.maximum_length), self.draft.maximum_length)
             most = int(within(self._side_by_side([ids])))
             generators: list[torch.Generator | None] = [None]
             if settings.sample:
@@ -222,6 +226,7 @@ class Writer:
             "stop": () if self.stop is None else (self.stop,),
             "limit": self._limit,
             "minimum_length": self.settings.minimum_length,
+            "forced_end": self.settings.forced_end,
         }
 
     @property
@@ -232,7 +237,16 @@ class Writer:
 
     @property
     def _limit(self) -> Room:
-        return Room(self.settings.limit, self._continuation.maximum_source_length)
+        read = 0 if self.after is None else self.after.state.length
+        return Room(self._asked(read), self._continuation.maximum_source_length)
+
+    def _asked(self, read: int) -> LengthLimit:
+        """The limit of the settings, for prompts of which so many tokens were read before."""
+        settings = self.settings
+        if settings.total_length is None:
+            return settings.limit
+        most = FixedLength(settings.total_length) if settings.maximum_length is None else settings.limit
+        return Room(most, settings.total_length - 1 - read)
 
     @property
     def _continuation(self) -> Continuation[Any]:

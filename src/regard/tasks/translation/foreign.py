@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.tasks.translation.open_folder import GENERATION_CONFIG
+from regard.tasks.generation_config import read_generation_config
 from regard.tasks.translation.task import TranslationTask
 from regard.text import Tokenizer
 
@@ -45,22 +43,7 @@ def foreign_translation(folder: Path, config: Any) -> TranslationTask:
                 f"{path}: {tokenizer.tokens([token])[0]} has the id {token} where config.json's {key} is {wanted}; "
                 "tokenizer and model must come from the same folder"
             )
-    return TranslationTask(tokenizer, tokenizer, _settings(folder / GENERATION_CONFIG))
-
-
-def _settings(path: Path) -> GenerationSettings:
-    """The beam, its length penalty and the longest answer that a generation_config.json asks for; greedy without one."""
-    if not path.is_file():
-        return GenerationSettings()
-    try:
-        values: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        beam = int(values.get("num_beams") or 1)
-        penalty = float(values.get("length_penalty") or 0.0)
-        maximum = values.get("max_length")
-        return GenerationSettings(
-            beam=beam,
-            length_penalty=max(0.0, penalty) if beam > 1 else 0.6,
-            maximum_length=None if maximum is None else int(maximum),
-        )
-    except (ValueError, TypeError, AttributeError, InputError) as error:
-        raise InputError(f"{path}: cannot be used ({error}); mend it, or take it away to decode greedily") from error
+    generation = read_generation_config(
+        folder, start_id=config.start_id, end_id=config.end_id, usual=GenerationSettings()
+    )
+    return TranslationTask(tokenizer, tokenizer, generation)

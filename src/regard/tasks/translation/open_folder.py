@@ -8,10 +8,10 @@ from pathlib import Path
 
 from regard.files import replace_file
 from regard.generation import GenerationSettings
+from regard.tasks.generation_config import GENERATION_CONFIG
 from regard.text import Tokenizer
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
-GENERATION_CONFIG = "generation_config.json"
 LONGEST = 512
 """Tokens after which another program stops where neither model nor settings say so; told nothing, it would after 20."""
 
@@ -67,15 +67,28 @@ def write(
         "pad_token_id": tokenizer.padding_id,
         "eos_token_id": tokenizer.end_id,
         "decoder_start_token_id": tokenizer.start_id,
-        "bad_words_ids": [[index] for index in (tokenizer.padding_id, *never)],
-        "max_length": maximum or settings.maximum_length or LONGEST,
+        "bad_words_ids": [[index] for index in (tokenizer.padding_id, *never, *settings.forbidden_tokens)],
+        "max_length": maximum or LONGEST,
         "num_beams": 1 if settings.sample else settings.beam,
         "do_sample": settings.sample,
         "use_cache": True,
     }
     if settings.beam > 1:
-        # Theirs divides by |Y|^alpha where ours divides by ((5 + |Y|) / 6)^alpha: alike, not the same.
+        # Theirs divides by |Y|^alpha; `gnmt` divides by ((5 + |Y|) / 6)^alpha: alike, not the same.
         decode["length_penalty"] = settings.length_penalty
+        decode["early_stopping"] = settings.enough is not None or ("never" if settings.search_end == "proof" else False)
+    if settings.maximum_length is not None:
+        decode["max_new_tokens"] = settings.maximum_length if maximum is None else min(settings.maximum_length, maximum)
+    for name, value, unused in (
+        ("min_new_tokens", settings.minimum_length, 0),
+        ("num_return_sequences", settings.n_best, 1),
+        ("no_repeat_ngram_size", settings.no_repeat_ngram_size, 0),
+        ("repetition_penalty", settings.repetition_penalty, 1),
+    ):
+        if value != unused:
+            decode[name] = value
+    if settings.forced_end:
+        decode["forced_eos_token_id"] = tokenizer.end_id
     if settings.sample:
         chosen = {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
         decode |= {name: value for name, value in chosen.items() if value is not None}

@@ -1,0 +1,217 @@
+"""What a generation_config.json of `transformers` asks for, as our settings: followed, or named."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from regard.errors import InputError
+from regard.generation import GenerationSettings
+from regard.structure import coerced
+
+GENERATION_CONFIG = "generation_config.json"
+
+SAMPLING: Mapping[str, tuple[Any, Any]] = MappingProxyType(
+    {"temperature": (float, 1.0), "top_k": (int, 50), "top_p": (float, 1.0), "min_p": (float | None, None)}
+)
+"""Fields that matter where `do_sample` is true: type, and what `transformers` takes where one is absent."""
+
+OTHER_SAMPLING = frozenset({"typical_p", "top_h", "epsilon_cutoff", "eta_cutoff"})
+"""Further fields of sampling, which are not followed."""
+
+NO_EFFECT = frozenset(
+    {
+        "use_cache",
+        "use_mtp",
+        "cache_implementation",
+        "cache_config",
+        "max_cache_len",
+        "low_memory",
+        "prefill_chunk_size",
+        "compile_config",
+        "disable_compile",
+        "continuous_batching_config",
+        "output_attentions",
+        "output_hidden_states",
+        "output_scores",
+        "output_logits",
+        "return_dict_in_generate",
+        "pad_token_id",
+        "bos_token_id",
+        "is_assistant",
+        "num_assistant_tokens",
+        "num_assistant_tokens_schedule",
+        "assistant_confidence_threshold",
+        "assistant_early_exit",
+        "assistant_lookbehind",
+        "target_lookbehind",
+        "assistant_ensemble_weight",
+        "prompt_lookup_num_tokens",
+        "max_matching_ngram_size",
+        "speculation_type",
+        "remove_invalid_values",
+        "transformers_version",
+        "_from_model_config",
+    }
+)
+"""Fields that change time, memory or what is returned beside the answer, not the answer."""
+
+NEUTRAL: Mapping[str, Any] = MappingProxyType(
+    {
+        "num_beam_groups": 1,
+        "typical_p": 1.0,
+        "encoder_repetition_penalty": 1.0,
+        "guidance_scale": 1.0,
+    }
+)
+"""Values that change nothing, of fields that are not followed; besides null, false, 0 and empty lists."""
+
+
+@dataclass
+class _Fields:
+    """The fields of one file; what was asked for is taken off, what is left was not followed."""
+
+    path: Path
+    left: dict[str, Any]
+    unfollowed: list[str] = field(default_factory=list)
+
+    def take(self, name: str, hint: Any, default: Any) -> Any:
+        """A field's value as the type wanted; the default where it is absent or null.
+
+        Raises:
+            InputError: for another type.
+        """
+        value = self.left.pop(name, None)
+        return default if value is None else coerced(value, hint, name)
+
+    def name(self, what: str) -> None:
+        """Something in the file is not followed."""
+        self.unfollowed.append(what)
+
+
+def read_generation_config(
+    folder: Path, *, start_id: int | None, end_id: int, usual: GenerationSettings
+) -> GenerationSettings:
+    """How a folder of `transformers` asks to be decoded; warns of fields that are not followed, by name.
+
+    Lengths count as there: `max_length` and `min_length` include the start token of a decoder, or a language model's prompt;
+    `max_new_tokens` and `min_new_tokens` do not, and go first. An absent field has the value that it has there, but for the
+    longest answer, which is that of `usual` and not 20 tokens.
+
+    Arguments:
+        folder: with or without such a file.
+        start_id: the decoder's start token; None for a language model, which continues its prompt.
+        end_id: the token that ends an answer.
+        usual: the settings of a folder without such a file.
+
+    Raises:
+        InputError: for a file that is not a JSON object, and for values of another type or out of range.
+    """
+    path = folder / GENERATION_CONFIG
+    if not path.is_file():
+        return usual
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise InputError("it is not a JSON object")
+        fields = _Fields(path, values)
+        settings = _settings(fields, start_id, end_id, usual)
+    except (ValueError, RecursionError, InputError) as error:
+        raise InputError(f"{path}: cannot be used ({error}); mend it, or take it away to decode greedily") from error
+    if fields.unfollowed:
+        warnings.warn(
+            f"{path}: not followed: {', '.join(fields.unfollowed)}; answers may differ from those of transformers",
+            stacklevel=2,
+        )
+    return settings
+
+
+def _settings(fields: _Fields, start_id: int | None, end_id: int, usual: GenerationSettings) -> GenerationSettings:
+    chosen = {
+        **_searching(fields),
+        **_lengths(fields, start_id is not None, usual),
+        **_tokens(fields, start_id, end_id),
+    }
+    for name, value in fields.left.items():
+        neutral = not value or value == NEUTRAL.get(name)
+        if name not in NO_EFFECT and not neutral and (chosen["sample"] or name not in OTHER_SAMPLING):
+            fields.name(name)
+    return GenerationSettings(**chosen)
+
+
+def _searching(fields: _Fields) -> dict[str, Any]:
+    beam = fields.take("num_beams", int, 1)
+    sample = fields.take("do_sample", bool, False)
+    if sample and beam > 1:
+        fields.name("do_sample beside num_beams (the beam is searched without drawing)")
+        sample = False
+    drawn = {name: fields.take(name, hint, default) for name, (hint, default) in SAMPLING.items()}
+    if drawn["top_k"] == 0:  # which means all of them there
+        drawn["top_k"] = None
+    stopping = fields.take("early_stopping", bool | str, False)
+    if stopping not in (True, False, "never"):
+        raise InputError(f'early_stopping is {stopping!r}; it must be true, false or "never"')
+    penalty = fields.take("length_penalty", float, 1.0)
+    repetition = fields.take("repetition_penalty", float, 1.0)
+    if repetition != 1 and beam > 1:
+        fields.name("repetition_penalty beside num_beams")
+        repetition = 1.0
+    searched = {
+        "length_penalty": penalty,
+        "length_normalisation": "power",
+        "search_end": "proof" if stopping == "never" else "estimate",
+        "enough": beam if stopping is True else None,
+    }
+    return {
+        "beam": beam,
+        "n_best": fields.take("num_return_sequences", int, 1),
+        "sample": sample,
+        "repetition_penalty": repetition,
+        "no_repeat_ngram_size": fields.take("no_repeat_ngram_size", int, 0),
+        **(searched if beam > 1 else {}),
+        **(drawn if sample else {}),
+    }
+
+
+def _lengths(fields: _Fields, starts: bool, usual: GenerationSettings) -> dict[str, Any]:
+    most, total = fields.take("max_new_tokens", int, None), fields.take("max_length", int, None)
+    least, least_total = fields.take("min_new_tokens", int, None), fields.take("min_length", int, 0)
+    if least is None and least_total and not starts:
+        fields.name("min_length (min_new_tokens is)")
+    if starts:  # the start token is one of them
+        most = total - 1 if most is None and total is not None else most
+        least = max(0, least_total - 1) if least is None else least
+        total = None
+    if most is not None:
+        total = None
+    elif total is None:
+        most = usual.maximum_length
+    least = least or 0
+    return {
+        "maximum_length": most,
+        "total_length": total,
+        "minimum_length": least if most is None else min(least, most),
+    }
+
+
+def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any]:
+    ends = fields.take("eos_token_id", int | tuple[int, ...], end_id)
+    if ends not in (end_id, (end_id,)):
+        fields.name(f"eos_token_id (only {end_id} ends an answer)")
+    start = fields.take("decoder_start_token_id", int, start_id)
+    if start_id is not None and start != start_id:
+        fields.name(f"decoder_start_token_id (answers start from {start_id})")
+    forced = fields.take("forced_eos_token_id", int | tuple[int, ...], None)
+    if forced not in (None, end_id, (end_id,)):
+        fields.name("forced_eos_token_id")
+    bad = fields.take("bad_words_ids", tuple[tuple[int, ...], ...], ())
+    if any(len(ids) > 1 for ids in bad):
+        fields.name("bad_words_ids of more than one token")
+    never = {ids[0] for ids in bad if len(ids) == 1} | set(fields.take("suppress_tokens", tuple[int, ...], ()))
+    # An end token among the bad words stays allowed there too.
+    return {"forced_end": forced in (end_id, (end_id,)), "forbidden_tokens": tuple(sorted(never - {end_id}))}
