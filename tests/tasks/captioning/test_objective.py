@@ -93,3 +93,31 @@ def test_entropy_is_rewarded_and_not_punished():
 def test_a_wrong_setting_is_named(wrong):
     with pytest.raises(InputError, match=f"objective.{next(iter(wrong))}"):
         Objective(**wrong)
+
+
+def test_over_all_draws_a_draws_gradient_is_the_exact_one_over_the_words_that_follow(generator):
+    """Three words over three places, every way to draw enumerated: the sum of the words from t on would be exact at every t."""
+    scores = torch.randn(3, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    gains = torch.randn(
+        3, 3, 3, 3, generator=generator, dtype=torch.float64
+    )  # of word t, by all that was drawn up to it
+    paths = [(a, b, c) for a in range(3) for b in range(3) for c in range(3)]
+
+    def likelihoods(path: tuple[int, int, int]) -> list[float]:
+        return [gains[0, path[0], 0, 0].item(), gains[1, path[0], path[1], 0].item(), gains[2][path].item()]
+
+    alpha = scores.softmax(dim=1)
+    chance = {path: alpha[0, path[0]] * alpha[1, path[1]] * alpha[2, path[2]] for path in paths}
+    exact = torch.autograd.grad(
+        sum(chance[path] * sum(likelihoods(path)) for path in paths), scores, retain_graph=True
+    )[0]
+    found = torch.zeros_like(scores)
+    for path in paths:
+        seen = told(alpha[None], torch.tensor([path]))
+        added = Objective(entropy=0.0, reinforcement=1.0).beside(
+            seen, torch.tensor([likelihoods(path)], dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
+        )
+        found += chance[path].item() * torch.autograd.grad(-added, scores, retain_graph=True)[0]
+    following = torch.tensor([[3.0], [2.0], [1.0]], dtype=torch.float64)
+    torch.testing.assert_close(found * following, exact, rtol=1e-6, atol=1e-9)
+    assert not torch.allclose(found, exact)

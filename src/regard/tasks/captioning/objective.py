@@ -64,7 +64,8 @@ class Objective:
         """REINFORCE: the log-probability of each draw, by how much better than usual what followed was.
 
         What a draw is credited with is R_t, the mean log-likelihood of the words from t on: those before were written before it
-        was drawn, and only add noise to the estimate.
+        was drawn, and only add noise to the estimate. The sum of these words would give the exact gradient on average; the mean
+        gives it divided by their number, and one baseline serves every t.
         """
         real = words.to(log_likelihoods.dtype)
         known = log_likelihoods.detach() * real
