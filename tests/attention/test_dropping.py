@@ -90,3 +90,11 @@ def test_a_seed_fixes_what_is_dropped_and_each_call_drops_others():
     assert not torch.equal(first, second)
     together = ((first > 0) & (second > 0)).float().mean().item()
     assert together == pytest.approx(0.25, abs=0.06)
+
+
+def test_next_to_everything_may_be_dropped():
+    torch.manual_seed(1)
+    found = dropped(torch.ones(400_000), 0.999995)
+    assert found.isfinite().all()
+    assert 0 < int((found > 0).sum()) < 40
+    assert set(found.unique().tolist()) == {0.0, 65536.0}
