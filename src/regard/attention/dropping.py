@@ -14,8 +14,8 @@ def dropped(x: Tensor, p: float) -> Tensor:
     On a processor PyTorch draws one random number of its serial generator for each entry, which took a fifth of the time of a
     small Transformer's training step. Here one 64-bit number serves four entries, 16 bits each, so p is kept to within
     1/131072 (1/65536 next to 1), and the scale is that of the p really used. The numbers are those of NumPy's SFC64, four times
-    as fast as PyTorch's generator, which draws the seed alone: what `torch.manual_seed` fixes stays fixed. On other devices, and when
-    compiled, it is PyTorch's own.
+    as fast as PyTorch's generator, which draws the seed alone: what `torch.manual_seed` fixes stays fixed. On other devices, and
+    when compiled, it is PyTorch's own.
 
     Arguments:
         x: of any shape.
