@@ -27,7 +27,7 @@ from regard.tasks.predictor import Predictor
 from regard.tasks.prepared import READY, Prepared, is_prepared
 from regard.tasks.task import Task
 from regard.training.adapters import give_adapters
-from regard.training.callbacks import Callback, TensorBoard
+from regard.training.callbacks import Callback
 from regard.training.checkpoint import OPTIMIZER, PROGRESS, Checkpoints
 from regard.training.compiling import compiled
 from regard.training.denormals import denormals_flushed
@@ -41,6 +41,7 @@ from regard.training.progress_bar import ProgressBar, in_notebook
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
 from regard.training.recomputing import recompute_blocks
 from regard.training.settings import LIMITS, TrainingSettings
+from regard.training.trackers import tracker_of
 from regard.training.validation import judged_names, losses_by_group
 from regard.training.workers import Workers, joined
 
@@ -186,8 +187,9 @@ class _Run:
             talk(f"going on from step {progress.step:,}.")
         progress = progress or Progress()
         watching = list(callbacks)
-        if settings.tracker == "tensorboard" and workers.first:
-            watching.append(TensorBoard(folder / "tensorboard"))
+        tracker = tracker_of(settings.tracker, folder) if workers.first else None
+        if tracker is not None:
+            watching.append(tracker)
         self.loop = Loop(
             task=prepared.task,
             model=self.model,

@@ -54,7 +54,8 @@ class TrainingSettings:
             SIGINT or SIGTERM.
         save_minutes: minutes of training after which a checkpoint is made besides; null for none.
         log_every: updates between lines of log.jsonl.
-        tracker: `tensorboard` writes event files beside the log.
+        tracker: what shows the log's numbers besides, in the run's folder: `tensorboard` event files, `mlflow` a database,
+            `wandb` an offline run of Weights & Biases.
         parallel: under torchrun, `ddp` copies the model to every worker, `fsdp` shards it (FSDP2).
         device: `auto` takes a GPU where there is one.
 
@@ -90,7 +91,7 @@ class TrainingSettings:
     save_every: int = 500
     save_minutes: float | None = None
     log_every: int = 50
-    tracker: Literal["none", "tensorboard"] = "none"
+    tracker: Literal["none", "tensorboard", "mlflow", "wandb"] = "none"
     parallel: Literal["ddp", "fsdp"] = "ddp"
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
