@@ -45,26 +45,36 @@ def bound_spinning() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
-def device_named(name: str, setting: str) -> torch.device:
+def device_named(name: str | torch.device, setting: str) -> torch.device:
     """Where to compute: `cpu`, `cuda`, or a graphics card where PyTorch sees one and else the processor (`auto`).
 
     Arguments:
-        name: one of `DEVICES`.
+        name: one of `DEVICES`, one graphics card of several (`cuda:1`), `mps`, or a `torch.device`.
         setting: what messages call it.
 
     Raises:
-        InputError: for another name, or a graphics card that is not there.
+        InputError: for another name, or a device that is not there.
 
     >>> device_named("cpu", "--device")
     device(type='cpu')
     """
     import torch
 
-    if name not in DEVICES:
-        raise InputError(f"{setting} is {name!r}; give one of {', '.join(DEVICES)}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"{setting} is 'cuda' but PyTorch sees no GPU; use auto or cpu")
-    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(name)
+    except (RuntimeError, TypeError):
+        place = None
+    if place is None or place.type not in ("cpu", "cuda", "mps"):
+        raise InputError(f"{setting} is {str(name)!r}; give one of {', '.join(DEVICES)}")
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"{setting} is {str(name)!r} but PyTorch sees no GPU; use auto or cpu")
+    if place.type == "cuda" and place.index is not None and place.index >= torch.cuda.device_count():
+        raise InputError(f"{setting} is {str(name)!r} but PyTorch sees {torch.cuda.device_count()} GPU; use cuda:0")
+    if place.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"{setting} is {str(name)!r} but PyTorch sees no Apple GPU; use auto or cpu")
+    return place
 
 
 def versions() -> dict[str, str]:

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from regard.cli import answer, classify, embed, evaluate, fill, opening, search, tag, translate
+from regard.errors import InputError
+from regard.machine import device_named
 from regard.tasks import loading
 from regard.training.memory import keep_freed_memory
 
@@ -52,3 +54,31 @@ def test_a_device_that_is_not_there_is_one_sentence(command, model, words, monke
 def test_on_the_processor_it_answers_as_without(command, model, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert command("translate", model, "ab", "--device", "cpu").out == command("translate", model, "ab").out != ""
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("gpu", "device is 'gpu'; give one of auto, cpu, cuda"),
+        ("meta", "device is 'meta'; give one of"),
+        ("cuda", "device is 'cuda' but PyTorch sees no GPU; use auto or cpu"),
+        ("cuda:1", "device is 'cuda:1' but PyTorch sees no GPU"),
+        (torch.device("cuda"), "device is 'cuda' but PyTorch sees no GPU"),
+        (None, "device is 'None'; give one of"),
+    ],
+)
+def test_a_device_that_is_not_there_is_one_sentence_in_python(model, device, said, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=said):
+        loading.load(model, device=device)
+    with pytest.raises(InputError, match=said):
+        loading.load(model, device="auto").to(device)
+    assert loading.load(model, device=torch.device("cpu")).device == torch.device("cpu")
+
+
+def test_one_graphics_card_of_several(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device_named("cuda:1", "device") == torch.device("cuda", 1)
+    with pytest.raises(InputError, match="device is 'cuda:2' but PyTorch sees 2 GPU"):
+        device_named("cuda:2", "device")

@@ -185,3 +185,9 @@ def test_what_an_embedder_cannot_use_is_a_value_error(reader, tmp_path):
     ):
         with pytest.raises(ValueError, match=said):
             TextEmbedder(**({"model": reader} | settings)).fit_transform(X)
+
+
+@pytest.mark.parametrize("random_state", [None, -1, 1.5, True, np.random.RandomState(0)])
+def test_a_random_state_that_is_no_seed_is_one_sentence(random_state):
+    with pytest.raises(InputError, match=r"random_state is .*; give a whole number of 0 or more"):
+        TextClassifier(random_state=random_state).fit(["a", "b"], [0, 1])

@@ -79,7 +79,7 @@ class TextEstimator(TextInput, BaseEstimator):
             model["name"] = "bert"
         recipe: dict[str, Any] = {
             "task": task,
-            "seed": int(self.random_state),
+            "seed": _seed(self.random_state),
             "model": model,
             "data": {"maximum_length": self.maximum_length, "validation_share": self.validation_share},
             "training": {
@@ -105,6 +105,19 @@ class TextEstimator(TextInput, BaseEstimator):
             return train(self._recipe(task), output=self.output, data=examples).load()
         with tempfile.TemporaryDirectory(prefix="regard-") as place:
             return train(self._recipe(task), output=Path(place) / "run", data=examples).load()
+
+
+def _seed(random_state: Any) -> int:
+    """The seed of a run.
+
+    Raises:
+        InputError: for what is no whole number of 0 or more.
+    """
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise InputError(
+            f"random_state is {random_state!r}; give a whole number of 0 or more, so that a run can be repeated"
+        )
+    return int(random_state)
 
 
 def texts_of(X: Any) -> list[Any]:

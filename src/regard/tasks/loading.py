@@ -11,6 +11,7 @@ import torch
 
 from regard.checkpoints import hub_hint, is_foreign, located, read_card, read_config, read_model
 from regard.errors import InputError, nearest
+from regard.machine import device_named
 from regard.parts import Code, load_code
 from regard.prepared import BITS
 from regard.tasks.captioning.captioner import Captioner
@@ -227,7 +228,7 @@ def load(
         folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or a model of
             the Hugging Face hub, `hub:owner/name`, which is fetched once.
         task: the task the caller needs, by name; what the model in the folder is not for is an error.
-        device: where to put the parameters.
+        device: where to put the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a graphics card where PyTorch sees one.
         dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
             `LanguageModel.quantised` says, and for a `Transformer` that translates.
         code: your own Python file, or files, with the parts that the model was made with. It is run; the copy of it in the folder
@@ -237,9 +238,11 @@ def load(
         A `Translator`, a `Classifier` or another `Predictor`: what the task makes of a model.
 
     Raises:
-        InputError: for a folder that holds no model, is damaged, or is of another task, or needs code that is not given.
+        InputError: for a folder that holds no model, is damaged, is of another task, or needs code that is not given; and for a
+            device that is not there.
     """
     load_code(code)
+    device = device_named(device, "device")
     place = model_folder(folder)
     if dtype in BITS:
         return _quantised(load(folder, task=task, device=device), dtype, folder)

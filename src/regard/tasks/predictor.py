@@ -15,6 +15,7 @@ from regard.checkpoints.adapters import ADAPTER
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import new_folder
+from regard.machine import device_named
 from regard.parts import FOLDER
 from regard.tasks.observer import PredictionObserver
 from regard.tasks.task import Task
@@ -86,8 +87,12 @@ class Predictor(Generic[T]):
         return next(self.model.parameters()).device
 
     def to(self, target: torch.device | torch.dtype | str) -> Self:
-        """Move the model to another device or dtype, in place; returns itself."""
-        self.model.to(target)
+        """Move the model to another device or dtype, in place; returns itself.
+
+        Raises:
+            InputError: for a device that is not there.
+        """
+        self.model.to(target if isinstance(target, torch.dtype) else device_named(target, "device"))
         return self
 
     def save(self, folder: str | Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -228,3 +229,39 @@ def test_a_pair_is_wanted_where_the_model_reads_pairs(rater_folder):
 def test_odd_texts_get_an_answer(classifier):
     for text in ("\0", "🙂", "x" * 100_000, "dull " * 50_000, "\u202e\ud7ff"):
         assert classifier.classify(text).label in classifier.task.classes
+
+
+def rated(count: int) -> list[tuple[str, float]]:
+    return [(f"word{number} text", float(number)) for number in range(count)]
+
+
+def rating_recipe() -> dict[str, Any]:
+    sizes = {"width": 4, "bigrams": 0, "feedforward_layers": 1, "classifier_width": 0}
+    return {
+        "task": "regression",
+        "model": {"name": "use_averaging", **sizes},
+        "data": {},
+        "tokenizer": {"size": 60},
+        "training": {"steps": 2, "device": "cpu"},
+    }
+
+
+def test_ten_ratings_train_to_the_end_and_two_are_held_out(tmp_path):
+    made = regard.train(rating_recipe(), output=tmp_path / "run", data=rated(10))
+    assert "loss" in made.metrics
+    found = prepare_ratings(LabelledData(), SETTINGS, tmp_path / "data", seed=1, given=rated(10))
+    assert (len(found.train), len(found.validation)) == (8, 2)
+    assert isinstance(made.load().rate("word3 text").value, float)
+
+
+def test_ratings_of_which_none_can_be_correlated_train_too(tmp_path):
+    alike = [("one", 2.0), ("two", 2.0), ("three", 2.0)]
+    for name, validation in (("alike", alike), ("single", alike[:1])):
+        made = regard.train(rating_recipe(), output=tmp_path / name, data=rated(9), validation=validation)
+        assert made.metrics.keys() == {"loss"}
+        assert str(made)
+
+
+def test_two_ratings_are_refused_before_training(tmp_path):
+    with pytest.raises(regard.InputError, match="2 training examples are too few to hold 2 out; give more, or name"):
+        regard.train(rating_recipe(), output=tmp_path / "run", data=rated(2))

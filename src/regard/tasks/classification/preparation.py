@@ -130,7 +130,8 @@ def _splits(
         raise InputError("data.train is missing; name a file of labelled texts")
     validation = given_or(in_memory(given_validation, data), reader(data, data.validation, number=number), "validation")
     class_of = None if number else label_of
-    return Splits(train, validation, share=data.validation_share, seed=seed, class_of=class_of)
+    least = 2 if number else 1  # a correlation needs two ratings
+    return Splits(train, validation, share=data.validation_share, seed=seed, class_of=class_of, least=least)
 
 
 def reader(data: LabelledData, place: Place | None, *, number: bool) -> Reader[LabelledText] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -72,9 +73,11 @@ class Rater(EncoderPredictor[RegressionTask]):
         return values * self.task.spread + self.task.mean
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Pearson's and Spearman's correlation with the ratings."""
+        """Pearson's and Spearman's correlation with the ratings; left out where undefined, as of one rating."""
         inputs = self.stored(data, count)
         right = [stored_rating(data, row) for row in range(len(inputs))]
         predicted = self.values(inputs).tolist()
-        own = own_scores(self.task.name, predicted, right)
-        return own | {"pearson": pearson(right, predicted), "spearman": spearman(right, predicted)}
+        found = own_scores(self.task.name, predicted, right)
+        if len(right) > 1:
+            found |= {"pearson": pearson(right, predicted), "spearman": spearman(right, predicted)}
+        return {name: value for name, value in found.items() if math.isfinite(value)}

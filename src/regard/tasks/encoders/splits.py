@@ -26,6 +26,7 @@ class Splits(Generic[T]):
             stands by itself.
         class_of: the class of an example: the same share of each class is held out, at least one of a class that has two; None to
             draw from all alike.
+        least: examples to hold out at least, as a correlation needs two.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Splits(Generic[T]):
         seed: int,
         together: Callable[[T], Hashable] | None = None,
         class_of: Callable[[T], Hashable] | None = None,
+        least: int = 1,
     ) -> None:
         self._train = train
         self._validation = validation
@@ -44,6 +46,7 @@ class Splits(Generic[T]):
         self._seed = seed
         self._together = together
         self._class_of = class_of
+        self._least = least
         self._held_out: frozenset[int] | None = None
         self.malformed = MalformedRows()
 
@@ -68,13 +71,14 @@ class Splits(Generic[T]):
             return frozenset()
         if self._held_out is None:
             count = sum(1 for _ in self._train(self.malformed))
-            if count < 2:
+            if count <= self._least:
+                held = "one" if self._least == 1 else str(self._least)
                 raise InputError(
-                    f"{count} training example{'s are' if count != 1 else ' is'} too few to hold one out; give more, or name "
+                    f"{count} training example{'s are' if count != 1 else ' is'} too few to hold {held} out; give more, or name "
                     "data.validation"
                 )
             generator = np.random.Generator(np.random.Philox(key=[self._seed, 0x56A1]))
-            size = min(count - 1, max(1, round(self._share * count)))
+            size = min(count - 1, max(self._least, round(self._share * count)))
             if self._together is not None:
                 self._held_out = frozenset(self._groups_of(size, generator, self._together))
             else:
