@@ -180,6 +180,33 @@ def test_an_mt5_is_a_t5_1_1(generator, tmp_path):
     torch.testing.assert_close(read_model(tmp_path)(source, target)[target.valid], expected[target.valid], **CLOSE)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_mt5_of_theirs_gives_their_logits(tied, generator, tmp_path):
+    config = transformers.MT5Config(
+        vocab_size=30, d_model=12, d_kv=5, d_ff=14, num_layers=2, num_decoder_layers=3, num_heads=3,
+        relative_attention_num_buckets=8, relative_attention_max_distance=10,
+    )  # fmt: skip
+    theirs = transformers.MT5ForConditionalGeneration(config).eval()
+    if not tied:
+        theirs.config.tie_word_embeddings = False
+        theirs.lm_head.weight = nn.Parameter(theirs.lm_head.weight.detach().clone())
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.4)
+    saved(theirs, tmp_path / "theirs")
+    assert ("lm_head.weight" in load_file(tmp_path / "theirs" / "model.safetensors")) != tied
+    source, target = Tokens.pad(SOURCES), Tokens.pad(TARGETS)
+    expected = told(theirs, source, target)[1]
+    model = read_model(tmp_path / "theirs")
+    assert model.config.sharing == ("all" if tied else "inputs")
+    torch.testing.assert_close(model(source, target)[target.valid], expected[target.valid], **CLOSE)
+    (tmp_path / "ours").mkdir()
+    write_model(tmp_path / "ours", model.config, parameters_of(model), task={}, recipe={}, metrics={})
+    again = read_model(tmp_path / "ours")
+    assert again.config == model.config
+    assert torch.equal(again(source, target), model(source, target))
+
+
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [

@@ -44,6 +44,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 """What a config.json means by leaving a key out, where it is something else than with T5."""
 
+SCALED = ("t5",)
+"""Whose outputs may be scaled: those of an mT5 never are, whether it has one table or two."""
+
 TABLE, OUTPUT = "shared.weight", "lm_head.weight"
 REPEATED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
@@ -158,6 +161,7 @@ def config_to_ours(
     rest = from_mapping(Unsaid, said or {}, f"{where} (with regard.json: layout.unsaid)")
     # That of T5 1.1 is not. Old configs tell the version by `tie_word_embeddings` alone; in new ones that is always true.
     scaled = theirs.tie_word_embeddings if theirs.scale_decoder_outputs is None else theirs.scale_decoder_outputs
+    scaled = scaled and values["model_type"] in SCALED
     gated, activation = _activation(theirs.feed_forward_proj, where)
     start = theirs.decoder_start_token_id
     try:
