@@ -6,8 +6,10 @@ import json
 import sys
 
 import pytest
+import torch
 
 import regard
+from regard.training import Callback
 
 
 def scalars(folder) -> dict[str, list[tuple[int, float]]]:
@@ -64,3 +66,26 @@ def test_without_tensorboard_the_remedy_is_named(recipe, pairs, tmp_path, monkey
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
     with pytest.raises(regard.InputError, match=r"pip install 'regard\[track\]'"):
         regard.train(recipe(steps=1, tracker="tensorboard"), output=tmp_path / "run", data=pairs)
+
+
+def test_a_callback_has_the_methods_it_needs_and_gets_the_predictor(recipe, pairs, tmp_path):
+    said = []
+
+    class Answers(Callback):
+        def evaluated(self, predictor, metrics, progress):
+            torch.rand(3)  # does not change what training draws
+            said.append((progress.step, predictor.translate("abc").text, metrics["loss"]))
+
+    values = recipe(steps=4, evaluate_every=2)
+    watched = regard.train(values, output=tmp_path / "watched", data=pairs, callbacks=[Answers()])
+    alone = regard.train(values, output=tmp_path / "alone", data=pairs)
+    assert [step for step, _, _ in said] == [2, 4]
+    assert watched.metrics == alone.metrics
+    assert watched.metrics["loss"] in [loss for _, _, loss in said]
+
+
+def test_evaluate_names_its_arguments_and_refuses_those_of_other_tasks(recipe, pairs, tmp_path):
+    model = regard.train(recipe(steps=1), output=tmp_path / "run", data=pairs).load()
+    assert len(regard.evaluate(model, pairs[:4], bins=[4], batch_size=2).bins) == 2
+    with pytest.raises(regard.InputError, match="stride is not for task translation"):
+        regard.evaluate(model, pairs[:4], stride=3)

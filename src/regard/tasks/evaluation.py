@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any, overload
 
+from regard.errors import InputError, nearest
+from regard.generation import GenerationSettings
 from regard.tasks.captioning.captioner import Captioner
 from regard.tasks.captioning.evaluation import CaptionEvaluation
 from regard.tasks.classification.classifier import Classifier
@@ -23,6 +26,7 @@ from regard.tasks.picture_classification.classifier import PictureClassifierPred
 from regard.tasks.picture_classification.evaluation import PictureEvaluation
 from regard.tasks.span_corruption.evaluation import SpanEvaluation
 from regard.tasks.span_corruption.span_filler import SpanFiller
+from regard.tasks.tagging.tagger import Decoding
 from regard.tasks.text_to_text.evaluation import TextToTextEvaluation
 from regard.tasks.text_to_text.text_to_text import TextToText
 from regard.tasks.translation.evaluation import Evaluation
@@ -30,31 +34,67 @@ from regard.tasks.translation.translator import Translator
 
 
 @overload
-def evaluate(model: Translator, data: Sequence[tuple[str, str]], /, *arguments: Any, **settings: Any) -> Evaluation: ...
-
-
-@overload
-def evaluate(model: LanguageModel, data: Sequence[str], /, *arguments: Any, **settings: Any) -> TextEvaluation: ...
+def evaluate(
+    model: Translator,
+    data: Sequence[tuple[str, str]],
+    /,
+    settings: GenerationSettings | None = None,
+    *,
+    to: str | None = None,
+    bins: Sequence[int] | None = None,
+    batch_size: int | None = None,
+) -> Evaluation: ...
 
 
 @overload
 def evaluate(
-    model: MaskedLanguageModel, data: Sequence[str] | Sequence[Sequence[str]], /, *arguments: Any, **settings: Any
+    model: LanguageModel, data: Sequence[str], /, *, batch_size: int | None = None, stride: int | None = None
+) -> TextEvaluation: ...
+
+
+@overload
+def evaluate(
+    model: MaskedLanguageModel,
+    data: Sequence[str] | Sequence[Sequence[str]],
+    /,
+    *,
+    seed: int | None = None,
+    batch_tokens: int | None = None,
 ) -> MaskedEvaluation: ...
 
 
 @overload
-def evaluate(model: TextToText, data: Sequence[Any], /, *arguments: Any, **settings: Any) -> TextToTextEvaluation: ...
+def evaluate(
+    model: TextToText,
+    data: Sequence[Any],
+    /,
+    settings: GenerationSettings | None = None,
+    *,
+    part: str | None = None,
+    batch_size: int | None = None,
+) -> TextToTextEvaluation: ...
 
 
 @overload
 def evaluate(
-    model: SpanFiller, data: Sequence[str] | Sequence[Sequence[str]], /, *arguments: Any, **settings: Any
+    model: SpanFiller,
+    data: Sequence[str] | Sequence[Sequence[str]],
+    /,
+    *,
+    length: int | None = None,
+    batch_tokens: int | None = None,
 ) -> SpanEvaluation: ...
 
 
 @overload
-def evaluate(model: Captioner, data: Sequence[Any], /, *arguments: Any, **settings: Any) -> CaptionEvaluation: ...
+def evaluate(
+    model: Captioner,
+    data: Sequence[Any],
+    /,
+    settings: GenerationSettings | None = None,
+    *,
+    batch_size: int | None = None,
+) -> CaptionEvaluation: ...
 
 
 @overload
@@ -78,17 +118,93 @@ def evaluate(model: Rater, data: Sequence[Any], /) -> RegressionEvaluation: ...
 
 
 @overload
-def evaluate(model: Any, data: Any, /, *arguments: Any, **settings: Any) -> Any: ...
+def evaluate(
+    model: Any,
+    data: Any,
+    /,
+    settings: GenerationSettings | None = None,
+    *,
+    to: str | None = None,
+    bins: Sequence[int] | None = None,
+    batch_size: int | None = None,
+    stride: int | None = None,
+    seed: int | None = None,
+    part: str | None = None,
+    length: int | None = None,
+    threshold: float | None = None,
+    n_best: int | None = None,
+    precision: str | None = None,
+    decoding: Decoding | None = None,
+    batch_tokens: int | None = None,
+    batch_words: int | None = None,
+) -> Any: ...
 
 
-def evaluate(model: Any, data: Any, /, *arguments: Any, **settings: Any) -> Any:
+def evaluate(
+    model: Any,
+    data: Any,
+    /,
+    settings: GenerationSettings | None = None,
+    *,
+    to: str | None = None,
+    bins: Sequence[int] | None = None,
+    batch_size: int | None = None,
+    stride: int | None = None,
+    seed: int | None = None,
+    part: str | None = None,
+    length: int | None = None,
+    threshold: float | None = None,
+    n_best: int | None = None,
+    precision: str | None = None,
+    decoding: Decoding | None = None,
+    batch_tokens: int | None = None,
+    batch_words: int | None = None,
+) -> Any:
     """Measure a model on examples it has not seen.
 
     For a `Translator` this is `regard.tasks.translation.evaluation.evaluate`, on pairs; for a `LanguageModel`
-    `regard.tasks.language_modelling.evaluation.evaluate`, on texts; and so on, as `regard.tasks.kinds` names them. Further
-    arguments are theirs.
+    `regard.tasks.language_modelling.evaluation.evaluate`, on texts; and so on, as `regard.tasks.kinds` names them.
+
+    Arguments:
+        model: a predictor, such as `regard.load` gives.
+        data: examples, as the task has them.
+        settings: how to decode, for models that write.
+        to, bins: the language of the references, and edges of lengths, for translation.
+        batch_size: texts computed together, for translation, text to text, captioning and language modelling.
+        stride: of the windows over long texts, for language modelling.
+        seed: of the tokens that are hidden, for masked language modelling.
+        part: which of its tasks, for text to text.
+        length: tokens of an input, for span corruption.
+        threshold, n_best: the lead of "no answer" that is believed, and passages kept, for question answering.
+        precision: to compute in, for sentence embedding.
+        decoding: how tags are chosen, for tagging.
+        batch_tokens, batch_words: tokens or words computed together, for pre-training tasks.
 
     Raises:
-        InputError: as they do.
+        InputError: for an argument that is not for the model's task, and as the task's own function does.
     """
-    return kind_of(model.task.name).evaluate(model, data, *arguments, **settings)
+    kind = kind_of(model.task.name)
+    given = {
+        "settings": settings,
+        "to": to,
+        "bins": bins,
+        "batch_size": batch_size,
+        "stride": stride,
+        "seed": seed,
+        "part": part,
+        "length": length,
+        "threshold": threshold,
+        "n_best": n_best,
+        "precision": precision,
+        "decoding": decoding,
+        "batch_tokens": batch_tokens,
+        "batch_words": batch_words,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    known = list(signature(kind.evaluate).parameters)[2:]
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"{name} is not for task {model.task.name}; " + (nearest(name, known) if known else "leave it out")
+            )
+    return kind.evaluate(model, data, **given)

@@ -4,34 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
+from regard.tasks.predictor import Predictor
 from regard.training.progress import Progress
 
 
-class Callback(Protocol):
-    """Told of what happens in a run; called on the first worker only."""
+class Callback:
+    """Told of what happens in a run, on the first worker only; a subclass has the methods it needs, the others do nothing.
+
+    >>> class Answers(Callback):
+    ...     def evaluated(self, predictor, metrics, progress):
+    ...         print(progress.step, predictor.translate("9 May 2017").text)
+    >>> Answers().stepped(Progress(), 0.0)  # regard.train("dates", output="runs/dates", callbacks=[Answers()])
+    """
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
         """Before the first update of this sitting."""
-        ...
 
     def stepped(self, progress: Progress, tokens_per_second: float) -> None:
         """After each update."""
-        ...
+
+    def evaluated(self, predictor: Predictor[Any], metrics: Mapping[str, float], progress: Progress) -> None:
+        """After each evaluation, with the model as it is then, ready to predict; not of models sharded by FSDP.
+
+        Arguments:
+            predictor: what `regard.load` would make of the model now. It is trained on afterwards: keep its answers, not itself.
+            metrics: of the validation data.
+        """
 
     def logged(self, event: Mapping[str, Any]) -> None:
         """With each line of the log."""
-        ...
 
     def ended(self, progress: Progress) -> None:
         """After the last update, or when the run is interrupted."""
-        ...
 
 
-class TensorBoard:
+class TensorBoard(Callback):
     """Writes the log's numbers as TensorBoard event files.
 
     Arguments:

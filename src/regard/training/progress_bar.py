@@ -12,13 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from torch import nn
 
+from regard.training.callbacks import Callback
 from regard.training.progress import Progress
 
 REFRESH = 0.1  # seconds between two pictures of the bar; a run may make hundreds of updates in one
 EVERY = 60.0  # seconds between two lines where there is no bar
 
 
-class ProgressBar:
+class ProgressBar(Callback):
     """Shows updates done of all, loss, target tokens per second and time left; validation results go above the bar.
 
     It writes to standard error. Where that is neither a terminal nor a notebook, it writes a line for each evaluation, and one

@@ -274,7 +274,20 @@ class _Run:
                 f"{', '.join(metrics)}"
             )
         self.metrics = metrics
+        self._tell_evaluated(metrics)
         return metrics
+
+    def _tell_evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Give the callbacks the model as it is; whatever they draw, training draws on as if they had not."""
+        if not self.workers.first or self.recipe.training.parallel != "ddp":
+            return
+        for callback in self.loop.callbacks:
+            evaluated = getattr(
+                callback, "evaluated", None
+            )  # classes with the other four methods alone are callbacks too
+            if evaluated is not None:
+                with torch.random.fork_rng():
+                    evaluated(self.kind.predictor(self.model, self.task), dict(metrics), self.loop.progress)
 
     def _judged(self, count: int) -> dict[str, float]:
         predictor: Predictor[Task] = self.kind.predictor(self.model, self.task)

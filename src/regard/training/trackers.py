@@ -45,7 +45,7 @@ def numbers_of(event: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-class MLflow:
+class MLflow(Callback):
     """Writes the log's numbers as a run of MLflow, a new one for each sitting.
 
     It goes to `mlflow.db` in the run's folder, or where MLFLOW_TRACKING_URI says, as the experiment MLFLOW_EXPERIMENT_NAME.
@@ -85,7 +85,7 @@ class MLflow:
         self._client.set_terminated(self._run)
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Callback):
     """Writes the log's numbers as a run of Weights & Biases, a new one for each sitting.
 
     It is written to the run's folder and stays there (`wandb sync` sends it) unless WANDB_MODE=online asks for the network.
