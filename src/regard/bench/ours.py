@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from regard.bench import ours_decoding, ours_encoding, ours_looking
+from regard.training.callbacks import Callback
 
 HERE = Path(__file__).resolve()
 
@@ -92,7 +93,7 @@ class Training:
         return {"amount": loop.progress.tokens - before, "seconds": self._clock.seconds}
 
 
-class _Clock:
+class _Clock(Callback):
     """The time from the moment a sitting begins to its last update: without what the loop does once it is through."""
 
     def __init__(self) -> None:
