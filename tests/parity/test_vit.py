@@ -72,8 +72,7 @@ def test_their_preprocessing_and_classes_come_along(randomize, tmp_path):
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path)
     large = pixels(1, 30, 20)[0]
     read = processor(Image.fromarray(large), return_tensors="pt")["pixel_values"]
-    mine = as_theirs(model.read([large]).pixels[:, 0].permute(0, 2, 3, 1).numpy(), MEAN, DEVIATION)
-    assert (read - mine).abs().max() < 0.03  # one or two of 255 shades, by how each rounds
+    torch.testing.assert_close(model.model.pixels(model.read([large])), read, rtol=1e-6, atol=1e-6)
 
 
 def test_our_folder_opens_there_with_the_same_logits(randomize, tmp_path):
@@ -150,3 +149,95 @@ def test_what_a_folder_cannot_be_is_said_in_its_own_words(change, said, randomiz
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError, match=said):
         read_model(tmp_path)
+
+
+PREPARED: list[dict[str, object]] = [
+    {},
+    {"do_normalize": False},
+    {"do_rescale": False},
+    {"do_rescale": False, "do_normalize": False},
+    {"rescale_factor": 1 / 127.5, "image_mean": [1.0, 1.0, 1.0], "image_std": 1.0},
+    *({"resample": number} for number in range(6)),
+    {"size": 12},
+    {"size": [12, 12]},
+    {"do_convert_rgb": True},
+    {"size": {"shortest_edge": 15}, "do_center_crop": True, "crop_size": 12, "resample": 3},
+    {"size": {"shortest_edge": 9}, "do_center_crop": True, "crop_size": {"height": 12, "width": 12}},
+    {"do_resize": False, "do_center_crop": True, "crop_size": [12, 12]},
+    {"size": {"height": 16, "width": 14}, "do_center_crop": True, "crop_size": 12, "image_mean": MEAN},
+]
+
+
+@pytest.mark.parametrize("said", PREPARED, ids=str)
+def test_pixels_are_prepared_as_their_folder_says(said, randomize, tmp_path):
+    other = theirs(randomize)
+    other.save_pretrained(tmp_path / "theirs")
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    ViTImageProcessorPil(**{"size": {"height": 12, "width": 12}, **said}).save_pretrained(tmp_path / "theirs")
+    written = json.loads((tmp_path / "theirs" / "preprocessor_config.json").read_text())
+    model = regard.load(tmp_path / "theirs")
+    model.save(tmp_path / "ours")
+    again = json.loads((tmp_path / "ours" / "preprocessor_config.json").read_text())
+    for folder in ("theirs", "ours"):
+        model = regard.load(tmp_path / folder)
+        for height, width in ((30, 21), (17, 41), (12, 12)):
+            given = pixels(1, height, width)[0]
+            for settings in (written, again):
+                expected = ViTImageProcessorPil(**settings)(Image.fromarray(given), return_tensors="pt")["pixel_values"]
+                found = model.model.pixels(model.read([given]))
+                torch.testing.assert_close(found, expected.float(), rtol=1e-6, atol=1e-6)
+    with torch.no_grad():
+        shares = other(expected.float()).logits.softmax(dim=-1)[0].tolist()
+    assert list(model.classify(given).probabilities.values()) == pytest.approx(shares, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"resample": 7}, "resample is 7"),
+        ({"size": {"height": 20, "width": 20}}, "size"),
+        ({"do_pad": True}, "do_pad"),
+        ({"size": {"longest_edge": 20}}, "size"),
+        ({"rescale_factor": "a lot"}, "rescale_factor"),
+        ({"rescale_factor": 0}, "rescale_factor"),
+        ({"image_std": [0.5, 0.5]}, "image_std"),
+        ({"image_processor_type": "ConvNextImageProcessor"}, "image_processor_type is 'ConvNextImageProcessor'"),
+        ({"do_center_crop": True}, "crop_size"),
+        ({"do_rescale": "no"}, "do_rescale"),
+    ],
+)
+def test_preparation_that_is_not_followed_is_refused_by_name(said, message, randomize, tmp_path):
+    theirs(randomize).save_pretrained(tmp_path)
+    kept = {"size": {"height": 12, "width": 12}, **said}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(kept))
+    with pytest.raises(InputError, match=rf"preprocessor_config\.json.*{message}"):
+        regard.load(tmp_path)
+
+
+def test_a_folder_that_resizes_nothing_refuses_a_picture_of_another_size(randomize, tmp_path):
+    theirs(randomize).save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"do_resize": False}))
+    model = regard.load(tmp_path)
+    model.classify(pixels()[0])
+    with pytest.raises(InputError, match=r"13 x 12 pixels.*12 x 12"):
+        model.classify(pixels(1, 13, 12)[0])
+
+
+def test_deit_is_prepared_as_its_own_processor_prepares_it(randomize, tmp_path):
+    from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
+
+    theirs(randomize, image_size=224, patch_size=112, num_hidden_layers=1).save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"feature_extractor_type": "DeiTFeatureExtractor"}))
+    model, given = regard.load(tmp_path), pixels(1, 300, 260)[0]
+    expected = DeiTImageProcessorPil()(Image.fromarray(given), return_tensors="pt")["pixel_values"]
+    torch.testing.assert_close(model.model.pixels(model.read([given])), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("said", [{"problem_type": "multi_label_classification"}, {"problem_type": "regression"}])
+def test_another_problem_than_one_class_is_refused_by_name(said, randomize, tmp_path):
+    theirs(randomize).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **said}))
+    with pytest.raises(InputError, match="problem_type"):
+        regard.load(tmp_path)

@@ -17,6 +17,7 @@ from regard.checkpoints import elmo, layouts, vit
 from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.layouts import LAYOUTS, OF_FAMILY
 from regard.checkpoints.names import IDENTITY, NameTable
+from regard.checkpoints.preprocessor import PREPROCESSOR
 from regard.checkpoints.tensors import check_same, read_outline, read_tensors, write_tensors
 from regard.errors import InputError, nearest
 from regard.machine import versions
@@ -294,7 +295,7 @@ def read_config(folder: str | os.PathLike[str]) -> Any:
 def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping[str, Tensor]) -> Any:
     path = folder / CONFIG
     if _is_theirs(values):
-        beside = folder / vit.PREPROCESSOR
+        beside = folder / PREPROCESSOR
         values = {**values, vit.BESIDE: _read_json(beside)} if beside.is_file() else values
         said = None if is_foreign(folder) else read_card(folder).layout.get("unsaid", {})
         return LAYOUTS[name].config_to_ours(values, said, tensors, str(path))

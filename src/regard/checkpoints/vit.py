@@ -1,13 +1,13 @@
 """Hugging Face's layout of the Vision Transformer, both ways.
 
 Every tensor is the same there, the map of a patch included, which is a convolution in both. What pixels are moved and divided by
-stands in a file of its own, `preprocessor_config.json`.
+stands in a file of its own, `preprocessor_config.json` (`regard.checkpoints.preprocessor`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from regard.checkpoints.bert import ACTIVATIONS
 from regard.checkpoints.names import NameTable, Rule
+from regard.checkpoints.preprocessor import PREPROCESSOR, Preprocessing, preprocessing
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
+from regard.layers.picture_classifier import SCALE
 from regard.models import ViT, ViTConfig
 from regard.structure import from_mapping
 
-PREPROCESSOR = "preprocessor_config.json"
 BESIDE = "preprocessor"
 """Under which key of a config.json's content that of `PREPROCESSOR` is handed over."""
 
@@ -48,6 +49,7 @@ class Unsaid:
 
     pixel_mean: tuple[float, ...] = (0.5,)
     pixel_deviation: tuple[float, ...] = (0.5,)
+    pixel_scale: float = SCALE
 
 
 def obstacle(config: ViTConfig) -> str:
@@ -84,7 +86,8 @@ def config_to_theirs(config: ViTConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 def unsaid(config: ViTConfig) -> dict[str, Any]:
     """What `config_to_theirs` could not say."""
-    return {"pixel_mean": list(config.pixel_mean), "pixel_deviation": list(config.pixel_deviation)}
+    told = {"pixel_mean": list(config.pixel_mean), "pixel_deviation": list(config.pixel_deviation)}
+    return told if config.pixel_scale == SCALE else {**told, "pixel_scale": config.pixel_scale}
 
 
 def config_to_ours(
@@ -122,12 +125,35 @@ def config_to_ours(
         "outputs": 0 if classifier is None else int(classifier.shape[0]),
         "norm_epsilon": settings.get("norm_epsilon", 1e-12),
     }
-    rest = from_mapping(Unsaid, said if said is not None else _beside(values), f"{where} (with the files beside it)")
-    settings |= {"pixel_mean": rest.pixel_mean, "pixel_deviation": rest.pixel_deviation}
+    if said is not None:
+        rest = from_mapping(Unsaid, said, f"{where} (with regard.json: layout.unsaid)")
+        settings |= {name: getattr(rest, name) for name in rest.__slots__}
     try:
-        return from_mapping(ViTConfig, settings, where)
+        config = from_mapping(ViTConfig, settings, where)
     except InputError as error:
         raise InputError(_in_their_words(str(error), where)) from error
+    if said is not None:
+        return config
+    prepared = prepared_as(config, values.get(BESIDE) or {}, where)
+    return replace(config, pixel_mean=prepared.mean, pixel_deviation=prepared.deviation, pixel_scale=prepared.scale)
+
+
+def prepared_as(config: ViTConfig, beside: Mapping[str, Any], where: str) -> Preprocessing:
+    """What becomes of a picture before a model that another program wrote reads it.
+
+    Arguments:
+        beside: the content of preprocessor_config.json; where there is none, pictures are resized to the model's size, and
+            pixels are moved and divided as the models were published.
+        where: what messages call config.json.
+
+    Raises:
+        InputError: as `preprocessing`.
+    """
+    height, width, channels = config.picture_height, config.picture_width, config.picture_channels
+    half = [0.5] * channels
+    beside = beside or {"size": {"height": height, "width": width}, "image_mean": half, "image_std": half}
+    place = where.removesuffix("config.json") + PREPROCESSOR
+    return preprocessing(beside, place, height=height, width=width, channels=channels)
 
 
 def _pair(value: Any, where: str) -> tuple[int, int]:
@@ -136,15 +162,6 @@ def _pair(value: Any, where: str) -> tuple[int, int]:
     if len(pair) != 2 or not all(isinstance(each, int) and each > 0 for each in pair):
         raise InputError(f"{where} is {value!r}; it must be a whole number above 0, or two of them")
     return pair[0], pair[1]
-
-
-def _beside(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What preprocessor_config.json says of pixels; as the models were published where there is none."""
-    found = values.get(BESIDE) or {}
-    if not found.get("do_normalize", True):
-        return {"pixel_mean": [0.0], "pixel_deviation": [1.0]}
-    names = {"pixel_mean": "image_mean", "pixel_deviation": "image_std"}
-    return {ours: found[theirs] for ours, theirs in names.items() if found.get(theirs) is not None}
 
 
 def _in_their_words(message: str, where: str) -> str:

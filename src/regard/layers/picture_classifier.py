@@ -47,14 +47,19 @@ class PictureClassifier(Protocol):
         ...
 
 
+SCALE = 1 / 255
+"""What pixels are multiplied by so that they lie between 0 and 1."""
+
+
 class Pixels(nn.Module):
     """Pictures of one size as numbers about zero.
 
-        x = (pixels / 255 - mean) / deviation
+        x = (scale pixels - mean) / deviation
 
     Arguments:
         size: (C, Y, X) of a picture.
         mean, deviation: one number for all channels, or one for each; with 0.5 and 0.5 numbers lie between -1 and 1.
+        scale: what pixels, which are 0 to 255, are multiplied by before.
 
     >>> white = Pictures(torch.full((3, 1, 1, 2, 2), 255, dtype=torch.uint8), torch.ones(3, 1, dtype=torch.bool))
     >>> Pixels((1, 2, 2))(white).unique()
@@ -67,11 +72,13 @@ class Pixels(nn.Module):
         *,
         mean: tuple[float, ...] = (0.5,),
         deviation: tuple[float, ...] = (0.5,),
+        scale: float = SCALE,
     ) -> None:
         super().__init__()
         self.size = size
         self.mean = mean
         self.deviation = deviation
+        self.scale = scale
 
     def forward(self, pictures: Pictures, dtype: torch.dtype = torch.float32) -> Tensor:
         """B pictures to (B, C, Y, X).
@@ -89,7 +96,9 @@ class Pixels(nn.Module):
         mean, deviation = (
             torch.tensor(each, device=pixels.device, dtype=dtype).view(-1, 1, 1) for each in (self.mean, self.deviation)
         )
-        return (pixels / 255 - mean) / deviation
+        # The quotient is the nearest number there is, which a product with a rounded 1 / 255 is not.
+        scaled = pixels / 255 if self.scale == SCALE else pixels * self.scale
+        return (scaled - mean) / deviation
 
     def extra_repr(self) -> str:
         """The size."""

@@ -24,6 +24,7 @@ from regard.layers import (
     halving_blocks,
 )
 from regard.layers.patches import POSITION_DEVIATION, Grid, resized_positions
+from regard.layers.picture_classifier import SCALE
 from regard.models.config import check, check_shares
 from regard.models.pictures import check_channels, check_divides, check_picture_classifier
 
@@ -55,6 +56,8 @@ class ViTConfig:
             to nothing beside what a patch is mapped to; 1 is about as much, and a small model learns sooner from it.
         norm_epsilon: added to the variance in layer norms.
         pixel_mean, pixel_deviation: what pixels between 0 and 1 are moved and divided by, one number or one for each channel.
+        pixel_scale: what makes pixels, from 0 to 255, such numbers before; 1 / 255, unless a folder of another library says
+            otherwise.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -81,6 +84,7 @@ class ViTConfig:
     norm_epsilon: float = NORM_EPSILON
     pixel_mean: tuple[float, ...] = (0.5,)
     pixel_deviation: tuple[float, ...] = (0.5,)
+    pixel_scale: float = SCALE
 
     def __post_init__(self) -> None:
         check_picture_classifier(self, "patch", "width", "heads", "feedforward_width", "layers", least=0)
@@ -94,7 +98,7 @@ class ViTConfig:
         )
         check_divides(self, "patch", self.step, "the pixels from one patch to the next")
         check_shares(self, "attention_dropout", usual="0.1 is usual")
-        for name in ("norm_epsilon", "position_deviation"):
+        for name in ("norm_epsilon", "position_deviation", "pixel_scale"):
             check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the paper's")
         for name in ("pixel_mean", "pixel_deviation"):
             value = getattr(self, name)
@@ -189,6 +193,7 @@ class ViT(nn.Module):
             (config.picture_channels, config.picture_height, config.picture_width),
             mean=config.pixel_mean,
             deviation=config.pixel_deviation,
+            scale=config.pixel_scale,
         )
         self.stem = halving_blocks(config.picture_channels, config.convolutions)
         self.embedding = PatchEmbedding(

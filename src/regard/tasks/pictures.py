@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from regard.data.pictures import Fit, fitted, read_picture
+from regard.data.pictures import Fit, PictureSteps, fitted, read_picture
 from regard.errors import InputError
 
 Picture = str | os.PathLike[str] | np.ndarray | Sequence[Any] | Callable[[], np.ndarray]
@@ -26,6 +26,7 @@ class PictureSize:
         channels: 3 for colours, 1 for grey.
         frames: the most frames of a sequence; 1 for pictures.
         fit: how pictures of other proportions get there; see `regard.data.pictures.fitted`.
+        steps: how pictures get there instead, where a folder of Hugging Face's says how.
     """
 
     height: int
@@ -33,6 +34,19 @@ class PictureSize:
     channels: int = 3
     frames: int = 1
     fit: Fit = "crop"
+    steps: PictureSteps | None = None
+
+    def as_steps(self) -> PictureSteps | None:
+        """The same as another library can be told of it, rounding aside; None where it cannot: padding, and oblong cuts."""
+        if self.steps is not None:
+            return self.steps
+        if self.fit == "crop" and self.height == self.width:
+            return PictureSteps(size=(self.height,), crop=(self.height, self.width))
+        return PictureSteps(size=(self.height, self.width)) if self.fit == "stretch" else None
+
+    def settings(self) -> dict[str, Any]:
+        """What regard.json holds of it; steps only where there are some, for readers of before."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +74,7 @@ def frames_of(picture: Picture, size: PictureSize) -> np.ndarray:
     """A picture as a model reads it: (F, height, width, channels) uint8.
 
     Raises:
-        InputError: for a file that is none, an array of another kind, or too many frames.
+        InputError: for a file that is none, an array of another kind, too many frames, or steps that lead to another size.
     """
     frames = frames_as_given(picture, colour=size.channels == 3)
     if not 1 <= len(frames) <= size.frames:
@@ -68,7 +82,19 @@ def frames_of(picture: Picture, size: PictureSize) -> np.ndarray:
             f"a sequence of {len(frames)} frames was given, and the model reads up to {size.frames}; "
             + ("give one picture at a time" if size.frames == 1 else "leave some out")
         )
-    return np.stack([fitted(_channelled(frame, size.channels), size.height, size.width, size.fit) for frame in frames])
+    return np.stack([_sized(_channelled(frame, size.channels), size) for frame in frames])
+
+
+def _sized(frame: np.ndarray, size: PictureSize) -> np.ndarray:
+    if size.steps is None:
+        return fitted(frame, size.height, size.width, size.fit)
+    made = size.steps(frame)
+    if made.shape[:2] != (size.height, size.width):
+        raise InputError(
+            f"a picture of {frame.shape[0]} x {frame.shape[1]} pixels becomes one of {made.shape[0]} x {made.shape[1]} as the "
+            f"model's folder says, and the model reads {size.height} x {size.width}; give pictures of that size"
+        )
+    return made
 
 
 def frames_as_given(picture: Picture, *, colour: bool) -> list[np.ndarray]:

@@ -5,11 +5,14 @@ from regard.data.pictures.digits import DigitPictures, read_digits
 from regard.data.pictures.idx import read_idx
 from regard.data.pictures.places import PicturePlace, open_pictures
 from regard.data.pictures.sizing import Fit, fitted
+from regard.data.pictures.steps import FILTERS, PictureSteps
 
 __all__ = [
+    "FILTERS",
     "DigitPictures",
     "Fit",
     "PicturePlace",
+    "PictureSteps",
     "decoded_picture",
     "fitted",
     "open_pictures",

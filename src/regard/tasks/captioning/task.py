@@ -153,7 +153,7 @@ class CaptioningTask(Task):
         self.tokenizer.save(folder)
         return {
             "name": self.name,
-            "size": asdict(self.size),
+            "size": self.size.settings(),
             "generation": asdict(self.generation),
             "objective": asdict(self.objective),
         }

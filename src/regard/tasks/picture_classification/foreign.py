@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints.vit import PREPROCESSOR
+from regard.checkpoints.preprocessor import PREPROCESSOR
+from regard.checkpoints.vit import prepared_as
 from regard.errors import InputError
 from regard.models import ViTConfig
 from regard.tasks.picture_classification.task import PictureClassificationTask
@@ -22,13 +23,20 @@ def classifies_pictures(config: Any) -> bool:
 def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassificationTask:
     """The task of a folder that another program wrote: the classes of its config.json, and pictures of the model's size.
 
-    Pictures are stretched to it, as that library does unless the folder says that it cuts out the middle.
+    What becomes of a picture before is what preprocessor_config.json says.
 
     Raises:
-        InputError: where it names other classes than the model has.
+        InputError: where it names other classes than the model has, or is for another problem than one class for each picture.
     """
     path = folder / "config.json"
-    named = json.loads(path.read_text(encoding="utf-8")).get("id2label")
+    values = json.loads(path.read_text(encoding="utf-8"))
+    named, problem = values.get("id2label"), values.get("problem_type")
+    if problem not in (None, "single_label_classification"):
+        raise InputError(
+            f"{path}.problem_type is {problem!r}; of pictures Regard tells one class each, which is 'single_label_classification'"
+        )
+    if config.outputs == 1:
+        raise InputError(f"{path}: the model has one output; of pictures Regard tells one of two classes or more")
     if named is None:
         classes = tuple(f"LABEL_{number}" for number in range(config.outputs))
     elif not isinstance(named, Mapping) or {str(key) for key in named} != {str(i) for i in range(config.outputs)}:
@@ -45,6 +53,7 @@ def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassi
         height=config.picture_height,
         width=config.picture_width,
         channels=config.picture_channels,
-        fit="crop" if said.get("do_center_crop") else "stretch",
+        fit="stretch",
+        steps=prepared_as(config, said, str(path)).steps,
     )
     return PictureClassificationTask(size=size, classes=classes)

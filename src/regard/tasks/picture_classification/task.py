@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints.preprocessor import PREPROCESSOR, preprocessor_to_theirs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import Pictures
@@ -18,7 +20,6 @@ from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.picture_classification.moving import moved
-from regard.tasks.picture_classification.preprocessor import write_preprocessor
 from regard.tasks.picture_classification.store import LABEL, PictureStore
 from regard.tasks.pictures import PictureSize
 from regard.tasks.task import LossSum, Task
@@ -139,7 +140,7 @@ class PictureClassificationTask(Task):
         del folder
         return {
             "name": self.name,
-            "size": asdict(self.size),
+            "size": self.size.settings(),
             "classes": list(self.classes),
             "shift": self.shift,
             "flip": self.flip,
@@ -170,7 +171,8 @@ class PictureClassificationTask(Task):
             folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, said=said
         )
         if "why" not in layout:
-            write_preprocessor(folder, config)
+            told = preprocessor_to_theirs(config, self.size.as_steps())
+            (folder / PREPROCESSOR).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 def batch_of(pixels: np.ndarray) -> Pictures:
