@@ -40,10 +40,11 @@ def masks(length: int, generator) -> dict[str, Mask | None]:
 @pytest.mark.parametrize("sets", ["bucket", "chunk"])
 @pytest.mark.parametrize("mask", ["none", "causal", "padding", "causal and padding", "documents", "any"])
 @pytest.mark.parametrize(
-    ("length", "chunk", "rounds", "before"), [(12, 4, 1, 1), (23, 4, 3, 1), (17, 8, 2, 2), (30, 5, 2, 0)]
+    ("length", "chunk", "rounds", "before"),
+    [(12, 4, 1, 1), (23, 4, 3, 1), (17, 8, 2, 2), (30, 5, 2, 0), (13, 5, 3, 5), (9, 4, 1, 6)],
 )
 def test_the_fast_path_is_the_equation_and_so_are_its_gradients(sets, mask, length, chunk, rounds, before, generator):
-    attention = LSHAttention(chunk=chunk, rounds=rounds, buckets=(4,), before=before, sets=sets)
+    attention = LSHAttention(chunk=chunk, rounds=rounds, buckets=(4,), before=before, sets=sets, filled=(chunk, 6))
     inputs, value, leaves = case(length, generator, mask=masks(length, generator)[mask])
     inputs = attention.draw(inputs, generator)
     output, defined = attention(inputs, value), attention.weights(inputs) @ value

@@ -81,6 +81,39 @@ def test_their_folder_gives_their_logits(changes, length, generator, tmp_path):
     torch.testing.assert_close(found, expected, **CLOSE)
 
 
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [
+        # A local chunk that does not divide the hashed one: texts are filled to a multiple of both.
+        *(({"local_attn_chunk_length": 6, "lsh_attn_chunk_length": 4}, length) for length in (4, 5, 6, 12, 17, 24, 50)),
+        *(({"local_attn_chunk_length": 4, "lsh_attn_chunk_length": 6}, length) for length in (3, 5, 6, 7, 12, 31)),
+        ({"local_attn_chunk_length": 6, "lsh_attn_chunk_length": 4, "num_hashes": 1, "lsh_num_chunks_before": 0}, 31),
+        ({"local_attn_chunk_length": 5, "lsh_attn_chunk_length": 16}, 40),
+        # So many chunks before that they reach into other rounds, or round the whole ring.
+        *(({"lsh_num_chunks_before": 2, "num_hashes": rounds}, 32) for rounds in (1, 2, 3)),
+        *(({"lsh_num_chunks_before": before}, 48) for before in (3, 5, 6, 7, 8)),
+        ({"lsh_num_chunks_before": 3, "num_hashes": 1}, 20),
+        ({"local_num_chunks_before": 2}, 32),
+        ({"local_num_chunks_before": 3, "local_attn_chunk_length": 4}, 21),
+        ({"local_num_chunks_before": 4, "local_attn_chunk_length": 8}, 16),
+    ],
+)
+def test_chunks_of_every_kind_are_theirs(changes, length, generator, tmp_path):
+    theirs = theirs_of(generator, **changes)
+    theirs.save_pretrained(tmp_path / "theirs")
+    model = read_model(tmp_path / "theirs")
+    (tmp_path / "ours").mkdir()
+    write_model(tmp_path / "ours", model.config, parameters_of(model), task={}, recipe={}, metrics={})
+    tokens = texts(length, generator)
+    with torch.no_grad():
+        state = torch.get_rng_state()
+        expected = theirs(tokens.ids, use_cache=False).logits
+        torch.set_rng_state(state)
+        torch.testing.assert_close(model(tokens), expected, **CLOSE)
+    written = json.loads((tmp_path / "ours" / "config.json").read_text())
+    assert {key: written[key] for key in changes} == changes
+
+
 def test_padding_at_the_end_is_theirs_too(generator, tmp_path):
     theirs = theirs_of(generator, num_hashes=1)
     theirs.save_pretrained(tmp_path)
@@ -138,6 +171,9 @@ def test_sets_of_buckets_keep_our_layout(tmp_path):
     [
         ("is_decoder", False),
         ("lsh_num_chunks_after", 1),
+        ("local_num_chunks_after", 1),
+        ("lsh_num_chunks_before", -1),
+        ("local_num_chunks_before", -1),
         ("hidden_act", "tanh"),
         ("num_buckets", 7),
         ("num_buckets", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +14,27 @@ from regard.attention.inputs import AttentionInputs
 from regard.attention.mechanism import Attention, Declaration
 
 
+def filled_length(length: int, chunks: Sequence[int]) -> int:
+    """The tokens that a text has once padding is put behind it, as Hugging Face's code puts it.
+
+    A text of more tokens than the shortest chunk has is filled to a multiple of the length of every chunk.
+
+    >>> [filled_length(length, (4, 6)) for length in (4, 5, 13)]
+    [4, 12, 24]
+    """
+    multiple = math.lcm(*chunks)
+    return length if length <= min(chunks) else -(-length // multiple) * multiple
+
+
 class ChunkedAttention(Attention):
     """Scaled dot-product attention to the keys of the own chunk and of so many before it (the local layers of Reformer's code).
 
         s_ij = q_i . k_j / sqrt(E),   c(j) = floor(j / m)
         weights = softmax of s over the visible j with c(i) - before <= c(j) <= c(i)
+
+    With `filled` a text has the n chunks that Hugging Face's code gives it. There the chunks before the first are the last ones,
+    which no query sees that reads from the left, and from the n-th chunk before on it is the own once more: with before >= n > 1
+    each of its keys counts before - n + 2 times, which adds the logarithm of that to s_ij.
 
     Time and memory grow with the length, not with its square. Places are `key_positions` and `query_positions` of the inputs
     where they are given, such as under padding in front; else slots, the queries belonging to the last.
@@ -26,6 +43,7 @@ class ChunkedAttention(Attention):
         chunk: m, in tokens.
         before: how many chunks to look back, besides the own.
         dropout: probability of dropping a weight in training.
+        filled: the lengths of all chunks of a model, see `filled_length`; none, where the text alone is cut.
 
     Raises:
         ValueError: for a chunk below 1 or a negative number of chunks.
@@ -35,12 +53,13 @@ class ChunkedAttention(Attention):
     [0.0, 0.0, 0.25, 0.25, 0.25, 0.25]
     """
 
-    def __init__(self, *, chunk: int, before: int = 1, dropout: float = 0.0) -> None:
+    def __init__(self, *, chunk: int, before: int = 1, dropout: float = 0.0, filled: Sequence[int] = ()) -> None:
         super().__init__(dropout=dropout)
         if chunk < 1 or before < 0:
             raise ValueError(f"chunks of {chunk} and {before} before: there is at least one token in a chunk")
         self.chunk = chunk
         self.before = before
+        self.filled = tuple(filled)
 
     @property
     def declaration(self) -> Declaration:
@@ -53,8 +72,13 @@ class ChunkedAttention(Attention):
         with torch.autocast(inputs.query.device.type, enabled=False):
             scores = inputs.query.to(exact) @ inputs.key_per_query_head.to(exact).transpose(-1, -2)
             seen = inputs.visible()
-            near = self._near(inputs)
-            return Soft()(scores / math.sqrt(inputs.query.shape[-1]), near if seen is None else near & seen, inputs)
+            back = self._back(inputs)
+            near = (back >= 0) & (back <= self.before)
+            scores = scores / math.sqrt(inputs.query.shape[-1])
+            times = self._times(inputs.shape[3])
+            if times > 1:
+                scores = scores + (back == 0) * math.log(times)
+            return Soft()(scores, near if seen is None else near & seen, inputs)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
@@ -62,7 +86,8 @@ class ChunkedAttention(Attention):
         groups = inputs.query.shape[1] // value.shape[1]
         value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
         queries, keys = inputs.shape[2:]
-        if keys <= self.chunk or queries < keys or inputs.key_positions is not None:
+        whole = keys <= self.chunk or self._times(keys) > 1
+        if whole or queries < keys or inputs.key_positions is not None:
             weights = F.dropout(self.weights(inputs), self.dropout, self.training)
             return weights.to(value.dtype) @ value
         query = self._cut(inputs.query, 0)
@@ -85,16 +110,20 @@ class ChunkedAttention(Attention):
         """Its sizes."""
         return ", ".join(part for part in (f"chunk={self.chunk}, before={self.before}", super().extra_repr()) if part)
 
-    def _near(self, inputs: AttentionInputs) -> Tensor:
-        """(B or 1, 1, L, S) bool, which keys stand in the chunks of a query."""
+    def _times(self, keys: int) -> int:
+        """How often a key of a query's own chunk counts."""
+        count = -(-filled_length(keys, self.filled or (self.chunk,)) // self.chunk)
+        return max(1, self.before - count + 2) if self.filled and count > 1 else 1
+
+    def _back(self, inputs: AttentionInputs) -> Tensor:
+        """(B or 1, 1, L, S), how many chunks before that of a query each key stands."""
         queries, keys = inputs.shape[2:]
         slots = torch.arange(keys, device=inputs.query.device)
         key = slots.unsqueeze(0) if inputs.key_positions is None else inputs.key_positions
         query = inputs.query_positions
         if query is None:
             query = key[:, keys - queries :]
-        back = (query // self.chunk).unsqueeze(-1) - (key // self.chunk).unsqueeze(-2)
-        return ((back >= 0) & (back <= self.before)).unsqueeze(1)
+        return ((query // self.chunk).unsqueeze(-1) - (key // self.chunk).unsqueeze(-2)).unsqueeze(1)
 
     def _cut(self, x: Tensor, before: int) -> Tensor:
         """X (B, H, S, E) to windows of chunks (B, H, n, (before + 1) m, E), with zeros before the first and after the last."""

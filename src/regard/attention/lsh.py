@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.alignments import Soft
+from regard.attention.chunked import filled_length
 from regard.attention.dropping import drawn_seed
 from regard.attention.hashed_mask import ALONE, HashedMask, Sets, plainly_causal
 from regard.attention.hashed_order import HashedOrder
@@ -35,11 +36,14 @@ class LSHAttention(Attention):
     That is the paper's merging of rounds: subtracting log N_ij, the number of rounds that hold j, from the scores of each leaves
     every key once. With `sets="chunk"` it is the authors' released code instead: all keys of the chunks are in P_i^r, whatever
     their bucket, the chunk before the first is the last of the round before (of the last round, for the first), and a key that
-    several rounds hold counts in each, which adds log N_ij to its score.
+    several rounds hold counts in each, which adds log N_ij to its score. Beyond the chunks of all rounds each further one before
+    is the own once more, as in Hugging Face's code.
 
     A query has the place of its own key: the L queries belong to the last L of the S slots. Slots that may not see themselves,
     such as padding, go to the end of the order. Scores have no 1/sqrt(E): keys of length 1 and queries of a length that is learnt
     set the temperature, as in the released code.
+
+    With `filled` there may be chunks of nothing but padding at the end of each round's order, as in Hugging Face's code.
 
     Up to m keys there is nothing to cut, and every visible key is in P_i: full attention with shared queries and keys. Where
     there are fewer queries than keys, in decoding with a cache, the sets are those of the text so far; chunks that a longer text
@@ -55,6 +59,7 @@ class LSHAttention(Attention):
         sets: as above.
         seed: of the rotations where none are drawn.
         dropout: probability of dropping a weight in training, in each round.
+        filled: the lengths of all chunks of a model, see `filled_length`; none, where only these chunks are to be filled.
 
     Raises:
         ValueError: for a chunk, rounds or buckets that cannot be.
@@ -78,6 +83,7 @@ class LSHAttention(Attention):
         sets: Sets = "bucket",
         seed: int = 0,
         dropout: float = 0.0,
+        filled: Sequence[int] = (),
     ) -> None:
         super().__init__(dropout=dropout)
         odd = not buckets or any(count < 2 or count % 2 for count in buckets)
@@ -92,6 +98,7 @@ class LSHAttention(Attention):
         self.before = before
         self.sets: Sets = sets
         self.seed = seed
+        self.filled = tuple(filled) or (chunk,)
 
     @property
     def declaration(self) -> Declaration:
@@ -100,7 +107,7 @@ class LSHAttention(Attention):
 
     def full(self, keys: int) -> bool:
         """Whether so few keys are looked at all together, without a hash."""
-        return keys <= self.chunk
+        return filled_length(keys, self.filled) <= self.chunk
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with rotations in their record, the same for every row."""
@@ -135,7 +142,8 @@ class LSHAttention(Attention):
         groups = inputs.query.shape[1] // value.shape[1]
         value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
         queries, keys = inputs.shape[2:]
-        if self.full(keys) or queries < keys:
+        # Where chunks count twice the text is shorter than a window.
+        if self.full(keys) or queries < keys or self._times(keys) > 1:
             weights = F.dropout(self.weights(inputs), self.dropout, self.training)
             return weights.to(value.dtype) @ value
         orders = self._orders(inputs)
@@ -181,13 +189,14 @@ class LSHAttention(Attention):
         place = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
         chunks = place // self.chunk  # (B, H, N, S)
         if self.sets == "chunk":  # one row of chunks over all rounds, its ends joined
-            each = -(-keys // self.chunk)
+            each = self._chunks(keys)
             chunks = chunks + each * torch.arange(self.rounds, device=chunks.device).view(-1, 1)
             ring = each * self.rounds
             held = torch.zeros(*inputs.shape, dtype=torch.int64, device=buckets.device)
             for own in chunks[..., keys - queries :].unbind(dim=2):
                 for other in chunks.unbind(dim=2):
-                    held += (own.unsqueeze(-1) - other.unsqueeze(-2)) % ring <= self._reach(keys)
+                    back = (own.unsqueeze(-1) - other.unsqueeze(-2)) % ring
+                    held += (back <= self._reach(keys)).long() + (back == 0) * (self._times(keys) - 1)
             return held
         back = chunks[..., keys - queries :, None] - chunks[..., None, :]
         alike = buckets[..., keys - queries :, None] == buckets[..., None, :]
@@ -208,15 +217,17 @@ class LSHAttention(Attention):
     def _orders(self, inputs: AttentionInputs) -> list[HashedOrder]:
         """Each round's order."""
         keys = inputs.shape[3]
-        length = -(-keys // self.chunk) * self.chunk
+        length = self._chunks(keys) * self.chunk
         buckets = self._sorted_last(inputs, self._buckets(inputs)).flatten(0, 1)  # (G, N, S)
         slots = torch.arange(keys, device=buckets.device)
         buckets, order = buckets.sort(dim=-1, stable=True)
         places = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
         order = F.pad(order, (0, length - keys), value=keys - 1)
-        reach = self._reach(length)
-        # Before the first chunk stands the last of the round before.
-        slots = torch.cat((order.roll(1, dims=1)[:, :, length - reach * self.chunk :], order), dim=2)
+        reach = self._reach(keys)
+        # Before the first chunk stands the last of the round before; the rounds are a ring.
+        ring = order.flatten(1)
+        slots = torch.cat((ring[:, ring.shape[1] - reach * self.chunk :], ring), dim=1)
+        slots = slots.unfold(1, reach * self.chunk + length, length)
         return [
             HashedOrder(
                 slots=slots[:, turn],
@@ -228,9 +239,21 @@ class LSHAttention(Attention):
             for turn in range(self.rounds)
         ]
 
+    def _chunks(self, keys: int) -> int:
+        """How many chunks a round's order has."""
+        return -(-filled_length(keys, self.filled) // self.chunk)
+
+    def _ring(self, keys: int) -> int:
+        """How many chunks there are to look back to, and the own: those of all rounds, or only of the own for sets of buckets."""
+        return self._chunks(keys) * (self.rounds if self.sets == "chunk" else 1)
+
     def _reach(self, keys: int) -> int:
         """Chunks to look back: at most those there are."""
-        return min(self.before, -(-keys // self.chunk) - 1)
+        return min(self.before, self._ring(keys) - 1)
+
+    def _times(self, keys: int) -> int:
+        """How often a key of a query's own chunk counts in a round."""
+        return max(1, self.before - self._ring(keys) + 2) if self.sets == "chunk" else 1
 
 
 def unit(x: Tensor) -> Tensor:

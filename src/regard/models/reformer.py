@@ -261,7 +261,10 @@ def _block(config: ReformerConfig, kind: Kind) -> ReversibleBlock:
             value=value,
             output=output,
             attention=ChunkedAttention(
-                chunk=config.local_chunk, before=config.local_chunks_before, dropout=config.local_attention_dropout
+                chunk=config.local_chunk,
+                before=config.local_chunks_before,
+                dropout=config.local_attention_dropout,
+                filled=_filled(config),
             ),
             heads=config.heads,
             between=("target", "target"),
@@ -290,4 +293,11 @@ def _hashed(config: ReformerConfig) -> Attention:
         sets=config.sets,
         seed=config.hash_seed,
         dropout=config.attention_dropout,
+        filled=_filled(config),
     )
+
+
+def _filled(config: ReformerConfig) -> tuple[int, ...]:
+    """The chunks whose lengths a text is filled to a multiple of; none where sets are the paper's."""
+    lengths = {"lsh": config.chunk, "local": config.local_chunk}
+    return tuple(lengths[kind] for kind in sorted(set(config.layers))) if config.sets == "chunk" else ()
