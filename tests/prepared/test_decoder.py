@@ -121,6 +121,24 @@ def test_a_token_is_the_same_to_the_bit_whoever_stands_beside_it(name, generator
 
 
 @every_way
+@every_model
+def test_what_is_not_finite_is_seen_where_pytorch_sees_it(name, way, generator):
+    """A word whose vector is infinite: nothing finite after it in its own text, nothing changed in the others."""
+    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    tokens = texts(generator)
+    tokens.ids[tokens.ids == 7] = 8
+    state = prepared.read(tokens, prepared.start(3))[1]
+    clean = prepared.step(torch.tensor([5, 6, 8]), state)[0]
+    prepared.embedding.tokens.weight[7] = float("inf")
+    poisoned, after = prepared.step(torch.tensor([5, 7, 8]), state)
+    assert torch.equal(poisoned[[0, 2]], clean[[0, 2]])
+    assert not poisoned[1].isfinite().any()
+    later = prepared.step(torch.tensor([5, 6, 8]), after)[0]
+    assert later[[0, 2]].isfinite().all()
+    assert not later[1].isfinite().any()
+
+
+@every_way
 def test_two_continuations_of_one_prompt_do_not_meet(way, generator):
     prepared = PreparedDecoder(made("gpt2", generator), "int8", compiled=WAYS[way])
     ids = torch.tensor([[3, 4, 5]])

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.errors import InputError
 from regard.prepared.linear import RoundedLinear, TiledLinear, quantised_linear
 from regard.prepared.native import Kernels, kernels
 from regard.prepared.quantised import GROUP, QuantisedWeights
@@ -107,6 +108,26 @@ def test_what_is_not_finite_stays_so_and_stays_in_its_row(generator, poison):
     found = layer(x)
     assert not found[1].isfinite().any()
     assert torch.equal(found[[0, 2]], clean[[0, 2]])
+
+
+@built
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "gelu_tanh", "swish"])
+def test_numbers_too_small_to_be_divided_by_are_taken_as_zero(generator, activation):
+    """127 divided by their largest would be infinite."""
+    weight, bias = drawn(generator, 40, 64), drawn(generator, 40)
+    layer = quantised_linear(weight, bias, 8, kernels(), activation)
+    tiny = torch.linspace(-1e-37, 1e-37, 64)[None] * torch.tensor([[1.0], [1e-3], [1e-7], [0.0]])
+    assert torch.equal(layer(tiny), layer(torch.zeros(4, 64)))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused(poison, bits):
+    """Of 4 bits, a group with an infinite weight would be nothing but zeros."""
+    weight = torch.ones(3, 40)
+    weight[1, 35] = poison
+    with pytest.raises(InputError, match=f"NaN or infinite numbers cannot be rounded to {bits} bits"):
+        QuantisedWeights.of(weight, bits)
 
 
 @pytest.mark.parametrize("bits", [8, 4])

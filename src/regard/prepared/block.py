@@ -13,8 +13,9 @@ from regard.attention import AttentionLayer, Causal, KeysValues, Mask
 from regard.attention.layer import merge_heads, split_heads
 from regard.layers import Residual
 from regard.layers.blocks import Block
+from regard.prepared.interface import BlockStruct, LinearStruct, NormStruct
 from regard.prepared.linear import AfterMap, QuantisedLinear, TiledLinear, activation_name, quantised_linear
-from regard.prepared.native import BlockStruct, Kernels, LinearStruct, NormStruct
+from regard.prepared.native import Kernels
 
 KERNEL_HEAD = 32
 """The kernel takes heads whose width is a multiple of this."""

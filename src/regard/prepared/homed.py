@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from regard.attention import KeysValues
-from regard.prepared.native import CacheStruct
+from regard.prepared.interface import CacheStruct
 
 
 @dataclass(frozen=True, slots=True, eq=False)

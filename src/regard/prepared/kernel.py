@@ -12,7 +12,8 @@ from torch import Tensor
 
 from regard.prepared.block import PreparedBlock
 from regard.prepared.homed import Homed
-from regard.prepared.native import BlockStruct, Kernels, Pointer
+from regard.prepared.interface import BlockStruct, Pointer
+from regard.prepared.native import Kernels
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.layers import ACTIVATIONS, Activation
-from regard.prepared.native import Kernels, LinearStruct
+from regard.prepared.interface import LinearStruct
+from regard.prepared.native import Kernels
 from regard.prepared.quantised import QuantisedWeights
 
 AfterMap = Activation | Literal["none"]

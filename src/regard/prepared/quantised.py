@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.errors import InputError
+
 GROUP = 32
 """Inputs that share a scale: of the activations always, of weights of 4 bits too."""
 
@@ -50,7 +52,15 @@ class QuantisedWeights:
 
     @classmethod
     def of(cls, weight: Tensor, bits: Literal[8, 4]) -> QuantisedWeights:
-        """The nearest such weights, (outputs, inputs) in any floating dtype."""
+        """The nearest such weights, (outputs, inputs) in any floating dtype.
+
+        Raises:
+            InputError: for weights that hold NaN or an infinite number, which no whole number stands for.
+        """
+        if not weight.isfinite().all():
+            raise InputError(
+                f"weights that hold NaN or infinite numbers cannot be rounded to {bits} bits; take an earlier checkpoint"
+            )
         outputs, inputs = weight.shape
         filled = F.pad(weight.detach().float(), (0, -inputs % GROUP, 0, -outputs % UNIT))
         quantise = _of_bytes if bits == 8 else _of_nibbles

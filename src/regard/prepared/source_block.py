@@ -11,7 +11,8 @@ from regard.attention import KeysValues, Mask
 from regard.attention.layer import merge_heads, split_heads
 from regard.layers import DecoderBlock
 from regard.prepared.block import PreparedBlock, joined, mapped, norms_of, product_scale, structs_of
-from regard.prepared.native import BlockStruct, Kernels
+from regard.prepared.interface import BlockStruct
+from regard.prepared.native import Kernels
 
 
 class PreparedSourceBlock(PreparedBlock):

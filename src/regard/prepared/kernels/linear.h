@@ -57,12 +57,13 @@ struct Bytes {
             largest = magnitude > largest ? magnitude : largest;
             poison += x[i] * 0.0f;
         }
-        float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+        float inverse = largest > 1e-36f ? 127.0f / largest : 0.0f;  // of anything smaller it would be infinite
         int8_t bytes[GROUP];
         int32_t sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int i = 0; i < GROUP; ++i) {
-            int32_t value = int32_t(std::nearbyint(x[i] * inverse));
+            float share = std::nearbyint(x[i] * inverse);
+            int32_t value = int32_t(std::fabs(share) <= 127.0f ? share : 0.0f);  // NaN is none; the scale keeps it
             bytes[i] = int8_t(value);
             sum += value;
         }

@@ -31,7 +31,7 @@ inline uint16_t to_bf16(float x) {
 }
 
 // e^x for -87 <= x <= 88 to a few units in the last place, without branches, so that loops over it become vectors (Cephes'
-// polynomial).
+// polynomial); of NaN it is NaN, and no whole number is made of that.
 inline float exponential_within(float x) {
     float n = std::floor(x * 1.44269504f + 0.5f);
     float r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -42,7 +42,7 @@ inline float exponential_within(float x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    return p * __builtin_bit_cast(float, (int32_t(n) + 127) << 23);
+    return p * __builtin_bit_cast(float, (int32_t(n == n ? n : 0.0f) + 127) << 23);
 }
 
 inline float exponential(float x) {

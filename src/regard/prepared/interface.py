@@ -1,0 +1,221 @@
+"""What the compiled kernels are called with, and a test of a library that was just built.
+
+Of Python's own library alone: `building` runs this file in a child process, where a library that crashes harms nobody.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from collections.abc import Sequence
+
+Pointer = ctypes.c_void_p
+
+
+class LinearStruct(ctypes.Structure):
+    """`Linear` of linear.h."""
+
+    _fields_ = (
+        ("outputs", ctypes.c_int32),
+        ("inputs", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
+        ("activation", ctypes.c_int32),
+        ("weight", Pointer),
+        ("scale", Pointer),
+        ("bias", Pointer),
+    )
+
+
+class NormStruct(ctypes.Structure):
+    """`Norm` of decoding.cpp; without a weight it does nothing."""
+
+    _fields_ = (("weight", Pointer), ("bias", Pointer), ("epsilon", ctypes.c_float))
+
+
+class BlockStruct(ctypes.Structure):
+    """`Block` of decoding.cpp."""
+
+    _fields_ = (
+        ("projections", LinearStruct),
+        ("output", LinearStruct),
+        ("inner", LinearStruct),
+        ("outer", LinearStruct),
+        ("attention_before", NormStruct),
+        ("attention_after", NormStruct),
+        ("feedforward_before", NormStruct),
+        ("feedforward_after", NormStruct),
+        ("width", ctypes.c_int32),
+        ("heads", ctypes.c_int32),
+        ("head_width", ctypes.c_int32),
+        ("scale", ctypes.c_float),
+        ("source_query", LinearStruct),
+        ("source_output", LinearStruct),
+        ("source_before", NormStruct),
+        ("source_after", NormStruct),
+        ("source_scale", ctypes.c_float),
+    )
+
+
+class CacheStruct(ctypes.Structure):
+    """`Cache` of decoding.cpp."""
+
+    _fields_ = (
+        ("values", Pointer),
+        ("homes", Pointer),
+        ("rows", ctypes.c_int64),
+        ("capacity", ctypes.c_int64),
+        ("columns", ctypes.c_int32),
+    )
+
+
+def typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, its functions knowing what they take and give.
+
+    Raises:
+        AttributeError: where one is missing.
+    """
+    count, large = ctypes.c_int32, ctypes.c_int64
+    linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
+    cache = ctypes.POINTER(CacheStruct)
+    signatures = {
+        "regard_linear_scratch": (large, [linear, count]),
+        "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
+        "regard_blocks_scratch": (large, [block, count, count]),
+        "regard_blocks": (
+            None,
+            [block, count, Pointer, count, count, cache, pointers, cache, Pointer, count, Pointer, Pointer],
+        ),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def fault(library: ctypes.CDLL) -> str:
+    """What the library computes wrongly, as half a sentence; empty where everything comes out as it ought to."""
+    for bits in (8, 4):
+        if not _maps_linearly(library, bits):
+            return f"a linear map of {bits} bits comes out wrong"
+    if not _goes_through_a_block(library):
+        return "a block comes out wrong"
+    return ""
+
+
+ROWS, OUTPUTS, REAL, INPUTS = 11, 32, 30, 64  # rows: a band each of 8, 2 and 1
+GROUP, TILE = 32, 16
+
+
+def _weight(output: int, place: int) -> int:
+    return (7 * output + 3 * place) % 15 - 7
+
+
+def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
+    """Numbers that neither rounding changes, so that the product is exact; a row of tiny ones; rows with NaN or infinite ones."""
+    values = (ctypes.c_uint8 * (OUTPUTS * INPUTS * bits // 8))()
+    for output in range(OUTPUTS):
+        tile, own = divmod(output, TILE)
+        for place in range(INPUTS):
+            if bits == 8:
+                values[tile * TILE * INPUTS + place // 4 * 64 + own * 4 + place % 4] = 128 + _weight(output, place)
+            else:
+                index = tile * TILE * INPUTS // 2 + place // 8 * 64 + own * 4 + place % 4
+                values[index] |= 8 + _weight(output, place) << place % 8 // 4 * 4
+    half = 0x3F00  # 0.5 in bfloat16
+    scales = (
+        (ctypes.c_float * OUTPUTS)(*[0.5] * OUTPUTS)
+        if bits == 8
+        else (ctypes.c_uint16 * (OUTPUTS * INPUTS // GROUP))(*[half] * (OUTPUTS * INPUTS // GROUP))
+    )
+    bias = (ctypes.c_float * OUTPUTS)(*range(OUTPUTS))
+    linear = LinearStruct(OUTPUTS, INPUTS, bits, 0, _place(values), _place(scales), _place(bias))
+    rows: list[list[float]] = [
+        [127.0 if place % GROUP == row else float((5 * row + 11 * place) % 201 - 100) for place in range(INPUTS)]
+        for row in range(ROWS)
+    ]
+    rows[3][40], rows[9][2], rows[10][63] = math.inf, math.nan, -math.inf
+    rows[8] = [1e-40 * (place % 3) for place in range(INPUTS)]  # 127 divided by that is infinite
+    x = (ctypes.c_float * (ROWS * INPUTS))(*[number for row in rows for number in row])
+    y = (ctypes.c_float * (ROWS * REAL))()
+    scratch = (ctypes.c_uint8 * library.regard_linear_scratch(linear, ROWS))()
+    library.regard_linear(linear, _place(x), ROWS, _place(y), REAL, _place(scratch))
+    for row, given in enumerate(rows):
+        found = y[row * REAL : (row + 1) * REAL]
+        if row in (3, 9, 10):
+            if any(map(math.isfinite, found)):
+                return False
+        elif found != [
+            (row != 8) * sum(_weight(output, place) * given[place] for place in range(INPUTS)) / 2 + output
+            for output in range(REAL)
+        ]:
+            return False
+    return True
+
+
+def _goes_through_a_block(library: ctypes.CDLL) -> bool:
+    """The input plus attention and swish(3), by maps that pass on what they get, with a column before that is hidden or seen.
+
+    The last row is infinite.
+    """
+    width = GROUP
+    zero, one = (ctypes.c_uint8 * (3 * width * width))(*[128] * (3 * width * width)), (ctypes.c_uint8 * width**2)()
+    for output in range(width):
+        tile, own = divmod(output, TILE)
+        for place in range(width):
+            one[tile * TILE * width + place // 4 * 64 + own * 4 + place % 4] = 255 if output == place else 128
+    scale = (ctypes.c_float * (3 * width))(*[1 / 127] * (3 * width))
+    nothing = (ctypes.c_float * width)()
+    projected = (ctypes.c_float * (3 * width))(*[1.0] * width, *[0.0] * width, *[2.0] * width)  # query, key, value
+    three = (ctypes.c_float * width)(*[3.0] * width)
+    unit = (ctypes.c_float * width)(*[1.0] * width)
+    block = BlockStruct(
+        projections=LinearStruct(3 * width, width, 8, 0, _place(zero), _place(scale), _place(projected)),
+        output=LinearStruct(width, width, 8, 0, _place(one), _place(scale), _place(nothing)),
+        inner=LinearStruct(width, width, 8, 4, _place(zero), _place(scale), _place(three)),
+        outer=LinearStruct(width, width, 8, 0, _place(one), _place(scale), _place(nothing)),
+        attention_before=NormStruct(_place(unit), _place(nothing), 1e-5),
+        width=width,
+        heads=1,
+        head_width=width,
+        scale=1.0,
+    )
+    rows, capacity, columns = 3, 18, 2
+    for hidden, attended in ((True, 2.0), (False, 3.0)):
+        before = 0x7FC0 if hidden else 0x4080  # of the first column the values, in bfloat16: NaN, or 4
+        held = (ctypes.c_uint16 * (2 * rows * capacity * width))()
+        for row in range(rows):
+            start = (rows + row) * capacity * width
+            held[start : start + width] = [before] * width
+        cache = CacheStruct(_place(held), None, rows, capacity, columns)
+        seen = (ctypes.c_uint8 * (rows * columns))(*[0, 1] * rows)
+        x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
+        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns))()
+        visible = (Pointer * 1)(_place(seen) if hidden else None)
+        library.regard_blocks(block, 1, _place(x), rows, 1, cache, visible, None, None, -1, None, _place(scratch))
+        added = attended + 3 / (1 + math.exp(-3))
+        finite = (rows - 1) * width
+        if any(map(math.isfinite, x[finite:])):
+            return False
+        if not all(math.isclose(x[place], place + added, rel_tol=1e-5) for place in range(finite)):
+            return False
+    return True
+
+
+def _place(array: ctypes.Array) -> int:
+    return ctypes.addressof(array)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try the library whose file is named; what is wrong with it is printed."""
+    try:
+        wrong = fault(typed(ctypes.CDLL(arguments[0])))
+    except (OSError, AttributeError) as error:
+        wrong = str(error)
+    if wrong:
+        print(wrong)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

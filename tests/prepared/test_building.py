@@ -1,0 +1,275 @@
+"""The cache of kernels is private and checked, compilers that misbehave cost speed alone, and no input is undefined behaviour."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from regard.prepared import building, interface, native
+from regard.prepared.building import Building, NotBuilt
+from regard.prepared.native import built_kernels, kernels
+
+pytestmark = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory) -> Path:
+    """A copy of the library: the machine's own stays untouched."""
+    copy = tmp_path_factory.mktemp("real") / "real.so"
+    copy.write_bytes(Path(kernels().library._name).read_bytes())
+    return copy
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "regard" / "kernels"
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch, real):
+    """Makes the compiler a shell script, which has `out` and `real`; returns a function that counts its calls."""
+    log = tmp_path / "calls"
+
+    def make(script: str = 'cp "$real" "$out"'):
+        file = tmp_path / "compiler"
+        file.write_text(f"#!/bin/sh\necho >> {log}\nfor out; do :; done\nreal={real}\n{script}\n")
+        file.chmod(0o700)
+        monkeypatch.setenv("CXX", str(file))
+        return lambda: len(log.read_text()) if log.exists() else 0
+
+    return make
+
+
+def files(folder: Path) -> dict[str, Path]:
+    return {path.suffix: path for path in folder.iterdir()}
+
+
+def test_a_library_is_kept_private_beside_its_digest_and_built_once(cache, compiler):
+    calls = compiler()
+    assert built_kernels().library is not None
+    assert calls() == 2  # compiled and linked
+    assert files(cache).keys() == {".so", ".sha256", ".lock"}
+    assert cache.stat().st_mode & 0o777 == cache.parent.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 for path in cache.iterdir())
+    assert built_kernels().library is not None
+    assert calls() == 2
+
+
+def rewritten(path: Path, content: bytes) -> None:
+    """As another file: this process has the old one in its memory."""
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(0o700)
+
+
+def cut(found: dict[str, Path]) -> None:
+    rewritten(found[".so"], found[".so"].read_bytes()[:8192])
+
+
+def flip(found: dict[str, Path]) -> None:
+    content = bytearray(found[".so"].read_bytes())
+    content[len(content) // 2] ^= 1
+    rewritten(found[".so"], bytes(content))
+
+
+def lose_the_digest(found: dict[str, Path]) -> None:
+    found[".sha256"].unlink()
+
+
+def open_to_all(found: dict[str, Path]) -> None:
+    found[".so"].chmod(0o777)
+
+
+def link(found: dict[str, Path]) -> None:
+    other = found[".so"].parents[2] / "other.so"
+    found[".so"].rename(other)
+    found[".so"].symlink_to(other)
+
+
+def pipe(found: dict[str, Path]) -> None:
+    found[".so"].unlink()
+    os.mkfifo(found[".so"])
+
+
+def give_away(found: dict[str, Path]) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    os.chown(found[".so"], 12345, 12345)
+
+
+@pytest.mark.parametrize("damage", [cut, flip, lose_the_digest, open_to_all, link, pipe, give_away])
+def test_what_is_not_whole_and_ones_own_is_built_again_and_never_loaded(damage, cache, compiler, real):
+    calls = compiler()
+    built_kernels()
+    damage(files(cache))
+    assert built_kernels().library is not None
+    assert calls() == 4
+    found = files(cache)[".so"]
+    assert not found.is_symlink()
+    assert found.read_bytes() == real.read_bytes()
+    assert found.stat().st_uid == os.geteuid()
+
+
+@pytest.mark.parametrize("what", ["no home", "relative", "a file", "open to others", "a link", "somebody else's"])
+def test_without_a_folder_of_ones_own_the_library_is_built_for_the_process_alone(
+    what, cache, compiler, tmp_path, monkeypatch
+):
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    calls = compiler()
+    if what in ("no home", "relative"):
+        monkeypatch.setattr(Path, "home", staticmethod(nowhere))
+        monkeypatch.setenv("XDG_CACHE_HOME", "" if what == "no home" else "cache")
+    elif what == "a file":
+        (tmp_path / "cache").write_text("")
+    elif what == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        cache.parent.mkdir(parents=True)
+        cache.symlink_to(tmp_path / "elsewhere")
+    else:
+        cache.mkdir(parents=True)
+        cache.chmod(0o755 if what == "open to others" else 0o700)
+        if what == "somebody else's":
+            monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.warns(UserWarning, match="built anew by each process: .* belongs to this user and that nobody else"):
+        assert built_kernels().library is not None
+    assert calls() == 2
+    assert not list(tmp_path.rglob("*.so"))
+    assert not list(tmp_path.glob("regard-*"))
+
+
+ODD = {
+    "bytes that are not UTF-8": (r"printf '\377\376 error: \033[2Jkaputt\n' >&2; exit 1", "did not build the kernels"),
+    "nothing said": ("exit 7", "it ended with 7"),
+    "nothing made": ("exit 0", "cannot open shared object file"),
+    "no library": ('echo text > "$out"', "do not work .*too short"),
+    "no end": ("sleep 50 & sleep 50", "compiler has not ended after 0.4 seconds"),
+    "no end of words": (
+        "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done",
+        "compiler writes without end",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_compiler_that_misbehaves_costs_speed_and_is_named(name, cache, compiler, monkeypatch):
+    script, words = ODD[name]
+    calls = compiler(script)
+    if name == "no end":
+        monkeypatch.setattr(building, "PATIENCE", 0.4)
+    elif name == "no end of words":
+        monkeypatch.setattr(building, "LARGEST", 1 << 17)
+    began = time.monotonic()
+    found = built_kernels()
+    assert found.library is None
+    assert time.monotonic() - began < 20
+    assert found.why.isprintable()
+    assert re.search(words, found.why), found.why
+    assert {path.suffix for path in cache.iterdir()} <= {".lock", ".failed"}
+    assert found.slowness(8).endswith("weights of 8 bits are no faster than bfloat16")
+    if "no end" in name:  # is not waited for again
+        before = calls()
+        assert "remove " in built_kernels().why
+        assert calls() == before
+        os.utime(files(cache)[".failed"], (0, 0))
+        built_kernels()
+        assert calls() > before
+
+
+def test_what_crashes_when_it_is_loaded_crashes_in_a_child_alone(cache, compiler, tmp_path):
+    source = tmp_path / "crash.cpp"
+    source.write_text("#include <cstdlib>\n__attribute__((constructor)) void crash() { std::abort(); }\n")
+    subprocess.run(["g++", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "crash.so")], check=True)
+    compiler(f'cp {tmp_path}/crash.so "$out"')
+    found = built_kernels()
+    assert found.library is None
+    assert found.why == "the kernels that were built crash (aborted)"
+
+
+class Wrong:
+    """A library one of whose functions comes to something else."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str):
+        function = getattr(kernels().library, name)
+
+        def call(*arguments):
+            function(*arguments)
+            place = arguments[{"regard_linear": 3, "regard_blocks": 2}[name]]
+            interface.ctypes.c_float.from_address(place + 4 * 5).value += 0.5
+
+        return call if name == self.name else function
+
+
+def test_the_trial_tells_what_comes_out_wrong():
+    assert interface.fault(kernels().library) == ""
+    assert interface.fault(Wrong("regard_linear")) == "a linear map of 8 bits comes out wrong"
+    assert interface.fault(Wrong("regard_blocks")) == "a block comes out wrong"
+
+
+def test_of_many_that_start_at_once_one_builds(cache, compiler):
+    calls = compiler('sleep 0.1; cp "$real" "$out"')
+    found = []
+    starters = [threading.Thread(target=lambda: found.append(built_kernels())) for _ in range(4)]
+    for starter in starters:
+        starter.start()
+    for starter in starters:
+        starter.join()
+    assert [each.library is not None for each in found] == [True] * 4
+    assert calls() == 2
+
+
+def test_what_a_killed_builder_left_is_removed_and_its_lock_is_free(cache, compiler):
+    compiler()
+    built_kernels()
+    library = files(cache)[".so"]
+    for name in (f"{library.stem}-abc", f"{library.stem}-abc/inside"):
+        (cache / name).mkdir()
+    library.unlink()
+    assert built_kernels().library is not None
+    assert {path.suffix for path in cache.iterdir()} == {".so", ".sha256", ".lock"}
+
+
+def test_a_full_disk_or_a_missing_interpreter_costs_speed_alone(cache, compiler, monkeypatch):
+    compiler()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(building, "sync", full)
+        assert "No space left on device" in built_kernels().why
+    assert {path.suffix for path in cache.iterdir()} == {".lock"}
+    monkeypatch.setattr(sys, "executable", "")
+    assert "no Python interpreter" in built_kernels().why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["-march=native", "-mno-avx512f"])
+def test_no_input_is_undefined_behaviour(flag, tmp_path, monkeypatch):
+    """The same sources built to stop at any, given NaN, infinite and tiny numbers by the trial of a library."""
+    flags = (*building.FLAGS, flag, "-O1", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all")
+    monkeypatch.setattr(building, "FLAGS", flags)
+    runtime = native._openmp()
+    wrapped = tmp_path / "compiler"  # the linker has to know too
+    wrapped.write_text('#!/bin/sh\nexec g++ -fsanitize=undefined "$@"\n')
+    wrapped.chmod(0o700)
+    found = Building(compiler=str(wrapped), runtime=runtime, source=native.SOURCE, name="sanitised")
+    try:
+        found.loaded(None)
+    except NotBuilt as error:
+        if "did not build" in str(error):
+            pytest.skip(str(error))
+        raise
