@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import torch
+from torch.multiprocessing.queue import ForkingPickler
 
 import regard
 from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, generate
 from regard.layers import Tokens
 from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig, LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.prepared import PreparedDecoder, QuantisedWeights, decoder_obstacle
+from regard.prepared import PreparedDecoder, QuantisedWeights, decoder_obstacle, for_use, linear, stack
 from regard.prepared.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
@@ -208,3 +210,41 @@ def test_what_cannot_be_prepared_is_refused_with_the_reason(generator):
 def test_without_a_compiler_it_says_that_it_is_no_faster(generator):
     prepared = PreparedDecoder(made("gpt2", generator), "int8", compiled=NONE)
     assert prepared.slow == "left out by a test: weights of 8 bits are no faster than bfloat16"
+
+
+@every_way
+@pytest.mark.parametrize("name", ["gpt2", "odd widths"])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.deepcopy,
+        lambda made: pickle.loads(pickle.dumps(made)),
+        lambda made: pickle.loads(bytes(ForkingPickler.dumps(made))),  # which moves tensors into memory that is shared
+    ],
+)
+def test_a_copy_and_what_another_process_gets_are_the_same_to_the_bit(name, way, copied, generator):
+    prepared = PreparedDecoder(made(name, generator), "int4", compiled=WAYS[way])
+    tokens, ids = texts(generator), torch.tensor([5, 6, 7])
+    wanted, state = prepared.read(tokens, prepared.start(3))
+    then = prepared.step(ids, state)[0]
+    again = copied(prepared)
+    assert torch.equal(prepared(tokens), wanted)
+    assert torch.equal(prepared.step(ids, state)[0], then)
+    assert again.slow == prepared.slow
+    assert (again.stack.kernel is None) == (prepared.stack.kernel is None)
+    del prepared  # nothing of it is needed
+    found, state = again.read(tokens, again.start(3))
+    assert torch.equal(found, wanted)
+    assert torch.equal(again.step(ids, state)[0], then)
+
+
+@built
+@every_precision
+def test_where_the_other_process_has_no_kernels_it_is_as_if_made_there(precision, generator, monkeypatch):
+    model, tokens = made("odd widths", generator), texts(generator)
+    sent = pickle.dumps(PreparedDecoder(model, precision))
+    for module in (linear, stack, for_use):
+        monkeypatch.setattr(module, "kernels", lambda: NONE)
+    found = pickle.loads(sent)
+    assert found.slow == f"left out by a test: weights of {precision[3:]} bits are no faster than bfloat16"
+    assert torch.equal(found(tokens), PreparedDecoder(model, precision, compiled=NONE)(tokens))

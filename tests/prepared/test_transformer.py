@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
@@ -221,3 +224,33 @@ def test_a_source_or_target_beyond_its_positions_is_refused(way, generator):
         _, state = prepared.step(torch.tensor([5]), state)
     with pytest.raises(InputError, match="target"):
         prepared.step(torch.tensor([5]), state)
+
+
+@every_way
+@every_model
+def test_a_copy_is_the_same_to_the_bit(name, way, generator):
+    prepared = PreparedTransformer(made(name, generator), "int8", compiled=WAYS[way])
+    source = Tokens.pad(SOURCES)
+    wanted = beam_search(prepared, source, beam=2, limit=FixedLength(5))
+    state = prepared.step(torch.tensor([1, 1, 1]), prepared.start(source))[1]
+    alignment = prepared.alignment(state)
+    again = pickle.loads(pickle.dumps(prepared))
+    assert (again.stack.kernel is None) == (prepared.stack.kernel is None)
+    del prepared
+    assert beam_search(again, source, beam=2, limit=FixedLength(5)) == wanted
+    assert torch.equal(again.alignment(again.step(torch.tensor([1, 1, 1]), again.start(source))[1]), alignment)
+
+
+@pytest.mark.slow
+def test_another_process_translates_as_this_one(tmp_path):
+    pairs = [(word, word[::-1]) for word in ("abc", "bca", "cab", "ab", "bc", "ca")] * 9
+    recipe = {
+        "seed": 1,
+        "model": {"name": "transformer", "width": 32, "heads": 1, "feedforward_width": 32, "maximum_positions": 20},
+        "data": {"validation_size": 6},
+        "tokenizer": {"kind": "character"},
+        "training": {"steps": 20, "batch_tokens": 200, "precision": "float32"},
+    }
+    translator = regard.train(recipe, output=tmp_path / "run", data=pairs).load().quantised("int8")
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(type(translator).translate, translator, "cba").result() == translator.translate("cba")

@@ -41,6 +41,14 @@ class Norm:
         """(..., D) to (..., D)."""
         return x if self.weight is None else F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With copies: multiprocessing moves the tensors that it sends, and the kernel is told where these are."""
+        copies = {
+            name: None if part is None else part.clone()
+            for name, part in (("weight", self.weight), ("bias", self.bias))
+        }
+        return {**copies, "epsilon": self.epsilon}
+
     def struct(self) -> NormStruct:
         """What the kernel is given."""
         if self.weight is None or self.bias is None:
@@ -71,7 +79,13 @@ class PreparedBlock(nn.Module):
         self.inner = mapped(feedforward.inner, bits, kernels, activation_name(feedforward.activation))  # type: ignore[arg-type]
         self.outer = mapped(feedforward.outer, bits, kernels)
         self.norms = [*norms_of(block.attention_residual), *norms_of(block.feedforward_residual)]
-        self.library = kernels.library
+        self.struct = self._struct()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "struct"}  # of addresses
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
         self.struct = self._struct()
 
     def forward(self, x: Tensor, mask: Mask | None, past: KeysValues, present: KeysValues) -> Tensor:

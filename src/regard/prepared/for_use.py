@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Self
 from torch import nn
 
 from regard.errors import InputError
+from regard.prepared.native import kernels
 
 FOR_USE = "its weights are rounded to {bits} bits, which is for use, not for training or saving; take the model it was made of"
 
@@ -16,6 +17,15 @@ class ForUse(nn.Module):
 
     bits: int
     """Of each weight."""
+
+    slow: str
+    """Why it is no faster than bfloat16, as a sentence; empty where it is."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.slow = self.slow or kernels().slowness(
+            self.bits
+        )  # in another process, which has kernels of its own, or none
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the numbers that the weights were rounded from are gone.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from regard.layers import ACTIVATIONS, Activation
 from regard.prepared.interface import LinearStruct
-from regard.prepared.native import Kernels
-from regard.prepared.quantised import QuantisedWeights
+from regard.prepared.native import Kernels, kernels
+from regard.prepared.quantised import GROUP, UNIT, QuantisedWeights
 
 AfterMap = Activation | Literal["none"]
 """What follows a linear map."""
@@ -43,25 +43,34 @@ class TiledLinear:
     outputs: int
     inputs: int
     library: ctypes.CDLL
-    held: tuple[Tensor, ...]
+    held: tuple[Tensor, Tensor, Tensor]
 
     @classmethod
     def of(cls, weights: QuantisedWeights, bias: Tensor, activation: AfterMap, library: ctypes.CDLL) -> TiledLinear:
         """Lay weights out for the kernel; bias (outputs,)."""
-        values, scales = weights.tiled()
-        outputs, inputs = weights.values.shape
-        offset = F.pad(bias.detach().float(), (0, outputs - len(bias))).contiguous()
-        struct = LinearStruct(
-            outputs,
-            inputs,
-            weights.bits,
-            AFTER_MAP.index(activation),
-            values.data_ptr(),
-            scales.data_ptr(),
-            offset.data_ptr(),
-        )
-        held = (values, scales, offset)
-        return cls(struct=struct, outputs=weights.shape[0], inputs=weights.shape[1], library=library, held=held)
+        offset = F.pad(bias.detach().float(), (0, len(weights.values) - len(bias))).contiguous()
+        return cls._holding((*weights.tiled(), offset), weights.shape, weights.bits, activation, library)
+
+    @classmethod
+    def _holding(
+        cls,
+        held: tuple[Tensor, Tensor, Tensor],
+        shape: tuple[int, int],
+        bits: int,
+        activation: AfterMap,
+        library: ctypes.CDLL,
+    ) -> TiledLinear:
+        outputs, inputs = (size + -size % unit for size, unit in zip(shape, (UNIT, GROUP), strict=True))
+        places = (tensor.data_ptr() for tensor in held)
+        struct = LinearStruct(outputs, inputs, bits, AFTER_MAP.index(activation), *places)
+        return cls(struct=struct, outputs=shape[0], inputs=shape[1], library=library, held=held)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        activation = AFTER_MAP[self.struct.activation]
+        held = tuple(
+            tensor.clone() for tensor in self.held
+        )  # multiprocessing moves those it sends, and the struct points here
+        return _again, (held, (self.outputs, self.inputs), self.struct.bits, activation)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(T, inputs) float32 to (T, outputs) float32."""
@@ -95,12 +104,24 @@ class RoundedLinear:
 QuantisedLinear = TiledLinear | RoundedLinear
 
 
+def _again(
+    held: tuple[Tensor, Tensor, Tensor], shape: tuple[int, int], bits: Literal[8, 4], activation: AfterMap
+) -> QuantisedLinear:
+    """A `TiledLinear` in another process, which has kernels of its own, or none."""
+    library = kernels().library
+    if library is not None:
+        return TiledLinear._holding(held, shape, bits, activation, library)
+    values, scales, offset = held
+    weight = QuantisedWeights.of_tiles(values, scales, shape, bits).dequantised().bfloat16()
+    return RoundedLinear(weight=weight, bias=offset[: shape[0]].bfloat16(), activation=activation)
+
+
 def quantised_linear(
-    weight: Tensor, bias: Tensor | None, bits: Literal[8, 4], kernels: Kernels, activation: AfterMap = "none"
+    weight: Tensor, bias: Tensor | None, bits: Literal[8, 4], built: Kernels, activation: AfterMap = "none"
 ) -> QuantisedLinear:
     """A linear map (outputs, inputs) with so many bits a weight, by the kernels where there are any."""
     weights = QuantisedWeights.of(weight, bits)
     offset = weight.new_zeros(len(weight)) if bias is None else bias.detach()
-    if kernels.library is not None:
-        return TiledLinear.of(weights, offset, activation, kernels.library)
+    if built.library is not None:
+        return TiledLinear.of(weights, offset, activation, built.library)
     return RoundedLinear(weight=weights.dequantised().bfloat16(), bias=offset.bfloat16(), activation=activation)

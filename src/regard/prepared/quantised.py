@@ -88,6 +88,23 @@ class QuantisedWeights:
         scales = self.scales.view(outputs // TILE, TILE, inputs // GROUP).transpose(1, 2)
         return (values[:, :, 0] | values[:, :, 1] << 4).contiguous(), scales.contiguous()
 
+    @classmethod
+    def of_tiles(cls, values: Tensor, scales: Tensor, shape: tuple[int, int], bits: Literal[8, 4]) -> QuantisedWeights:
+        """The weights whose `tiled` these are.
+
+        >>> weights = QuantisedWeights.of(torch.linspace(-1, 1, 70).view(2, 35), 4)
+        >>> again = QuantisedWeights.of_tiles(*weights.tiled(), weights.shape, 4)
+        >>> torch.equal(again.values, weights.values), torch.equal(again.scales, weights.scales)
+        (True, True)
+        """
+        outputs = len(values) * TILE
+        if bits == 8:
+            plain = values.permute(0, 2, 1, 3).reshape(outputs, -1).short() - 128
+        else:
+            both = torch.stack([values & 15, values >> 4], dim=2).permute(0, 3, 1, 2, 4)
+            plain, scales = both.reshape(outputs, -1).short() - 8, scales.transpose(1, 2).reshape(outputs, -1)
+        return cls(values=plain.to(torch.int8), scales=scales, shape=shape, bits=bits)
+
 
 def _of_bytes(weight: Tensor) -> tuple[Tensor, Tensor]:
     scales = weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -32,6 +32,10 @@ class PreparedSourceBlock(PreparedBlock):
         self.source_output = mapped(attention.output, bits, kernels)
         self.source_scale = product_scale(attention, self.head_width)
         self.source_norms = norms_of(block.cross_residual)
+        self.struct = self._with_source(self.struct)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
         self.struct = self._with_source(self.struct)
 
     def memory(self, source: Tensor) -> tuple[Tensor, Tensor]:

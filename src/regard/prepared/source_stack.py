@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from regard.attention.keys_values import Room
 from regard.layers import Ancestry
 from regard.prepared.homed import Homed
 from regard.prepared.kernel import BlocksKernel, SourceRead
-from regard.prepared.native import Kernels
+from regard.prepared.native import Kernels, kernels
 from regard.prepared.source_block import PreparedSourceBlock
 from regard.prepared.source_state import PreparedState
 from regard.prepared.stack import CACHE
@@ -23,14 +24,17 @@ class PreparedSourceStack:
 
     Arguments:
         blocks: of one shape.
-        kernels: the compiled ones, or none.
+        built: the compiled ones, or none.
         asked: the block whose queries over the source are wanted.
     """
 
-    def __init__(self, blocks: Sequence[PreparedSourceBlock], kernels: Kernels, asked: int) -> None:
+    def __init__(self, blocks: Sequence[PreparedSourceBlock], built: Kernels, asked: int) -> None:
         self.blocks = tuple(blocks)
-        self.kernel = BlocksKernel.of(blocks, kernels)
+        self.kernel = BlocksKernel.of(blocks, built)
         self.asked = asked % len(blocks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.blocks, self.asked)
 
     def memory(self, source: Tensor) -> KeysValues:
         """Keys and values for all blocks (R, blocks * H, S, E) of an encoder's output (R, S, D)."""
@@ -83,6 +87,11 @@ class PreparedSourceStack:
         """The heads of one block among those of all."""
         heads = self.blocks[0].heads
         return slice(index * heads, (index + 1) * heads)
+
+
+def _again(blocks: Sequence[PreparedSourceBlock], asked: int) -> PreparedSourceStack:
+    """In another process, by its kernels."""
+    return PreparedSourceStack(blocks, kernels(), asked)
 
 
 def _part(whole: KeysValues, heads: slice) -> KeysValues:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from regard.attention import KeysValues, Mask
 from regard.prepared.block import PreparedBlock
 from regard.prepared.homed import Homed
 from regard.prepared.kernel import BlocksKernel
-from regard.prepared.native import Kernels
+from regard.prepared.native import Kernels, kernels
 
 CACHE = torch.bfloat16
 """What keys and values are kept in: they are read again with every token, and are no more exact than what they came from."""
@@ -22,12 +23,15 @@ class PreparedStack:
 
     Arguments:
         blocks: of one shape.
-        kernels: the compiled ones, or none.
+        built: the compiled ones, or none.
     """
 
-    def __init__(self, blocks: Sequence[PreparedBlock], kernels: Kernels) -> None:
+    def __init__(self, blocks: Sequence[PreparedBlock], built: Kernels) -> None:
         self.blocks = tuple(blocks)
-        self.kernel = BlocksKernel.of(blocks, kernels)
+        self.kernel = BlocksKernel.of(blocks, built)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.blocks,)
 
     def __call__(self, x: Tensor, masks: Sequence[Mask | None], past: KeysValues | None) -> tuple[Tensor, KeysValues]:
         """(B, L, D) float32 through all blocks.
@@ -64,3 +68,8 @@ class PreparedStack:
     def _visible(mask: Mask, rows: int, columns: int, device: torch.device) -> Tensor:
         seen = mask.dense(batch=rows, heads=1, queries=1, keys=columns, device=device)
         return seen.expand(rows, 1, 1, columns).reshape(rows, columns).contiguous()
+
+
+def _again(blocks: Sequence[PreparedBlock]) -> PreparedStack:
+    """In another process, by its kernels."""
+    return PreparedStack(blocks, kernels())
