@@ -15,17 +15,19 @@ if TYPE_CHECKING:
     from regard.inspection import look
     from regard.planning.plan import plan
     from regard.tasks.evaluation import evaluate
+    from regard.tasks.exporting import export
     from regard.tasks.loading import load
     from regard.training.run import train
 
 __version__ = "0.1.0"
 
-__all__ = ["InputError", "__version__", "compare", "evaluate", "load", "look", "plan", "train"]
+__all__ = ["InputError", "__version__", "compare", "evaluate", "export", "load", "look", "plan", "train"]
 
 _HOMES = {
     "InputError": "regard.errors",
     "compare": "regard.claims.comparing",
     "evaluate": "regard.tasks.evaluation",
+    "export": "regard.tasks.exporting",
     "load": "regard.tasks.loading",
     "look": "regard.inspection",
     "plan": "regard.planning.plan",

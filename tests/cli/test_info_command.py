@@ -39,7 +39,7 @@ def test_a_models_folder(command, model, pairs_file):
     assert found["sizes"]["width"] == 16
     assert found["tokenizers"] == {"shared": {"kind": "character", "vocabulary": 7}}
     assert found["attention"][-1] == "decoder.layers.0.cross_attention"
-    assert found["recipe"]["data"]["train"] == str(pairs_file)
+    assert found["recipe"]["data"]["train"] == pairs_file.name
     assert found["metrics"] == translator.metrics
     assert found["layout"]["name"] == "marian"
     assert "Hugging Face's Marian" in command("info", model).out

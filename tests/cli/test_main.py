@@ -31,6 +31,7 @@ COMMANDS = (
     "depth",
     "compare",
     "info",
+    "export",
     "plan",
     "bench",
     "caption",

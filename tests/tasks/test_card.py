@@ -26,3 +26,37 @@ def test_what_is_not_known_is_left_out(translator, tmp_path):
     text = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "metric" not in text
     assert "Recipe" not in text
+
+
+def test_no_card_tells_where_on_a_machine_the_data_was(translator, tmp_path):
+    model = translator()
+    model.recipe = {
+        "seed": 3,
+        "data": {
+            "train": ["/home/ann/secret/a.de", "~ann/a.en"],
+            "validation": "../ann/b.tsv",
+            "targets": {"de": {"train": r"C:\Users\ann\c.tsv"}},
+            "source": "text",
+        },
+        "model": {"name": "gpt2", "pretrained": "/home/ann/base"},
+        "tokenizer": {"path": "words/tokenizer.json"},
+        "generation": {"forbidden": "/home"},
+    }
+    model.save(tmp_path / "model")
+    said = json.loads((tmp_path / "model" / "regard.json").read_text(encoding="utf-8"))["recipe"]
+    assert said == {
+        "seed": 3,
+        "data": {
+            "train": ["a.de", "a.en"],
+            "validation": "b.tsv",
+            "targets": {"de": {"train": "c.tsv"}},
+            "source": "text",
+        },
+        "model": {"name": "gpt2", "pretrained": "base"},
+        "tokenizer": {"path": "words/tokenizer.json"},
+        "generation": {"forbidden": "/home"},
+    }
+    for path in (tmp_path / "model").rglob("*"):
+        if path.is_file():
+            assert b"ann" not in path.read_bytes().replace(b"channel", b""), path
+    assert model.recipe["data"]["validation"] == "../ann/b.tsv"

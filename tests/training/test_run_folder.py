@@ -181,3 +181,65 @@ def test_of_equal_values_the_one_with_the_lower_loss_is_the_best(best, evaluatio
         loop.progress.step = number
         loop._judge()
     assert loop.progress.best_step == step
+
+
+def test_the_readme_of_a_run_says_where_its_texts_are_and_how_to_give_the_model_away(recipe, pairs, tmp_path):
+    run, early = tmp_path / "run", []
+    regard.train(
+        recipe(), output=run, data=pairs, callbacks=[At(1, lambda: early.append((run / "README.md").read_text()))]
+    )
+    for text in (early[0], (run / "README.md").read_text()):
+        assert text.count("## This run's folder") == 1
+        assert "`data/`: the examples for training and validation" in text
+        assert "`regard export RUN FOLDER`" in text
+    assert early[0].startswith("# A run that has not ended yet")
+    assert "# bahdanau for translation" in (run / "README.md").read_text()
+    regard.load(run).save(tmp_path / "model")
+    assert "This run's folder" not in (tmp_path / "model" / "README.md").read_text()
+
+
+def optimizers_of(folder: Path) -> list[str]:
+    return [path.parent.name for path in sorted(folder.glob("checkpoints/*/optimizer.safetensors"))]
+
+
+def test_a_finished_run_keeps_one_state_of_the_optimizer_and_goes_on_from_it_exactly(recipe, pairs, tmp_path):
+    changing = {
+        "learning_rate": 3.0,
+        "evaluate_every": 2,
+        "save_every": 2,
+    }  # so steep that the first evaluation is the best
+    run = tmp_path / "run"
+    first = regard.train(recipe(steps=6, **changing), output=run, data=pairs)
+    assert first.best_step < 6
+    assert steps_of(run) == {f"step-{first.best_step:08d}", "step-00000006"}
+    assert optimizers_of(run) == ["step-00000006"]
+    further = regard.train(recipe(steps=8, **changing), output=run, data=pairs, resume=True)
+    whole = regard.train(recipe(steps=8, **changing), output=tmp_path / "whole", data=pairs)
+    assert further.steps == whole.steps == 8
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        last = Path("checkpoints") / "step-00000008" / name
+        assert (run / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
+
+
+def test_without_the_optimizer_a_finished_run_stays_as_it_is_and_says_why(recipe, pairs, tmp_path):
+    run = tmp_path / "run"
+    first = regard.train(recipe(steps=4, keep_optimizer=False), output=run, data=pairs)
+    assert optimizers_of(run) == []
+    again = regard.train(recipe(steps=4, keep_optimizer=False), output=run, data=pairs, resume=True)
+    assert (again.steps, again.metrics) == (4, first.metrics)
+    log = (run / "log.jsonl").read_bytes()
+    with pytest.raises(regard.InputError, match=r"training\.keep_optimizer=false"):
+        regard.train(recipe(steps=6), output=run, data=pairs, resume=True)
+    assert (run / "log.jsonl").read_bytes() == log
+    assert regard.load(run).translate("abc").text == first.load().translate("abc").text
+
+
+def test_a_state_that_is_lost_is_damage_where_the_run_has_not_ended(recipe, pairs, tmp_path):
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        regard.train(recipe(save_every=2), output=tmp_path / "run", data=pairs, callbacks=[At(3, stop)])
+    (tmp_path / "run" / "checkpoints" / "step-00000002" / "optimizer.safetensors").unlink()
+    with pytest.raises(regard.InputError, match="no such file"):
+        regard.train(recipe(save_every=2), output=tmp_path / "run", data=pairs, resume=True)

@@ -155,8 +155,8 @@ class _Runs:
         return {name: str(places[name, seed].resolve()) for name in self.comparison.needs(arm)}
 
     def _note(self, sentence: str) -> None:
-        """Of what training says: the precision, once, and what became of the data; sizes are told at a run's end."""
-        if " parameters; " not in sentence:
+        """Of what training says: the precision, and what became of the data; a run's sizes are told at its end, its folder is a part."""
+        if " parameters; " not in sentence and "`regard export" not in sentence:
             self.say(sentence)
 
     def _elsewhere(self, recipe: Recipe) -> Path | None:

@@ -26,6 +26,7 @@ from regard.cli.console import on_terminal, one_line, say
 from regard.cli.depth import depth
 from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
+from regard.cli.export import export
 from regard.cli.fill import fill
 from regard.cli.generate import generate
 from regard.cli.info import info
@@ -97,6 +98,7 @@ for _command in (
     depth,
     compare,
     info,
+    export,
     plan,
     bench,
     caption,

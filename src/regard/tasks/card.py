@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from torch import Tensor
@@ -35,10 +35,55 @@ def write_with_card(
     Returns:
         The layout it is written in; see `layout_of`.
     """
+    recipe = without_places(recipe)
     write_model(folder, config, tensors, task=task, recipe=recipe, metrics=metrics, obstacle=obstacle, said=said)
     layout = layout_of(config, obstacle)
-    (folder / "README.md").write_text(model_card(config, task, recipe, metrics, layout, use), encoding="utf-8")
+    (folder / README).write_text(model_card(config, task, recipe, metrics, layout, use), encoding="utf-8")
     return layout
+
+
+README = "README.md"
+RUN_HEADING = "## This run's folder"
+
+NAMING_FILES = ("data", "model", "tokenizer")
+"""The sections of a recipe whose texts may be paths."""
+
+
+def run_section() -> str:
+    """What the README.md of a run's folder says besides of the folder itself, in Markdown."""
+    return (
+        f"{RUN_HEADING}\n\n"
+        "This is the folder of a run, which holds more than the model:\n\n"
+        "- `data/`: the examples for training and validation, mostly as numbers of tokens, which can be read back;\n"
+        "- `checkpoints/`: the last and the best checkpoint, with the optimiser's state, to go on from;\n"
+        "- `recipe.yaml`: every setting, with the paths of the files that were read; `log.jsonl`: the course of training.\n\n"
+        "To give the model away, have `regard export RUN FOLDER` write what predicting needs alone into a folder of its own.\n"
+    )
+
+
+def without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe for other people's eyes: of each path that leads out of the folder where training was started, the name alone.
+
+    An absolute path tells of the machine and of its user; recipe.yaml in the run's own folder keeps it.
+
+    >>> without_places({"data": {"train": "/home/ann/mails.csv", "validation": "data/more.csv"}, "seed": 1})
+    {'data': {'train': 'mails.csv', 'validation': 'data/more.csv'}, 'seed': 1}
+    """
+    return {name: _named(value) if name in NAMING_FILES else value for name, value in recipe.items()}
+
+
+def _named(value: Any) -> Any:
+    """A setting, in which every path that leads elsewhere is its last part."""
+    if isinstance(value, Mapping):
+        return {key: _named(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    windows = PureWindowsPath(value)
+    path = windows if windows.drive else PurePosixPath(value)
+    elsewhere = bool(windows.drive) or path.is_absolute() or ".." in path.parts or value.startswith("~")
+    return path.name or value if elsewhere else value
 
 
 def model_card(

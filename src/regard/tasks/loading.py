@@ -318,6 +318,22 @@ def _spoken(task: str) -> str:
     return task.replace("_", " ")
 
 
+def pointers_of(folder: Path) -> dict[str, str]:
+    """The names of a run's checkpoints that count, `last` and mostly `best`; empty where there is none yet, or no run.
+
+    Raises:
+        InputError: where the file that tells them is damaged.
+    """
+    path = folder / POINTER
+    if not path.is_file():
+        return {}
+    try:
+        names = json.loads(path.read_text(encoding="utf-8"))
+        return {"last": str(names["last"])} | ({"best": str(names["best"])} if names.get("best") else {})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: damaged; train again with --resume to write it anew") from error
+
+
 def model_folder(folder: str | os.PathLike[str]) -> Path:
     """The folder itself if it holds a model, else the best checkpoint of the run in it.
 
@@ -329,13 +345,9 @@ def model_folder(folder: str | os.PathLike[str]) -> Path:
         raise InputError(f"{folder}: no such folder; give the folder of a trained model{hub_hint(folder)}")
     if (folder / "config.json").is_file() or is_foreign(folder):
         return folder
-    pointer = folder / POINTER
-    if pointer.is_file():
-        try:
-            names = json.loads(pointer.read_text(encoding="utf-8"))
-            place = folder / "checkpoints" / str(names.get("best") or names["last"])
-        except (ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"{pointer}: damaged; train again with --resume to write it anew") from error
+    names = pointers_of(folder)
+    if names:
+        place = folder / "checkpoints" / names.get("best", names["last"])
         if place.is_dir():
             return place
     raise InputError(f"{folder}: holds no model (no config.json); give the folder of a trained model")

@@ -104,11 +104,13 @@ class Predictor(Generic[T]):
             InputError: for a full disk or a place that cannot be written to (an earlier folder there is intact), and for a
                 folder that holds other things than a model, which would be lost.
         """
-        _check_replaceable(Path(folder))
+        check_replaceable(Path(folder))
         with new_folder(folder) as partial:
-            self.task.write(
-                partial, self.model.config, parameters_of(self.model), recipe=self.recipe, metrics=self.metrics
-            )
+            self.write_files(partial)
+
+    def write_files(self, folder: Path) -> None:
+        """Write all files of the model into an existing folder; `save` makes one that is whole or absent."""
+        self.task.write(folder, self.model.config, parameters_of(self.model), recipe=self.recipe, metrics=self.metrics)
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """The metrics `judged` of the model's own answers to about `count` examples, for validation in training.
@@ -138,7 +140,7 @@ class Predictor(Generic[T]):
         return [watcher for thread, watcher in self._observers if thread == threading.get_ident()]
 
 
-def _check_replaceable(folder: Path) -> None:
+def check_replaceable(folder: Path) -> None:
     """Refuse to write a model in place of a folder that is more than a model: a run, or somebody's home."""
     if not folder.is_dir():
         return

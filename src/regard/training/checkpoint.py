@@ -24,7 +24,7 @@ from regard.checkpoints import read_parameters, read_tensors, write_tensors
 from regard.checkpoints.adapters import has_adapters, read_adapters
 from regard.checkpoints.folder import WEIGHTS
 from regard.errors import InputError
-from regard.files import clear_partial, new_folder, replace_file
+from regard.files import clear_partial, new_folder, replace_file, writing_errors
 from regard.tasks.loading import POINTER
 from regard.training.progress import Progress
 from regard.training.workers import Workers, like, whole
@@ -46,6 +46,8 @@ class Checkpoints:
     def __init__(self, folder: Path, workers: Workers) -> None:
         self.folder = folder
         self.workers = workers
+        self.obstacle = ""
+        """Why the run that was restored cannot go further; empty where it can."""
 
     @property
     def pointers(self) -> dict[str, str]:
@@ -111,10 +113,19 @@ class Checkpoints:
             return None
         place = self.place(name)
         state = _read_state(place / PROGRESS)
+        progress = Progress.of(state["progress"], str(place / PROGRESS))
         config, tensors = read_parameters(place, merged=False)
         if has_adapters(place):
             tensors |= read_adapters(place, config)[1]
         _fill(_own(model), tensors, place / WEIGHTS)
+        if not self.workers.first:
+            progress.forget_tallies()  # they are those of all workers together
+        if progress.finished and not (place / OPTIMIZER).is_file():
+            self.obstacle = (
+                f"{place / OPTIMIZER}: was removed when the run had ended, as training.keep_optimizer=false says, so the run "
+                "cannot go further; train anew into another folder, with training.keep_optimizer=true to go on later"
+            )
+            return progress
         moments = read_tensors(place / OPTIMIZER, state["digests"])
         lost = sorted(state["digests"].keys() - moments.keys())
         if lost:
@@ -126,10 +137,20 @@ class Checkpoints:
                 raise InputError(f"{place / OPTIMIZER}: {key} belongs to no parameter; the recipe has changed")
             parameter = parameters[parameter_name]
             optimizer.state[parameter][field] = like(tensor, parameter)
-        progress = Progress.of(state["progress"], str(place / PROGRESS))
-        if not self.workers.first:
-            progress.forget_tallies()  # they are those of all workers together
         return progress
+
+    def settle(self, *, keep_optimizer: bool) -> None:
+        """Of a finished run, remove the states of the optimiser that nothing goes on from.
+
+        Arguments:
+            keep_optimizer: keep that of the last checkpoint; a run goes on from no other.
+        """
+        self._refuse_links()
+        pointers = self.pointers
+        for name in set(pointers.values()):
+            if name != pointers["last"] or not keep_optimizer:
+                with writing_errors(self.place(name)):
+                    (self.place(name) / OPTIMIZER).unlink(missing_ok=True)
 
     def _keep(self, names: set[str]) -> None:
         """Remove the checkpoints of this run that are not among `names`, and nothing else."""

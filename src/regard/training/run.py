@@ -21,6 +21,7 @@ from regard.files import locked, replace_file
 from regard.models import MODELS
 from regard.parts import Code, load_code
 from regard.rendering import html_table, metric_text, text_table
+from regard.tasks.card import README, run_section
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
@@ -47,7 +48,7 @@ from regard.training.workers import Workers, joined
 
 RECIPE = "recipe.yaml"
 MAY_CHANGE = (
-    *(f"training.{name}" for name in (*LIMITS, "patience", "log_every", "save_minutes")),
+    *(f"training.{name}" for name in (*LIMITS, "patience", "log_every", "save_minutes", "keep_optimizer")),
     "generation",
 )
 """What a resumed run may say anew: how far to go on, and what does not touch the training itself."""
@@ -205,6 +206,7 @@ class _Run:
             callbacks=watching,
             evaluate=self._evaluate,
             save=self._save,
+            obstacle=self.checkpoints.obstacle,
         )
         self.metrics: dict[str, float] = {}
 
@@ -239,6 +241,11 @@ class _Run:
             self.loop.run()
         if self.workers.first:
             self._publish(progress)
+            self.checkpoints.settle(keep_optimizer=self.recipe.training.keep_optimizer)
+            self.talk(
+                f"{self.folder} holds the examples trained on too, in data/; `regard export {self.folder} FOLDER` writes what "
+                "predicting needs alone, to be given away."
+            )
         self.workers.wait()
         metrics = _metrics_of(self.folder)
         if self.workers.first and self.kind.predictor.remarks is not Predictor.remarks:
@@ -321,6 +328,8 @@ class _Run:
             best.recipe = self.recipe.to_mapping()
             best.task = self.task
             best.save(staging)
+        with (staging / README).open("a", encoding="utf-8") as card:
+            card.write(run_section())
         for path in sorted(staging.rglob("*"), key=lambda p: (p.name == "config.json", str(p))):
             if path.is_file():
                 target = self.folder / path.relative_to(staging)
@@ -369,6 +378,8 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     elif not path.is_file() and folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder}: is not empty and holds no run; choose another folder")
     replace_file(path, write_recipe(recipe))
+    if not (folder / README).exists():
+        replace_file(folder / README, "# A run that has not ended yet\n\n" + run_section())
 
 
 def _let_go(folder: Path) -> None:

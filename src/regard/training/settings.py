@@ -53,6 +53,8 @@ class TrainingSettings:
         save_every: updates between checkpoints; one is also made at every evaluation, at the end, and when the run is stopped by
             SIGINT or SIGTERM.
         save_minutes: minutes of training after which a checkpoint is made besides; null for none.
+        keep_optimizer: keep the optimiser's state, twice the size of the model with Adam, in the last checkpoint when the run has
+            ended, so that it can be made to go further. Without it a finished run is finished for good.
         log_every: updates between lines of log.jsonl.
         tracker: what shows the log's numbers besides, in the run's folder: `tensorboard` event files, `mlflow` a database,
             `wandb` an offline run of Weights & Biases.
@@ -90,6 +92,7 @@ class TrainingSettings:
     patience: int | None = None
     save_every: int = 500
     save_minutes: float | None = None
+    keep_optimizer: bool = True
     log_every: int = 50
     tracker: Literal["none", "tensorboard", "mlflow", "wandb"] = "none"
     parallel: Literal["ddp", "fsdp"] = "ddp"
