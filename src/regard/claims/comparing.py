@@ -155,7 +155,7 @@ class _Runs:
         return {name: str(places[name, seed].resolve()) for name in self.comparison.needs(arm)}
 
     def _note(self, sentence: str) -> None:
-        """Of what training says: the precision, and what became of the data; a run's sizes are told at its end, its folder is a part."""
+        """Of what training says: the precision, and what became of the data; sizes are told at a run's end, its folder never."""
         if " parameters; " not in sentence and "`regard export" not in sentence:
             self.say(sentence)
 
