@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,16 @@ from safetensors import SafetensorError
 
 from regard import files as regard_files
 from regard.errors import InputError
-from regard.files import PARTIAL_PREFIX, clear_partial, new_file, new_folder, replace_file, write_file, writing_errors
+from regard.files import (
+    PARTIAL_PREFIX,
+    clear_partial,
+    new_file,
+    new_folder,
+    replace_file,
+    scratch_folder,
+    write_file,
+    writing_errors,
+)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -65,16 +76,26 @@ def test_an_exception_midway_leaves_the_old_folder(error, old, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.parametrize("way", ["exchange", "rename"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "Input/output error")])
-def test_an_exception_while_taking_the_place_leaves_the_old_folder(error, old, tmp_path, monkeypatch):
-    real = Path.rename
+def test_an_exception_while_taking_the_place_leaves_the_old_folder(error, way, old, tmp_path, monkeypatch):
+    real, real_sync = Path.rename, regard_files.sync
 
     def rename(self: Path, target: Path) -> Path:
         if self.name.startswith(PARTIAL_PREFIX):
             raise error
         return real(self, target)
 
-    monkeypatch.setattr(Path, "rename", rename)
+    def sync(path: Path) -> None:
+        if path == tmp_path:
+            raise error
+        real_sync(path)
+
+    if way == "exchange":
+        monkeypatch.setattr(regard_files, "sync", sync)
+    else:
+        monkeypatch.setattr(regard_files, "_exchanged", lambda one, other: False)
+        monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(BaseException), new_folder(old) as partial:  # noqa: B017, PT011
         fill(partial)
     assert files(tmp_path) == {"model/weights": "old"}
@@ -97,8 +118,85 @@ def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch)
     monkeypatch.setattr(Path, "rename", rename)
     with new_folder(tmp_path / "model") as partial:
         fill(partial)
-    assert sorted(order[:2]) == ["sync tokens", "sync weights"]
-    assert order[2:] == ["sync folder", "rename", f"sync {tmp_path.name}"]
+    assert sorted(order[:3]) == ["sync inner", "sync tokens", "sync weights"]
+    assert order[3:] == ["sync folder", "rename", f"sync {tmp_path.name}"]
+
+
+CHANGING_PLACES = """
+import os, sys
+from pathlib import Path
+from regard import files
+target = Path(sys.argv[1])
+if sys.argv[2] == "rename":
+    files._exchanged = lambda one, other: False
+real, calls = Path.rename, []
+def rename(self, to):
+    found = real(self, to)
+    calls.append(1)
+    if len(calls) == 1 and sys.argv[2] == "rename":
+        os._exit(9)
+    return found
+Path.rename = rename
+sync = files.sync
+def synced(path):
+    if path == target.parent and sys.argv[2] == "exchange":
+        os._exit(9)
+    sync(path)
+files.sync = synced
+with files.new_folder(target) as partial:
+    (partial / "weights").write_text("new")
+"""
+
+
+@pytest.mark.parametrize("way", ["exchange", "rename"])
+def test_a_kill_while_changing_places_leaves_one_of_both_and_the_next_call_clears_up(way, old, tmp_path):
+    """Without the exchange the name is missing for a moment, and what had it comes back."""
+    command = [sys.executable, "-c", CHANGING_PLACES, str(old), way]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert old.exists() == (way == "exchange")
+    if way == "exchange":
+        assert files(old) == {"weights": "new"}
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(RuntimeError), new_folder(old):
+        raise RuntimeError
+    assert files(old) == {"weights": "new" if way == "exchange" else "old"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_another_process_still_writes_is_left_to_it(old, tmp_path):
+    with new_folder(old) as first:
+        fill(first)
+        with new_folder(old) as second:
+            (second / "weights").write_text("second")
+        assert files(old) == {"weights": "second"}
+    assert files(old) == NEW
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_never_takes_the_place_of_a_file_nor_of_a_link(old, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with (
+        pytest.raises(InputError, match=r"notes.txt: is a file, and a folder would take its place"),
+        new_folder(tmp_path / "notes.txt"),
+    ):
+        pass
+    (tmp_path / "latest").symlink_to(old)
+    with new_folder(tmp_path / "latest") as partial:
+        fill(partial)
+    assert (tmp_path / "latest").is_symlink()
+    assert files(old) == NEW
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_scratch_of_a_dead_process_is_removed_by_the_next_and_nothing_else(tmp_path):
+    code = "import os, sys\nfrom regard.files import scratch_folder\nwith scratch_folder(sys.argv[1], 'work-'): os._exit(0)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    (left,) = tmp_path.iterdir()
+    (tmp_path / "work-notes").write_text("mine")
+    with scratch_folder(tmp_path, "work-") as one, scratch_folder(tmp_path, "work-") as two:
+        assert {path for path in tmp_path.iterdir() if path.is_dir()} == {one, two}
+        assert left not in (one, two)
+    assert [path.name for path in tmp_path.iterdir()] == ["work-notes"]
 
 
 @pytest.mark.parametrize("content", ["text", b"\x00bytes"])

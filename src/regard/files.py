@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import secrets
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -16,6 +18,8 @@ from regard.errors import InputError
 
 PARTIAL_PREFIX = ".partial-"
 """How folders begin that were being written when a process died; `clear_partial` removes them."""
+
+_ASIDE_PREFIX = ".before-"
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -84,49 +88,132 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def scratch_folder(parent: str | os.PathLike[str], prefix: str) -> Iterator[Path]:
+    """A folder for this process alone in `parent`, gone when the block ends.
+
+    A killed process leaves its own behind; whoever makes the next one of the same prefix removes it. It is known by
+    nobody holding its lock, so where the system has no locks (see `locked`) it stays.
+    """
+    for left in Path(parent).iterdir():
+        if left.name.startswith(prefix) and left.is_dir() and not left.is_symlink():
+            with _held(left) as free:
+                if free:
+                    shutil.rmtree(left, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        while True:
+            path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            if stack.enter_context(_held(path)) is not False and path.is_dir():
+                break  # else another process took it for one that was left
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool | None]:
+    """Hold the lock of a folder; whether it was free, None where there are no locks."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield None
+        return
+    try:
+        free: bool | None = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            free = False
+        except OSError:
+            free = None
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def new_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """A folder to fill that appears at `target` only when the block ends well, every file in it on the disk.
+
+    A folder that is there already changes places with it at once, so that a kill leaves the one or the other; where the file
+    system cannot do that, the old one has another name for a moment and comes back with the next call.
 
     Yields:
         A temporary folder beside `target`. If the block raises, it is removed and `target` is untouched.
 
     Raises:
-        InputError: for a full disk or a place that cannot be written to.
+        InputError: for a full disk, a place that cannot be written to, or one where a file is.
     """
-    target = Path(target)
+    target = Path(os.path.realpath(target))  # of a link what it points to
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target}: is a file, and a folder would take its place; choose another name")
+    own = f"{zlib.crc32(os.fsencode(target.name)):08x}-"
     with writing_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=target.parent))
-        try:
+        _bring_back(target, own)
+        with scratch_folder(target.parent, PARTIAL_PREFIX + own) as partial:
             yield partial
             partial.chmod(0o777 & ~umask())
             for path in sorted(partial.rglob("*")):
-                if path.is_file():
+                if path.is_file() or path.is_dir():
                     sync(path)
             sync(partial)
-            with _set_aside(target):
-                partial.rename(target)
-                sync(target.parent)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+            _put(partial, target, own)
 
 
-@contextlib.contextmanager
-def _set_aside(target: Path) -> Iterator[None]:
-    """What is at `target` under another name inside the block: removed if that ends well, else back in its place."""
+def _put(partial: Path, target: Path, own: str) -> None:
+    """Give a folder its name; what had it is then under the other name, or gone."""
     if not target.exists():
-        yield
-        return
-    aside = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=target.parent)) / target.name
-    target.rename(aside)
-    try:
-        yield
-    except BaseException:
-        aside.rename(target)
-        raise
-    finally:
-        shutil.rmtree(aside.parent, ignore_errors=True)
+        partial.rename(target)
+        sync(target.parent)
+    elif _exchanged(partial, target):
+        try:
+            sync(target.parent)
+        except BaseException:
+            _exchanged(partial, target)
+            raise
+    else:
+        aside = Path(tempfile.mkdtemp(prefix=_ASIDE_PREFIX + own, dir=target.parent)) / target.name
+        target.rename(aside)
+        try:
+            partial.rename(target)
+            sync(target.parent)
+        except BaseException:
+            if not target.exists():
+                aside.rename(target)
+            raise
+        finally:
+            shutil.rmtree(aside.parent, ignore_errors=True)
+
+
+def _bring_back(target: Path, own: str) -> None:
+    """Where a kill left a folder under its other name, give it back its own."""
+    for left in target.parent.glob(f"{_ASIDE_PREFIX}{own}*"):
+        with contextlib.suppress(OSError):
+            if not target.exists():
+                (left / target.name).rename(target)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two folders change places, in one step; False where the system cannot."""
+    library = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    names = os.fsencode(one), os.fsencode(other)
+    if hasattr(library, "renameat2"):  # Linux
+        here, exchange = -100, 2
+        code = library.renameat2(here, names[0], here, names[1], exchange)
+    elif hasattr(library, "renamex_np"):  # macOS
+        code = library.renamex_np(*names, 2)
+    else:
+        return False
+    if code == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM):
+        return False
+    raise OSError(number, os.strerror(number), str(other))
 
 
 @contextlib.contextmanager

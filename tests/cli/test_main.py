@@ -182,3 +182,30 @@ def test_waiting_threads_spin_for_a_bounded_time_unless_the_user_says_otherwise(
     clean = {key: value for key, value in os.environ.items() if key not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     done = subprocess.run([sys.executable, "-c", SPINNING], capture_output=True, text=True, env=clean | own, check=True)
     assert done.stdout.splitlines()[-1] == expected
+
+
+STOPPED = """
+import sys, time
+from regard.cli import main
+from regard.files import scratch_folder
+
+def works(_):
+    with scratch_folder(sys.argv[1], "work-"):
+        print("there", flush=True)
+        time.sleep(60)
+
+main.main = works
+main.run()
+"""
+
+
+def test_a_command_that_is_stopped_removes_its_scratch_files(tmp_path):
+    clean = {key: value for key, value in os.environ.items() if key != "RANK"}
+    command = [sys.executable, "-c", STOPPED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=clean) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert len(list(tmp_path.iterdir())) == 1
+        process.terminate()
+        assert process.wait(20) == 143
+    assert list(tmp_path.iterdir()) == []

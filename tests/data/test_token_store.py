@@ -39,7 +39,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert store.sequence("source", 0).dtype == np.uint16
     assert store.sequence("target", 0).dtype == np.uint32
     names = sorted(file.name for file in (tmp_path / "new" / "store").iterdir())
-    assert names == sorted([f"{c}{e}" for c in COLUMNS for e in (".bin", ".offsets.bin")] + ["store.json"])
+    assert names == sorted([f"{c}{e}" for c in COLUMNS for e in (".bin", ".offsets.bin", ".sums.bin")] + ["store.json"])
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["store"]
     assert (tmp_path / "new" / "store" / "source.bin").stat().st_size == 3 * 2
 
@@ -252,7 +252,7 @@ def test_columns_are_checked(tmp_path: Path, columns: dict, says: str) -> None:
 # --- what may be wrong with a store -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["source.bin", "target.bin", "source.offsets.bin"])
+@pytest.mark.parametrize("name", ["source.bin", "target.bin", "source.offsets.bin", "target.sums.bin"])
 @pytest.mark.parametrize("change", [-1, -2, 2])
 def test_a_file_of_another_size_is_named(tmp_path: Path, name: str, change: int) -> None:
     TokenStore.write(tmp_path / "store", COLUMNS, ROWS)
@@ -276,8 +276,69 @@ def test_offsets_that_do_not_fit_the_ids_are_refused(tmp_path: Path) -> None:
     TokenStore.write(tmp_path / "store", COLUMNS, ROWS)
     file = tmp_path / "store" / "source.offsets.bin"
     file.write_bytes((np.fromfile(file, "<i8") + 1).tobytes())
+    with pytest.raises(InputError, match=r"source\.offsets\.bin: is not what was written"):
+        TokenStore.open(tmp_path / "store")
+    without_checks(tmp_path / "store")
     with pytest.raises(InputError, match="does not fit"):
         TokenStore.open(tmp_path / "store")
+
+
+def without_checks(folder: Path) -> None:
+    """Make a store one of before there were checksums."""
+    said = json.loads((folder / "store.json").read_text())
+    del said["check"]
+    for column in said["columns"].values():
+        del column["checks"]
+    (folder / "store.json").write_text(json.dumps(said))
+    for file in folder.glob("*.sums.bin"):
+        file.unlink()
+
+
+def test_a_store_of_before_there_were_checksums_is_read(tmp_path: Path) -> None:
+    TokenStore.write(tmp_path / "store", COLUMNS, ROWS)
+    without_checks(tmp_path / "store")
+    assert as_lists(TokenStore.open(tmp_path / "store")) == as_lists(TokenStore.write(tmp_path / "new", COLUMNS, ROWS))
+
+
+def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
+    """Of any file: it is refused when opened, or when it is read, or changes nothing of what is read."""
+    store = TokenStore.write(tmp_path / "store", COLUMNS, ROWS)
+    wanted, noticed = as_lists(store), 0
+    for file in sorted((tmp_path / "store").iterdir()):
+        content = file.read_bytes()
+        for place in range(0, len(content), 7 if file.name == "store.json" else 3):
+            file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            try:
+                assert as_lists(TokenStore.open(tmp_path / "store")) == wanted, (file.name, place)
+            except InputError:
+                noticed += 1
+            else:
+                assert file.name == "store.json"
+        file.write_bytes(content)
+    assert noticed > 100
+
+
+def test_ids_are_checked_in_blocks_when_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_store, "_BLOCK", 4)
+    monkeypatch.setattr(token_store, "_CHUNK", 3)
+    TokenStore.write(tmp_path / "store", {"source": 50}, [(list(range(3 * row, 3 * row + 3)),) for row in range(8)])
+    file = tmp_path / "store" / "source.bin"
+    content = np.fromfile(file, "<u2")
+    content[13] = 44  # in the fourth block, and the fifth row
+    file.write_bytes(content.tobytes())
+    store = TokenStore.open(tmp_path / "store")
+    assert [store.sequence("source", row).tolist() for row in (0, 1, 2, 3, 7)] == [
+        [3 * row, 3 * row + 1, 3 * row + 2] for row in (0, 1, 2, 3, 7)
+    ]
+    for row in (4, 4, 5):  # the sixth begins in that block
+        with pytest.raises(
+            InputError, match=r"source\.bin: is not what was written \(the checksum differs\); remove the folder"
+        ):
+            store.sequence("source", row)
+    content[13] = 13
+    file.write_bytes(content.tobytes())
+    for row in range(8):
+        assert store.sequence("source", row).tolist() == [3 * row, 3 * row + 1, 3 * row + 2]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,44 @@ def test_a_signal_writes_a_checkpoint_and_resuming_equals_never_having_stopped(n
     assert logs[0] == logs[1]
 
 
+def test_a_kill_in_the_very_first_write_leaves_a_folder_that_can_be_used(recipe, pairs, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".partial-0123456789ab").write_text("half of recipe.yaml")
+    assert regard.train(recipe(steps=1), output=tmp_path / "run", data=pairs).steps == 1
+    assert not list((tmp_path / "run").glob(".partial-*"))
+
+
+def test_extending_a_finished_run_leaves_a_model_at_every_moment(recipe, pairs, tmp_path, monkeypatch):
+    """Ended before each of the moves that publish it, the folder opens as the longer run's model."""
+    run = tmp_path / "run"
+    regard.train(recipe(steps=2), output=run, data=pairs)
+    wanted = regard.train(recipe(steps=5), output=tmp_path / "whole", data=pairs).load()
+    real, ended = Path.replace, []
+
+    class Ended(BaseException):
+        pass
+
+    for number in range(9):
+        moved = []
+
+        def replace(path: Path, target: Path, *, moved=moved, number=number) -> Path:
+            if ".model" in path.parts:
+                moved.append(path.name)
+                if len(moved) > number:
+                    raise Ended
+            return real(path, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", replace)
+            try:
+                regard.train(recipe(steps=5), output=run, data=pairs, resume=True)
+            except Ended:
+                ended.append(number)
+        found = regard.load(run).model.state_dict()
+        assert all(torch.equal(found[name], tensor) for name, tensor in wanted.model.state_dict().items())
+    assert 4 <= len(ended) < 9
+
+
 def test_minutes_between_checkpoints(recipe, pairs, tmp_path):
     seen = []
     run = tmp_path / "run"

@@ -136,7 +136,7 @@ def write_model(
         theirs = OF_FAMILY[config.model_type]
         values = theirs.config_to_theirs(config, next(iter(tensors.values())).dtype) | dict(said or {})
         stored = theirs.tensors_to_theirs(config, tensors)
-    (folder / CONFIG).write_text(_json(values))
+    (folder / CONFIG).write_text(_json(values), encoding="utf-8")
     digests = write_tensors(folder / WEIGHTS, stored)
     card = {
         "format_version": 1,
@@ -148,7 +148,7 @@ def write_model(
         "digests": digests,
     }
     code = write_code(folder, used(config, task.get("name"), recipe))
-    (folder / CARD).write_text(_json({**card, "code": code} if code else card))
+    (folder / CARD).write_text(_json({**card, "code": code} if code else card), encoding="utf-8")
 
 
 def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:

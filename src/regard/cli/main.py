@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -148,6 +149,9 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 whatever the locale says, as files are
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    # SIGTERM leaves as Ctrl-C does, so that scratch files are removed; but a worker of torchrun's may wait for one that is gone.
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "RANK" not in os.environ:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))
 
 

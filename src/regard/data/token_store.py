@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,10 @@ FORMAT_VERSION = 1
 
 _DESCRIPTION = "store.json"
 _OFFSET_TYPE = "<i8"
+_SUM_TYPE = "<u4"
 _CHUNK = 1 << 18  # ids gathered before they are written
+_BLOCK = 1 << 18  # ids that are checked as one; part of the format
+_DAMAGED = "is not what was written (the checksum differs); remove the folder and write the store again"
 
 AnyPath = str | os.PathLike[str]
 
@@ -30,8 +34,10 @@ class TokenStore:
     """Rows of token sequences, one sequence for each column, read from disk as they are needed.
 
     A folder holds, for every column, `NAME.bin` (all its ids, one after another, uint16 or uint32),
-    `NAME.offsets.bin` (int64; where each sequence begins, and the end) and once `store.json` (format version,
-    number of rows, and for each column its type and number of ids). `write` makes one, `open` opens it.
+    `NAME.offsets.bin` (int64; where each sequence begins, and the end), `NAME.sums.bin` (the CRC-32 of every 262,144
+    ids) and once `store.json` (format version, number of rows, for each column its type, number of ids and the CRC-32
+    of its offsets and sums, and one of all this). `write` makes one, `open` opens it. Opening checks all but the ids;
+    these are checked when the first of a block is read, so that nothing is read for the check alone.
     Sending a store to another process sends the path.
 
     >>> import pathlib, tempfile
@@ -42,7 +48,7 @@ class TokenStore:
     (2, [5, 6, 7], [1, 0])
     """
 
-    def __init__(self, folder: Path, tokens: dict[str, np.ndarray], offsets: dict[str, np.ndarray]) -> None:
+    def __init__(self, folder: Path, tokens: dict[str, Ids], offsets: dict[str, np.ndarray]) -> None:
         self._folder = folder
         self._tokens = tokens
         self._offsets = offsets
@@ -100,15 +106,22 @@ class TokenStore:
         """Open a store that `write` made, for reading only; the ids stay on disk.
 
         Raises:
-            InputError: there is no store, it is of another version, or a file is missing or cut short.
+            InputError: there is no store, it is of another version, or a file is missing, cut short or damaged. Damaged ids
+                are found when they are read.
         """
         root = Path(folder)
         description = _read_description(root)
         rows, columns = description["rows"], description["columns"]
         tokens, offsets = {}, {}
         for name, column in columns.items():
-            tokens[name] = _map(root / f"{name}.bin", column["dtype"], column["tokens"])
+            file, sums = root / f"{name}.bin", None
             offsets[name] = _map(root / f"{name}.offsets.bin", _OFFSET_TYPE, rows + 1)
+            if "checks" in column:  # stores of before there were any go on being read
+                sums = _map(root / f"{name}.sums.bin", _SUM_TYPE, -(-column["tokens"] // _BLOCK))
+                for ending, array in (("offsets", offsets[name]), ("sums", sums)):
+                    if zlib.crc32(array.data) != column["checks"][ending]:
+                        raise InputError(f"{root / name}.{ending}.bin: {_DAMAGED}")
+            tokens[name] = Ids(file, _map(file, column["dtype"], column["tokens"]), sums)
             if offsets[name][0] != 0 or offsets[name][-1] != column["tokens"]:
                 raise InputError(f"{root / name}.offsets.bin: does not fit the ids; write the store again")
         return cls(root, tokens, offsets)
@@ -126,24 +139,25 @@ class TokenStore:
         """The ids of a column that has one in each row: (rows,) int64.
 
         Raises:
-            InputError: a row has none, or more.
+            InputError: a row has none, or more; the file is damaged.
         """
         lengths = self.lengths(column)
         if (lengths != 1).any():
             row = int(np.flatnonzero(lengths != 1)[0])
             raise InputError(f"{self._folder}: column {column!r} has {lengths[row]} ids in row {row + 1}, not one")
-        return self._tokens[column].astype(np.int64)
+        return self._tokens[column].between(0, self._rows).astype(np.int64)
 
     def sequence(self, column: str, index: int) -> np.ndarray:
         """The ids of one sequence: a read-only view of the file, uint16 or uint32, nothing copied.
 
         Raises:
             IndexError: there is no such row.
+            InputError: the file is damaged there.
         """
         if not 0 <= index < self._rows:
             raise IndexError(f"row {index} of a store of {self._rows}")
         offsets = self._of(self._offsets, column)
-        return self._tokens[column][offsets[index] : offsets[index + 1]]
+        return self._tokens[column].between(int(offsets[index]), int(offsets[index + 1]))
 
     def __len__(self) -> int:
         return self._rows
@@ -160,6 +174,40 @@ class TokenStore:
         return arrays[column]
 
 
+class Ids:
+    """All ids of a column, mapped from disk and checked block by block as they are read.
+
+    Arguments:
+        file: they are from.
+        array: (n,) uint16 or uint32.
+        sums: (blocks,) uint32, the CRC-32 of each block of 262,144; None for a store without any.
+    """
+
+    def __init__(self, file: Path, array: np.ndarray, sums: np.ndarray | None) -> None:
+        self._file = file
+        self._array = array
+        self._sums = sums
+        self._unchecked = bytearray(b"\1" * (0 if sums is None else len(sums)))
+
+    def between(self, start: int, stop: int) -> np.ndarray:
+        """Those of a span, as a view.
+
+        Raises:
+            InputError: a block that holds some of them is not what was written.
+        """
+        first, last = start // _BLOCK, (stop - 1) // _BLOCK
+        if self._unchecked.find(1, first, last + 1) >= 0:
+            self._check(first, last)
+        return self._array[start:stop]
+
+    def _check(self, first: int, last: int) -> None:
+        for block in range(first, last + 1):
+            if self._sums is not None and self._unchecked[block]:
+                if zlib.crc32(self._array[block * _BLOCK : (block + 1) * _BLOCK].data) != self._sums[block]:
+                    raise InputError(f"{self._file}: {_DAMAGED}")
+                self._unchecked[block] = 0
+
+
 # --- writing ----------------------------------------------------------------------------------------------
 
 
@@ -174,10 +222,12 @@ class _ColumnWriter:
         self._sequences: list[np.ndarray] = []
         self._rows = 0
         self._tokens = 0
+        self._sums: list[int] = []  # of blocks, the last one perhaps begun
         self._files: list[BinaryIO] = []
-        for ending in (".bin", ".offsets.bin"):
+        for ending in (".bin", ".offsets.bin", ".sums.bin"):
             self._files.append((folder / f"{name}{ending}").open("xb"))
-        self._files[1].write(np.zeros(1, _OFFSET_TYPE).tobytes())
+        self._ends = 0
+        self._write_ends(np.zeros(1, _OFFSET_TYPE))
 
     def gather(self, sequence: np.ndarray) -> None:
         self._sequences.append(sequence)
@@ -196,20 +246,36 @@ class _ColumnWriter:
                 f"row {row + 1}, column {self.name!r}: id {tokens[outside[0]]} is not below {self._size}; "
                 "was the text encoded with the tokenizer the column was sized for?"
             )
-        self._files[0].write(tokens.astype(self._dtype).tobytes())
-        self._files[1].write(ends.astype(_OFFSET_TYPE).tobytes())
-        self._tokens = int(ends[-1])
+        self._write_ids(tokens.astype(self._dtype))
+        self._write_ends(ends.astype(_OFFSET_TYPE))
         self._rows += len(self._sequences)
         self._sequences = []
         self.gathered = 0
 
     def finish(self) -> dict[str, Any]:
         self.flush()
+        sums = np.array(self._sums, _SUM_TYPE)
+        self._files[2].write(sums.tobytes())
         for file in self._files:
             file.flush()
             os.fsync(file.fileno())
             file.close()
-        return {"dtype": self._dtype, "size": self._size, "tokens": self._tokens}
+        checks = {"offsets": self._ends, "sums": zlib.crc32(sums.data)}
+        return {"dtype": self._dtype, "size": self._size, "tokens": self._tokens, "checks": checks}
+
+    def _write_ids(self, tokens: np.ndarray) -> None:
+        self._files[0].write(tokens.tobytes())
+        while len(tokens):
+            begun = self._tokens % _BLOCK
+            if begun == 0:
+                self._sums.append(0)
+            part, tokens = tokens[: _BLOCK - begun], tokens[_BLOCK - begun :]
+            self._sums[-1] = zlib.crc32(part.data, self._sums[-1])
+            self._tokens += len(part)
+
+    def _write_ends(self, ends: np.ndarray) -> None:
+        self._files[1].write(ends.tobytes())
+        self._ends = zlib.crc32(ends.data, self._ends)
 
     def abandon(self) -> None:
         for file in self._files:
@@ -255,7 +321,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 def _write_description(folder: Path, content: dict[str, Any]) -> None:
     with (folder / _DESCRIPTION).open("x", encoding="utf-8") as file:
-        json.dump({"format_version": FORMAT_VERSION, **content}, file, indent=2)
+        json.dump({"format_version": FORMAT_VERSION, **content, "check": _check_of(content)}, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
 
@@ -288,9 +354,17 @@ def _read_description(root: Path) -> dict[str, Any]:
     return content
 
 
+def _check_of(content: Mapping[str, Any]) -> int:
+    """The CRC-32 of what a description says."""
+    said = {key: content[key] for key in ("rows", "columns")}
+    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
+
+
 def _is_sound(content: dict[str, Any]) -> bool:
     rows, columns = content.get("rows"), content.get("columns")
     if not isinstance(rows, int) or rows < 0 or not isinstance(columns, dict) or not columns:
+        return False
+    if "check" in content and content["check"] != _check_of(content):
         return False
     return all(
         name.isidentifier()
@@ -298,6 +372,10 @@ def _is_sound(content: dict[str, Any]) -> bool:
         and column.get("dtype") in ("<u2", "<u4")
         and isinstance(column.get("tokens"), int)
         and column["tokens"] >= 0
+        and (
+            "checks" not in column
+            or (isinstance(column["checks"], dict) and column["checks"].keys() == {"offsets", "sums"})
+        )
         for name, column in columns.items()
     )
 

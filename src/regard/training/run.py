@@ -15,9 +15,10 @@ from torch import Tensor
 
 from regard.checkpoints import adopt, read_card
 from regard.checkpoints.adapters import split, write_adapters
+from regard.checkpoints.folder import CONFIG
 from regard.checkpoints.hub import PREFIX
 from regard.errors import InputError
-from regard.files import locked, replace_file
+from regard.files import PARTIAL_PREFIX, locked, new_folder, replace_file, sync
 from regard.models import MODELS
 from regard.parts import Code, load_code
 from regard.rendering import html_table, metric_text, text_table
@@ -314,15 +315,16 @@ class _Run:
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
 
     def _publish(self, progress: Progress) -> None:
-        """Copy the best checkpoint's model to the run's own folder, file by file.
+        """Move a copy of the best checkpoint's model to the run's own folder, file by file.
 
-        config.json comes last: while it is not there, `load` takes the checkpoint itself.
+        config.json goes first and comes last: while it is not there, `load` takes the checkpoint itself.
         """
         place = self.checkpoints.place(self.checkpoints.pointers["best"])
         staging = self.folder / ".model"
         shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed here
         if self.recipe.adapters is not None:  # opened, they would be merged
-            shutil.copytree(place, staging, ignore=shutil.ignore_patterns(OPTIMIZER, PROGRESS))
+            with new_folder(staging) as partial:
+                shutil.copytree(place, partial, ignore=shutil.ignore_patterns(OPTIMIZER, PROGRESS), dirs_exist_ok=True)
         else:
             best = load(place)
             best.recipe = self.recipe.to_mapping()
@@ -330,11 +332,15 @@ class _Run:
             best.save(staging)
         with (staging / README).open("a", encoding="utf-8") as card:
             card.write(run_section())
-        for path in sorted(staging.rglob("*"), key=lambda p: (p.name == "config.json", str(p))):
+        sync(staging / README)
+        (self.folder / CONFIG).unlink(missing_ok=True)
+        sync(self.folder)
+        for path in sorted(staging.rglob("*"), key=lambda p: (p == staging / CONFIG, str(p))):
             if path.is_file():
                 target = self.folder / path.relative_to(staging)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)
+                sync(target.parent)
         shutil.rmtree(staging, ignore_errors=True)
 
 
@@ -375,7 +381,7 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
                 f"{folder}: the recipe differs from the run's own in {', '.join(changed)}; "
                 "resume with the same settings, or choose another folder"
             )
-    elif not path.is_file() and folder.is_dir() and any(folder.iterdir()):
+    elif not path.is_file() and any(not path.name.startswith(PARTIAL_PREFIX) for path in folder.iterdir()):
         raise InputError(f"{folder}: is not empty and holds no run; choose another folder")
     replace_file(path, write_recipe(recipe))
     if not (folder / README).exists():

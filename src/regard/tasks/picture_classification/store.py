@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.token_store import TokenStore
+from regard.data.token_store import Ids, TokenStore
 from regard.tasks.frames import read_frames
 
 LABEL = "label"
@@ -23,7 +23,7 @@ class PictureStore(TokenStore):
         tokens, offsets: as for `TokenStore`.
     """
 
-    def __init__(self, folder: Path, tokens: dict[str, np.ndarray], offsets: dict[str, np.ndarray]) -> None:
+    def __init__(self, folder: Path, tokens: dict[str, Ids], offsets: dict[str, np.ndarray]) -> None:
         super().__init__(folder, tokens, offsets)
         self.pictures = read_frames(folder)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import InputError
-from regard.files import writing_errors
+from regard.files import scratch_folder, writing_errors
 from regard.vectors.store import WordVectors
 from regard.vectors.subwords import NgramSubwords
 from regard.vectors.training.cooccurrence import cooccurrences
@@ -62,16 +62,16 @@ def train_vectors(
         raise InputError("the sentences can be gone through once and are needed several times; give a list of them")
     with (
         writing_errors(Path(scratch or tempfile.gettempdir())),
-        tempfile.TemporaryDirectory(prefix="regard-vectors-", dir=scratch, ignore_cleanup_errors=True) as folder,
+        scratch_folder(scratch or tempfile.gettempdir(), "regard-vectors-") as folder,
     ):
         began = time.monotonic()
         kept = sentences
         if isinstance(sentences, Corpus) and sentences.tokenisation == "words":  # finding words takes time
-            kept = _Kept(path=Path(folder) / "words", sentences=sentences)
+            kept = _Kept(path=folder / "words", sentences=sentences)
         vocabulary = count_words(kept, settings.minimum_count, report=report)
         counted = time.monotonic()
         if settings.method == "glove":
-            tables, facts = glove_tables(kept, vocabulary, settings, scratch=Path(folder), report=report)
+            tables, facts = glove_tables(kept, vocabulary, settings, scratch=folder, report=report)
             vectors: dict[str, Any] = {"matrix": tables.sum if settings.vectors == "sum" else tables.words}
         else:
             vectors, facts = _word2vec(kept, vocabulary, settings, report)
