@@ -11,6 +11,8 @@ WORDS = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "f1": "F1",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
@@ -30,7 +32,7 @@ def metric_text(name: str, value: float) -> tuple[str, str]:
     """
     metric, _, language = name.partition(".")
     words = WORDS.get(metric, metric.replace("_", " "))
-    if metric.endswith(("accuracy", "_match")) or metric in ("f1", "chance"):
+    if metric.endswith(("accuracy", "_match")) or metric in ("f1", "micro_f1", "macro_f1", "chance"):
         number = f"{100 * value:.2f} %"
     else:
         number = f"{value:.1f}" if metric in OF_A_HUNDRED else f"{value:.4g}"

@@ -116,3 +116,42 @@ def test_evaluations_that_cannot_be_made(command, spam, tmp_path):
     assert "--to is no option for task classification" in command("evaluate", spam, file, "--to", "de").refusal()
     assert "unknown key 'beam'" in command("evaluate", spam, file, "beam=4").refusal()
     assert "no such file" in command("evaluate", spam, tmp_path / "none.tsv").refusal()
+
+
+@pytest.fixture(scope="module")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that tells which of two words stand in a text."""
+    texts = [("the sea", ["sea"]), ("the sun", ["sun"]), ("sea sun", ["sea", "sun"]), ("the bus", [])] * 20
+    folder = tmp_path_factory.mktemp("topics") / "run"
+    settings = recipe("multi_label_classification")
+    settings["training"] = {**settings["training"], "steps": 120}
+    regard.train(settings, output=folder, data=texts)
+    return folder
+
+
+def test_any_number_of_labels_is_told_in_a_line(command, topics):
+    answer = command("classify", topics, "the sea", "sea sun", "the bus")
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["sea", "sea, sun", ""]
+    shares = answer.out.splitlines()[1].split("\t")[1].split(", ")
+    assert all(0.5 <= float(share) <= 1 for share in shares)
+    all_of_them = json.loads(command("classify", topics, "the bus", "--threshold", "1e-9", "--json").out)
+    assert all_of_them["classifications"][0]["labels"] == ["sea", "sun"]
+
+
+def test_a_threshold_is_for_any_number_of_labels(command, spam, topics):
+    assert (
+        "--threshold is for models that tell any number of labels"
+        in command("classify", spam, "a", "--threshold", "0.5").err
+    )
+    assert "threshold is 2" in command("classify", topics, "a", "--threshold", "2").err
+
+
+def test_labels_of_a_file_are_measured(command, topics, tmp_path):
+    file = tmp_path / "topics.csv"
+    file.write_text('text,label\nthe sea,sea\nsea sun,"sea,sun"\nthe bus,\n')
+    answer = command("evaluate", topics, file)
+    assert "micro F1     100.00 %" in answer.out
+    assert "exact match  100.00 %" in answer.out
+    assert "  sun        precision 1.000, recall 1.000, F1 1.000" in answer.out
+    lower = json.loads(command("evaluate", topics, file, "threshold=1e-9", "--json").out)
+    assert lower["metrics"]["exact_match"] == pytest.approx(1 / 3)

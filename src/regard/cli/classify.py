@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,11 @@ from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.classification.classifier import Classification
-    from regard.tasks.classification.rater import Rating
+    from regard.tasks.classification.classifier import Classification, Labelling
+    from regard.tasks.classification.rater import Rating, Ratings
+
+CLASSIFYING = ("classification", "multi_label_classification")
+"""The tasks that this command is for, beside those of numbers and pictures."""
 
 
 def classify(
@@ -55,6 +59,14 @@ def classify(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="For a model that tells any number of labels: the least probability of a label that is told.",
+            show_default=False,
+        ),
+    ] = None,
     device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object, with the probability of every class.")
@@ -62,8 +74,9 @@ def classify(
 ) -> None:
     """Tell the class of texts, or of pairs of texts: one line out for each line in, the class and its probability.
 
-    A model that gives numbers, such as how alike two sentences are, gives the number. Of pictures the line begins with the name;
-    digits is scikit-learn's digits that no training sees, digits:4 the fifth of them.
+    A model that tells any number of labels tells those that are probable enough, with a comma between, and the probability of
+    each. A model that gives numbers, such as how alike two sentences are, gives the number, or several with tabs between. Of
+    pictures the line begins with the name; digits is scikit-learn's digits that no training sees, digits:4 the fifth of them.
 
     \b
     Example:
@@ -78,18 +91,25 @@ def classify(
         raise InputError("--pair goes with one TEXT; pairs in a file stand in each line with a tab between")
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.tasks.classification.rater import Rater
         from regard.tasks.loading import task_of
 
-        if task_of(model) in ("picture_classification", "few_shot"):
+        task = task_of(model)
+        if task in ("picture_classification", "few_shot"):
             unfit = [name for name, given in (("--pair", pair), ("--input", input_file)) if given is not None]
             classify_pictures(model, texts or (), file, as_json, device, shown=shown, unfit=unfit)
             return
         if shown is not None:
             raise InputError("--shown is for models that learn from a few pictures; this one reads texts, leave it out")
         waiting = read_input(texts or (), input_file, text_column, pairs=True)
-        predictor: Any = opened(model, device, "regression" if task_of(model) == "regression" else "classification")
-        ask = predictor.rate_batch if isinstance(predictor, Rater) else predictor.classify_batch
+        if threshold is not None and task != "multi_label_classification":
+            raise InputError(
+                "--threshold is for models that tell any number of labels; this one does not, leave it out"
+            )
+        rates = task in ("regression", "multi_output_regression")
+        predictor: Any = opened(model, device, None if rates or task in CLASSIFYING else "classification")
+        ask = predictor.rate_batch if rates else predictor.classify_batch
+        if threshold is not None:
+            ask = functools.partial(ask, threshold=threshold)
 
         def answer(chunk: list[Text]) -> Any:
             return ask([_parts(text, pair, predictor.task.pairs) for text in chunk])
@@ -101,7 +121,7 @@ def classify(
         answer_all(
             waiting,
             answer,
-            name="ratings" if isinstance(predictor, Rater) else "classifications",
+            name="ratings" if rates else "classifications",
             line_of=_line,
             object_of=_object,
             file=file,
@@ -128,18 +148,27 @@ def _parts(text: Text, pair: str | None, pairs: bool | None) -> Any:
     return first, second
 
 
-def _line(answer: Classification | Rating | None) -> str:
+def _line(answer: Classification | Labelling | Rating | Ratings | None) -> str:
     if answer is None:
         return "\n"
+    if hasattr(answer, "values"):
+        return "\t".join(f"{value:.4f}" for value in answer.values.values()) + "\n"  # type: ignore[union-attr]
+    if hasattr(answer, "labels"):
+        names = ", ".join(" ".join(label.split()) for label in answer.labels)  # type: ignore[union-attr]
+        return f"{names}\t{', '.join(f'{answer.probabilities[each]:.4f}' for each in answer.labels)}\n"  # type: ignore[union-attr]
     if hasattr(answer, "value"):
         return f"{answer.value:.4f}\n"  # type: ignore[union-attr]
     return f"{' '.join(answer.label.split())}\t{answer.probability:.4f}\n"  # type: ignore[union-attr]
 
 
-def _object(text: Text, answer: Classification | Rating | None) -> dict[str, Any]:
+def _object(text: Text, answer: Classification | Labelling | Rating | Ratings | None) -> dict[str, Any]:
     if answer is None:
         return {"text": text.content}
     said: dict[str, Any] = {"text": answer.text}
     if hasattr(answer, "value"):
         return said | {"value": answer.value}  # type: ignore[union-attr]
+    if hasattr(answer, "values"):
+        return said | {"values": answer.values}  # type: ignore[union-attr]
+    if hasattr(answer, "labels"):
+        return said | {"labels": list(answer.labels), "probabilities": answer.probabilities}  # type: ignore[union-attr]
     return said | {"label": answer.label, "probabilities": answer.probabilities}  # type: ignore[union-attr]

@@ -43,6 +43,7 @@ class LabelledText:
         text: the text, or the first of two.
         pair: the second text; None where there is one only.
         label: a class by name, or a number; None in data without labels.
+        labels: any number of classes, or several numbers, where they stand apart; None elsewhere.
         file, line: where it was read (lines from 1).
         places: of texts about one word, the word's index among the words between spaces, in `text` and then in `pair`.
 
@@ -56,13 +57,18 @@ class LabelledText:
     file: str
     line: int
     places: tuple[int, ...] = ()
+    labels: tuple[str | float, ...] | None = None
 
 
 class _Labelling(NamedTuple):
-    """What a label has to be: a number; or one of some values, each with its meaning; or (None) any text."""
+    """What a label has to be: a number; or one of some values, each with its meaning; or (None) any text.
+
+    With `several` it may be a list of such, or the text of any number of them.
+    """
 
     number: bool
     names: Mapping[str, str] | None
+    several: bool = False
 
 
 def read_labelled(
@@ -71,7 +77,8 @@ def read_labelled(
     format: str = "auto",
     text: int | str | None = None,
     pair: int | str | None = None,
-    label: int | str | None = None,
+    label: int | str | Sequence[int | str] | None = None,
+    several: bool = False,
     header: bool | Literal["auto"] = "auto",
     number: bool = False,
     labels: Sequence[str] | None = None,
@@ -97,7 +104,9 @@ def read_labelled(
             failing that by its first line; or the name of a known set in `LABELLED_FORMATS`, which settles the columns, what
             the labels mean and which there are, for its files as they are distributed.
         text, pair, label: which column or key holds the part: an index from 0 or a name in the header; in JSONL and hub datasets
-            a key, "a.b" reaching into nested objects.
+            a key, "a.b" reaching into nested objects. Of several numbers, several columns or keys as `label`.
+        several: whether a text may have any number of labels, perhaps none: a list, which becomes `labels`; or one text with all
+            of them, which stays as it is.
         header: whether the first line of a table names the columns; `auto`: where a column is given by name, or the first line
             looks like one; where that is doubtful, the file is refused.
         number: whether the label is a number.
@@ -130,6 +139,7 @@ def read_labelled(
         raise InputError(
             f"data format {format!r} says itself where text and label are; leave out all that says it again"
         )
+    columns = label if isinstance(label, int | str | None) else tuple(label)
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise InputError("no file of labelled texts is given; name one at least")
@@ -141,9 +151,9 @@ def read_labelled(
         name = os.fspath(place)
         if known is not None:
             return _known(name, format, known, labelled, label_name, on_error, malformed)
-        labelling = _Labelling(number, None if labels is None else dict(zip(labels, labels, strict=True)))
+        labelling = _Labelling(number, None if labels is None else dict(zip(labels, labels, strict=True)), several)
         wants_label = labelled and label_name is None
-        raw = parts_of_file(name, format, (text, pair, label), header, wants_label, malformed)
+        raw = parts_of_file(name, format, (text, pair, columns), header, wants_label, malformed)
         if label_name is not None:
             raw = with_labels(name, raw, label_name)
         needed = "each row needs a text" + (" and a label" if labelled else "")
@@ -154,7 +164,7 @@ def read_labelled(
 
 
 def labelled_in_memory(
-    given: Any, text: str | None = None, pair: str | None = None, label: str | None = None
+    given: Any, text: str | None = None, pair: str | None = None, label: str | tuple[str, ...] | None = None
 ) -> list[LabelledText]:
     """The labelled texts that are given in memory: (text, label), ((first, second), label), or mappings.
 
@@ -186,7 +196,11 @@ def labelled_in_memory(
             if isinstance(content, tuple | list):
                 first, second = parts_of(content, f"the text of {where}", [["text"], ["pair"]], "(first, second)")
         read = _example("examples", number, Parts(first, second, None, None), False, _Labelling(False, None))
-        found.append(dataclasses.replace(sound(read, wanted), label=held.item() if hasattr(held, "item") else held))
+        held = held.tolist() if hasattr(held, "tolist") else held
+        several = tuple(held) if isinstance(held, list | tuple | set | frozenset) else None
+        found.append(
+            dataclasses.replace(sound(read, wanted), label=None if several is not None else held, labels=several)
+        )
     return found
 
 
@@ -265,13 +279,24 @@ def _example(name: str, line: int, parts: Parts, labelled: bool, labelling: _Lab
     places = () if parts.place is None else _places(str(parts.place), [str(text) for _, text in texts])
     if places is None:
         return malformed_row(name, line, "place outside the text", short(parts.place))
-    label = None
-    if labelled:
+    label, labels = None, None
+    if labelled and labelling.several and not (isinstance(parts.label, str) and not labelling.number):
+        given = parts.label if isinstance(parts.label, list | tuple) else [] if parts.label is None else [parts.label]
+        read = [_label(each, labelling) for each in given]
+        fault = next((each for each in read if isinstance(each, tuple)), None)
+        if fault is not None:
+            return malformed_row(name, line, *fault)
+        labels = tuple(each for each in read if not isinstance(each, tuple))
+    elif labelled and labelling.several:
+        label = str(parts.label).strip()
+    elif labelled:
         label = _label(parts.label, labelling)
         if isinstance(label, tuple):
             return malformed_row(name, line, *label)
     pair = None if parts.pair is None else str(parts.pair)
-    return LabelledText(text=str(parts.text), pair=pair, label=label, file=name, line=line, places=places)
+    return LabelledText(
+        text=str(parts.text), pair=pair, label=label, file=name, line=line, places=places, labels=labels
+    )
 
 
 def _places(value: str, texts: list[str]) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ class Columns(NamedTuple):
 
     text: int | str
     pair: int | str | None = None
-    label: int | str | None = None
+    label: int | str | tuple[int | str, ...] | None = None
     place: int | str | None = None
 
 

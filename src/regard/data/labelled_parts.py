@@ -30,6 +30,8 @@ TEXT_NAMES: tuple[tuple[str, str | None], ...] = (
 LABEL_NAMES = ("label", "score", "gold_label")
 
 Column = int | str | None
+LabelColumn = Column | tuple[int | str, ...]
+"""Several, where a text has several numbers."""
 
 
 class Parts(NamedTuple):
@@ -41,13 +43,14 @@ class Parts(NamedTuple):
     place: object
 
 
+Keys = tuple[str | None, str | None, str | tuple[str, ...] | None]
 FoundParts = Iterator[tuple[int, Parts] | MalformedRow]
 
 
 def parts_of_file(
     name: str,
     format: str,
-    chosen: tuple[Column, Column, Column],
+    chosen: tuple[Column, Column, LabelColumn],
     header: bool | str,
     labelled: bool,
     malformed: MalformedRows | None = None,
@@ -68,16 +71,15 @@ def parts_of_file(
     return parts_of_table(name, itertools.chain(sample, rows), columns, headed)
 
 
-def _keys(name: str, chosen: tuple[Column, Column, Column]) -> tuple[str | None, str | None, str | None]:
+def _keys(name: str, chosen: tuple[Column, Column, LabelColumn]) -> Keys:
     text, pair, label = chosen
-    if isinstance(text, int) or isinstance(pair, int) or isinstance(label, int):
+    several = label if isinstance(label, tuple) else (label,)
+    if isinstance(text, int) or isinstance(pair, int) or any(isinstance(key, int) for key in several):
         raise InputError(f"{name}: text, pair and label are keys here, as 'review.text', not column numbers")
-    return text, pair, label
+    return text, pair, label  # type: ignore[return-value]  # no number among them
 
 
-def _parts_of_objects(
-    name: str, rows: Iterator[Object], chosen: tuple[str | None, str | None, str | None], labelled: bool
-) -> FoundParts:
+def _parts_of_objects(name: str, rows: Iterator[Object], chosen: Keys, labelled: bool) -> FoundParts:
     for row in rows:
         if isinstance(row, MalformedRow):
             yield row
@@ -85,17 +87,18 @@ def _parts_of_objects(
         line, content = row
         text, pair = _texts(content, chosen[0], chosen[1])
         keys = [str(text), *([str(pair)] if pair else [])]
-        keys += [chosen[2] or _label(content) or LABEL_NAMES[0]] if labelled else []
+        label = chosen[2] or _label(content) or LABEL_NAMES[0]
+        named = list(label) if isinstance(label, tuple) else [label]
+        keys += named if labelled else []
         values = values_of(name, line, content, keys)
         if isinstance(values, MalformedRow):
             yield values
         else:
-            yield line, Parts(values[0], values[1] if pair else None, values[-1] if labelled else None, None)
+            held = values[-len(named) :] if isinstance(label, tuple) else values[-1]
+            yield line, Parts(values[0], values[1] if pair else None, held if labelled else None, None)
 
 
-def parts_of_mapping(
-    row: Mapping[str, Any], where: str, chosen: tuple[str | None, str | None, str | None], wanted: str
-) -> tuple[Any, Any, Any]:
+def parts_of_mapping(row: Mapping[str, Any], where: str, chosen: Keys, wanted: str) -> tuple[Any, Any, Any]:
     """Text, pair and label of a mapping in memory, by the same names as those of JSONL; None for a pair or label there is not.
 
     Raises:
@@ -103,17 +106,21 @@ def parts_of_mapping(
     """
     text, pair = _texts(row, chosen[0], chosen[1])
     label = chosen[2] or _label(row)
-    names = [[str(name)] for name in (text, pair, label) if name is not None]
+    several = label if isinstance(label, tuple) else () if label is None else (label,)
+    names = [[str(name)] for name in (text, pair, *several) if name is not None]
     found = iter(parts_of(row, where, names, wanted))
-    return next(found), next(found) if pair is not None else None, next(found) if label is not None else None
+    first, second, held = next(found), next(found) if pair is not None else None, list(found)
+    return first, second, held if isinstance(label, tuple) else next(iter(held), None)
 
 
 def _columns(
-    name: str, sample: list[Row], chosen: tuple[Column, Column, Column], header: bool | str, labelled: bool
+    name: str, sample: list[Row], chosen: tuple[Column, Column, LabelColumn], header: bool | str, labelled: bool
 ) -> tuple[Columns, bool, str | None]:
     """Which columns hold the parts, whether the first row names the columns, and what to tell of it where not all are chosen."""
     text, pair, label = chosen
-    by_name = any(isinstance(column, str) for column in chosen)
+    several = label if isinstance(label, tuple) else ()
+    label = label[0] if isinstance(label, tuple) else label
+    by_name = any(isinstance(column, str) for column in (text, pair, label, *several))
     if by_name and header is False:
         raise InputError(
             f"{name}: columns are given by name, so the first line has to name them; leave out header=False"
@@ -139,16 +146,17 @@ def _columns(
     if labelled and label is None:
         label = max((place for place in range(width) if place not in places.values()), default=width)
         places["label"] = label
+    places |= {f"label {number}": _place(cells, column) for number, column in enumerate(several[1:], start=2)}
     if not labelled:
-        label = None
-        del places["label"]
+        places = {side: place for side, place in places.items() if not side.startswith("label")}
+        label, several = None, ()
     told = None
     held = [place for place in places.values() if place is not None]
     named = by_name and chosen[0] is not None and (label is None or chosen[2] is not None)
     clear = named or (usual and open_choice and len(held) == width)  # the usual names and no other column
     if not clear and all(0 <= place < width for place in held):
         told = columns_read(list(places.items()), cells if headed else None, width)
-    return Columns(text, pair, label), headed, told
+    return Columns(text, pair, several or label), headed, told
 
 
 def _by_other_names(name: str, header: list[str], labelled: bool, say: str) -> tuple[int, int | None]:
@@ -199,13 +207,17 @@ def _label(present: Present) -> str | None:
 
 def parts_of_table(name: str, rows: Iterator[Row], columns: Columns, header: bool, ragged: bool = False) -> FoundParts:
     """The parts of each row of a table, by its columns."""
-    held = [column for column in columns if column is not None]
+    several = columns.label if isinstance(columns.label, tuple) else ()
+    held = [column for column in columns if column is not None and not isinstance(column, tuple)]
+    held += several
     for row in columns_of_table(name, rows, held, header, ragged):
         if isinstance(row, MalformedRow):
             yield row
         else:
             cells = iter(row[1])
-            yield row[0], Parts(*(None if column is None else next(cells) for column in columns))
+            alone = [None if column is None or isinstance(column, tuple) else next(cells) for column in columns]
+            found = Parts(*alone)
+            yield row[0], found._replace(label=list(cells)) if several else found
 
 
 def with_labels(name: str, rows: FoundParts, label_name: str) -> FoundParts:

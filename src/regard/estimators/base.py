@@ -71,7 +71,7 @@ class TextEstimator(TextInput, BaseEstimator):
         self.output = output
         self.random_state = random_state
 
-    def _recipe(self, task: str) -> dict[str, Any]:
+    def _recipe(self, task: str, names: Sequence[str] | None = None) -> dict[str, Any]:
         model = dict(self.model or {})
         if self.pretrained is not None:
             model["pretrained"] = self.pretrained
@@ -95,16 +95,19 @@ class TextEstimator(TextInput, BaseEstimator):
                 "save_every": 1_000_000,
             },
         }
+        if names is not None:
+            recipe["data"]["labels"] = list(names)
         for key, value in (self.overrides or {}).items():
             put(recipe, key, value)
         return recipe
 
-    def _trained(self, task: str, examples: Sequence[Any]) -> Any:
-        """The predictor of a run on these examples."""
+    def _trained(self, task: str, examples: Sequence[Any], names: Sequence[str] | None = None) -> Any:
+        """The predictor of a run on these examples, whose outputs have these names."""
+        recipe = self._recipe(task, names)
         if self.output is not None:
-            return train(self._recipe(task), output=self.output, data=examples).load()
+            return train(recipe, output=self.output, data=examples).load()
         with tempfile.TemporaryDirectory(prefix="regard-") as place:
-            return train(self._recipe(task), output=Path(place) / "run", data=examples).load()
+            return train(recipe, output=Path(place) / "run", data=examples).load()
 
 
 def _seed(random_state: Any) -> int:
@@ -152,6 +155,19 @@ def check_lengths(texts: Sequence[Any], y: Any) -> None:
         raise InputError("y is None; this estimator requires y to be passed, one target for each text")
     if len(texts) != len(y):
         raise InputError(f"X has {len(texts)} texts and y {len(y)} targets; give one target for each text")
+
+
+def several_of(y: Any) -> np.ndarray | None:
+    """Targets as a table (N, outputs) where there are several for each text; None where there is one.
+
+    >>> several_of([[1, 0], [0, 0]]).shape, several_of([[1], [0]]), several_of(["a", "b"])
+    ((2, 2), None, None)
+    """
+    try:
+        values = np.asarray(y)
+    except ValueError:  # rows of different lengths
+        return None
+    return values if values.ndim == 2 and values.shape[1] > 1 else None
 
 
 def column_of(y: Any) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from regard.errors import InputError
@@ -143,6 +143,64 @@ def classification_scores(
         matthews_correlation=matthews_correlation(gold, predicted),
         classes=classes,
         count=len(gold),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelScores:
+    """What `multi_label_scores` found.
+
+    Arguments:
+        exact_match: the share of examples whose labels are all told and no others.
+        micro_f1: F1 of the decisions about all labels pooled.
+        macro_f1: mean of the labels' F1.
+        classes: the scores of each label by its name.
+        count: examples.
+    """
+
+    exact_match: float
+    micro_f1: float
+    macro_f1: float
+    classes: dict[str, ClassScore]
+    count: int
+
+
+def multi_label_scores(
+    gold: Sequence[Iterable[Hashable]], predicted: Sequence[Iterable[Hashable]], labels: Sequence[Hashable]
+) -> MultiLabelScores:
+    """All metrics of predicted sets of labels, as scikit-learn counts them with `zero_division=0`.
+
+    Arguments:
+        gold: the right labels of each example; none of them is a set too.
+        predicted: the predicted ones.
+        labels: those there are, in their order; no other is counted.
+
+    Raises:
+        InputError: as `accuracy`.
+
+    >>> scores = multi_label_scores([{"red", "old"}, {"red"}, set()], [{"red"}, {"red", "old"}, set()], ["old", "red"])
+    >>> round(scores.exact_match, 3), round(scores.micro_f1, 3), scores.macro_f1
+    (0.333, 0.667, 0.5)
+    """
+    check_alike(gold, predicted)
+    golds, said = [frozenset(each) for each in gold], [frozenset(each) for each in predicted]
+    pairs = list(zip(golds, said, strict=True))
+    classes = {
+        str(label): class_score(
+            sum(label in each for each in golds),
+            sum(label in each for each in said),
+            sum(label in right and label in told for right, told in pairs),
+        )
+        for label in labels
+    }
+    found = list(classes.values())
+    pooled = class_score(*(sum(getattr(each, name) for each in found) for name in ("gold", "predicted", "correct")))
+    return MultiLabelScores(
+        exact_match=sum(right == told for right, told in pairs) / len(pairs),
+        micro_f1=pooled.f1,
+        macro_f1=sum(each.f1 for each in found) / len(found) if found else 0.0,
+        classes=classes,
+        count=len(pairs),
     )
 
 

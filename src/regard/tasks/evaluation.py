@@ -10,9 +10,14 @@ from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
 from regard.tasks.captioning.captioner import Captioner
 from regard.tasks.captioning.evaluation import CaptionEvaluation
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.evaluation import ClassificationEvaluation, RegressionEvaluation
-from regard.tasks.classification.rater import Rater
+from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
+from regard.tasks.classification.evaluation import (
+    ClassificationEvaluation,
+    MultiLabelEvaluation,
+    MultiOutputEvaluation,
+    RegressionEvaluation,
+)
+from regard.tasks.classification.rater import MultiRater, Rater
 from regard.tasks.copying.copier import Copier
 from regard.tasks.copying.evaluation import CopyEvaluation
 from regard.tasks.few_shot.evaluation import EpisodeEvaluation, Question
@@ -114,6 +119,16 @@ def evaluate(model: Classifier, data: Sequence[Any], /) -> ClassificationEvaluat
 
 
 @overload
+def evaluate(
+    model: MultiLabelClassifier, data: Sequence[Any], /, *, threshold: float | None = None
+) -> MultiLabelEvaluation: ...
+
+
+@overload
+def evaluate(model: MultiRater, data: Sequence[Any], /) -> MultiOutputEvaluation: ...
+
+
+@overload
 def evaluate(model: Rater, data: Sequence[Any], /) -> RegressionEvaluation: ...
 
 
@@ -175,7 +190,9 @@ def evaluate(
         seed: of the tokens that are hidden, for masked language modelling.
         part: which of its tasks, for text to text.
         length: tokens of an input, for span corruption.
-        threshold, n_best: the lead of "no answer" that is believed, and passages kept, for question answering.
+        threshold: the lead of "no answer" that is believed, for question answering; the least probability of a label that is
+            told, for classification with any number of labels.
+        n_best: passages kept, for question answering.
         precision: to compute in, for sentence embedding.
         decoding: how tags are chosen, for tagging.
         batch_tokens, batch_words: tokens or words computed together, for pre-training tasks.

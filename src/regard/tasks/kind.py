@@ -33,6 +33,7 @@ class Kind:
         decided_of_some: what it decides likewise of those models that have such a setting, by name.
         read: the examples that `train` names in a `data` section, to be evaluated; None where the command line has its own way.
         fits: whether a model is one for this task, by its config; asked of folders that another program wrote.
+        problems: what `problem_type` has to be in such a folder's config.json, None where it is absent; () for whatever it is.
         foreign: the task in such a folder, by the folder and the model's config; None where no other program writes any.
     """
 
@@ -46,6 +47,7 @@ class Kind:
     decided_of_some: tuple[str, ...] = ()
     read: Callable[[Any, MalformedRows], Iterator[Any]] | None = None
     fits: Callable[[Any], bool] = lambda config: False
+    problems: tuple[str | None, ...] = ()
     foreign: Callable[[Path, Any], Task] | None = None
 
     @property

@@ -8,7 +8,7 @@ from regard.errors import InputError, nearest
 from regard.parts import WithOwn, own_hint
 from regard.tasks.bidirectional_language_modelling.kinds import BIDIRECTIONAL_LANGUAGE_MODELLING
 from regard.tasks.captioning.kinds import CAPTIONING
-from regard.tasks.classification.kinds import CLASSIFICATION, REGRESSION
+from regard.tasks.classification.kinds import CLASSIFICATION, MULTI_LABEL, MULTI_OUTPUT, REGRESSION
 from regard.tasks.copying.kinds import COPYING
 from regard.tasks.few_shot.kinds import FEW_SHOT
 from regard.tasks.kind import Kind
@@ -35,7 +35,9 @@ TASKS: WithOwn[Kind] = WithOwn(
             TEXT_TO_TEXT,
             SPAN_CORRUPTION,
             CLASSIFICATION,
+            MULTI_LABEL,
             REGRESSION,
+            MULTI_OUTPUT,
             TAGGING,
             QUESTION_ANSWERING,
             MULTIPLE_CHOICE,
@@ -50,15 +52,28 @@ TASKS: WithOwn[Kind] = WithOwn(
 )
 
 
-def task_for(config: Any, where: str) -> str:
+def task_for(config: Any, where: str, problem: str | None = None) -> str:
     """The name of the task that a model which another program wrote is for.
+
+    Arguments:
+        where: what messages call its folder.
+        problem: the `problem_type` of its config.json; None where there is none.
 
     Raises:
         InputError: where it is for none of them.
     """
+    unfit = []
     for name, kind in TASKS.items():
-        if kind.fits(config):
+        if not kind.fits(config) or (unfit and not kind.problems):
+            continue
+        if not kind.problems or problem in kind.problems:
             return name
+        unfit += [each for each in kind.problems if each is not None]
+    if unfit:
+        raise InputError(
+            f"{where}: config.json has the problem_type {problem!r}, and the model {config.outputs} outputs; "
+            f"{nearest(str(problem), sorted(set(unfit)))}, or name a task to load it for"
+        )
     raise InputError(f"{where}: a {config.model_type} without a head is for no task by itself; name one to load it for")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -15,8 +16,8 @@ from regard.machine import device_named
 from regard.parts import Code, load_code
 from regard.prepared import BITS
 from regard.tasks.captioning.captioner import Captioner
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.rater import Rater
+from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
+from regard.tasks.classification.rater import MultiRater, Rater
 from regard.tasks.copying.copier import Copier
 from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.kinds import kind_of, task_for
@@ -121,6 +122,28 @@ def load(
     dtype: str = "float32",
     code: Code | None = None,
 ) -> Rater: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["multi_label_classification"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+    code: Code | None = None,
+) -> MultiLabelClassifier: ...
+
+
+@overload
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    task: Literal["multi_output_regression"],
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+    code: Code | None = None,
+) -> MultiRater: ...
 
 
 @overload
@@ -285,7 +308,8 @@ def _adapted(
         own: the task that the folder is for; None where another program wrote it.
     """
     config = read_config(place)
-    name = task if task is not None else task_for(config, str(folder))
+    problem = _problem_of(place)
+    name = task if task is not None else task_for(config, str(folder), problem)
     kind = kind_of(name)
     # A folder of ours says what it is for; but what was trained to classify texts can give their vectors too.
     if (
@@ -299,8 +323,29 @@ def _adapted(
             else f"a {config.model_type}" + (f" with the head {config.head!r}" if hasattr(config, "head") else "")
         )
         raise InputError(f"{folder}: {what}, and {_spoken(name)} is wanted; use the command for that")
+    if kind.problems and (own is not None or (problem is not None and problem not in kind.problems)):
+        what = f"for {_spoken(own)}" if own is not None else f"one whose config.json has the problem_type {problem!r}"
+        raise InputError(f"{folder}: the model is {what}, and {_spoken(name)} is wanted; load it for its own task")
+    if kind.problems and problem is None and task is None:
+        warnings.warn(_assumed(str(folder), config.outputs), UserWarning, stacklevel=3)
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
     return kind.predictor(model, kind.foreign(place, config))
+
+
+def _problem_of(place: Path) -> str | None:
+    """The `problem_type` of a folder's config.json; None where there is none."""
+    file = place / "config.json"
+    value = json.loads(file.read_text(encoding="utf-8")).get("problem_type") if file.is_file() else None
+    return None if value is None else str(value)
+
+
+def _assumed(folder: str, outputs: int) -> str:
+    """What a folder without a problem_type is taken for."""
+    if outputs == 1:
+        taken = "its one output is taken for a number, as transformers trains it (whose pipeline puts a sigmoid on it)"
+        return f"{folder}: config.json has no problem_type; {taken}; set it, or name the task when you load it"
+    taken = f"its {outputs} outputs are taken for one class of each text, as transformers takes them"
+    return f"{folder}: config.json has no problem_type; {taken}; set it, or name the task, such as multi_label_classification"
 
 
 def task_of(folder: str | os.PathLike[str]) -> str:
@@ -311,7 +356,9 @@ def task_of(folder: str | os.PathLike[str]) -> str:
     """
     place = model_folder(folder)
     card = read_card(place)
-    return task_for(read_config(place), str(folder)) if is_foreign(place) else str(card.task.get("name"))
+    if is_foreign(place):
+        return task_for(read_config(place), str(folder), _problem_of(place))
+    return str(card.task.get("name"))
 
 
 def _spoken(task: str) -> str:

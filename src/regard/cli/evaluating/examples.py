@@ -48,11 +48,12 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
         raise InputError(f"{request.places[0]}: task {task} draws its own data; give settings alone, key=value")
     files = {"train": list(request.places)} if request.places else {}
     section = from_mapping(kind.sections["data"], {**trained, **request.settings, **files}, "data")
+    asked = {"threshold": section.threshold} if "threshold" in request.settings and "threshold" in fields else {}
     malformed = MalformedRows()
     examples = list(itertools.islice(kind.read(section, malformed), request.limit))
     say_malformed(malformed)
     with text_bar(predictor, len(examples)):
-        found, seconds = timed(lambda: evaluate(predictor, examples))
+        found, seconds = timed(lambda: evaluate(predictor, examples, **asked))
     if file is not None:
         for prediction in found.predictions:
             file.write(json.dumps(dataclasses.asdict(prediction), ensure_ascii=False) + "\n")

@@ -16,14 +16,16 @@ from regard.errors import InputError, nearest
 from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore, place_of
 from regard.layers import Encoded, Tokens
 from regard.tasks.classification.inputs import Text, joined
+from regard.tasks.classification.regression import MultiOutputTask
+from regard.tasks.classification.task import MultiLabelTask
 from regard.tasks.encoders import EncoderPredictor, Joined
 from regard.tasks.masked_language_modelling.inputs import read_masked
 from regard.tasks.question_answering.windows import Window, encoded_contexts, windows
 from regard.tasks.tagging.windows import read_sentences
 
 if TYPE_CHECKING:
-    from regard.tasks.classification.classifier import Classifier
-    from regard.tasks.classification.rater import Rater
+    from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
+    from regard.tasks.classification.rater import MultiRater, Rater
     from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
     from regard.tasks.multiple_choice.chooser import Chooser
     from regard.tasks.question_answering.answerer import Answerer
@@ -33,17 +35,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassProbability:
-    """Of a classifier: log p(class | text), natural log.
+    """Of a classifier: log p(class | text), natural log; of one that tells any number of labels, of one of them.
 
     Arguments:
         text: a text, or two where the model reads pairs.
-        label: the class; the most probable one where None.
+        label: the class or label; the most probable one where None.
     """
 
     text: Text
     label: str | None = None
 
-    def of(self, model: Classifier) -> Scored:
+    def of(self, model: Classifier | MultiLabelClassifier) -> Scored:
         """The score of this classifier.
 
         Raises:
@@ -51,13 +53,16 @@ class ClassProbability:
         """
         task = model.task
         input = joined(task, [self.text], pairs=task.pairs, maximum=model.maximum_length)[0]
-        label = model.classify(self.text).label if self.label is None else self.label
+        shares = model.classify(self.text).probabilities if self.label is None else {}
+        label = max(shares, key=shares.__getitem__) if self.label is None else self.label
         if label not in task.classes:
             raise InputError(f"there is no class {label!r}; {nearest(label, task.classes)}")
         number = task.classes.index(label)
+        by_itself = isinstance(task, MultiLabelTask)
 
         def score(read: Sequence[Tokens]) -> Tensor:
-            return _exact(_encoded(model, input, read[0]).logits).log_softmax(dim=-1)[:, number]
+            logits = _exact(_encoded(model, input, read[0]).logits)
+            return F.logsigmoid(logits[:, number]) if by_itself else logits.log_softmax(dim=-1)[:, number]
 
         return _scored(model, "log p", label, [input], score)
 
@@ -68,24 +73,35 @@ class PredictedValue:
 
     Arguments:
         text: a text, or two where the model reads pairs.
+        output: which number, by name, of a model that gives several; the first where None.
     """
 
     text: Text
+    output: str | None = None
 
-    def of(self, model: Rater) -> Scored:
+    def of(self, model: Rater | MultiRater) -> Scored:
         """The score of this model.
 
         Raises:
-            InputError: as `Rater.rate`.
+            InputError: as `Rater.rate`, and for a number that the model does not give.
         """
         task = model.task
+        names, means, spreads = (
+            (task.names, task.means, task.spreads)
+            if isinstance(task, MultiOutputTask)
+            else (("value",), (task.mean,), (task.spread,))
+        )
+        output = names[0] if self.output is None else self.output
+        if output not in names:
+            raise InputError(f"there is no number {output!r}; {nearest(output, names)}")
+        number = names.index(output)
         input = joined(task, [self.text], pairs=task.pairs, maximum=model.maximum_length)[0]
 
         def score(read: Sequence[Tokens]) -> Tensor:
-            return _exact(_encoded(model, input, read[0]).logits).squeeze(-1) * task.spread + task.mean
+            return _exact(_encoded(model, input, read[0]).logits)[:, number] * spreads[number] + means[number]
 
         whole = self.text if isinstance(self.text, str) else " | ".join(self.text)
-        return _scored(model, "value", shorten(whole, 60, placeholder="..."), [input], score)
+        return _scored(model, output, shorten(whole, 60, placeholder="..."), [input], score)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -297,7 +313,9 @@ class Likeness:
 ENCODER_SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
     {
         "classification": ClassProbability,
+        "multi_label_classification": ClassProbability,
         "regression": PredictedValue,
+        "multi_output_regression": PredictedValue,
         "masked_language_modelling": MaskProbability,
         "tagging": TagProbability,
         "question_answering": AnswerProbability,

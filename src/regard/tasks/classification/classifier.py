@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from regard.data.token_store import TokenStore
-from regard.metrics.classification import classification_scores, f1
+from regard.errors import InputError
+from regard.metrics.classification import ClassScore, classification_scores, f1, multi_label_scores
 from regard.parts import own_scores
 from regard.tasks.classification.inputs import Text, joined
-from regard.tasks.classification.task import LABEL, ClassificationTask
+from regard.tasks.classification.task import LABEL, ClassificationTask, MultiLabelTask, stored_labels
 from regard.tasks.encoders import EncoderPredictor, Joined
 
 MOST_SHOWN = 20
@@ -34,6 +35,21 @@ class Classification:
     text: Text
     label: str
     probability: float
+    probabilities: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Labelling:
+    """What a model says of a text that may have any number of labels.
+
+    Arguments:
+        text: what was read; two texts where the model reads pairs.
+        labels: those whose probability is the threshold at least, in the model's order; perhaps none.
+        probabilities: of every label, each by itself, in the model's order.
+    """
+
+    text: Text
+    labels: tuple[str, ...]
     probabilities: dict[str, float]
 
 
@@ -107,23 +123,111 @@ class Classifier(EncoderPredictor[ClassificationTask]):
         classes = self.task.classes
         predicted = [classes[number] for number in self.probabilities(inputs).argmax(dim=1).tolist()]
         right = [classes[int(data.sequence(LABEL, row)[0])] for row in range(len(inputs))]
-        scores = classification_scores(right, predicted, classes).classes
-        named = {name: of for name, of in scores.items() if of.gold}
-        shown = sorted(named.items(), key=lambda each: -each[1].gold)[:MOST_SHOWN]
-        width = max((len(name) for name, _ in shown), default=0)
-        lines = [
-            f"  {name:<{width}}  precision {of.precision:.3f}, recall {of.recall:.3f}, F1 {of.f1:.3f} ({of.gold:,} examples)"
-            for name, of in shown
-        ]
-        if len(named) > len(shown):
-            lines.append(f"  ... and {len(named) - len(shown)} smaller classes; regard evaluate shows all")
-        missed = [name for name, of in named.items() if not of.predicted]
-        lines += [
-            f"warning: the class {name!r} is never predicted; {named[name].gold:,} of the validation examples are of it; "
-            "train longer, give more of it, or set data.class_weights=balanced"
-            for name in missed[:5]
-        ]
-        return ["on the validation data:", *lines]
+        return _remarks(classification_scores(right, predicted, classes).classes, "class")
+
+
+class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
+    """A model that tells any number of labels of a text, ready to use: texts in, `Labelling`s out.
+
+    Arguments:
+        model: a `TextEncoder` with one output for each label.
+        task: tokenizer, labels and threshold.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
+    judged_by_own: ClassVar[bool] = True
+
+    def classify(self, text: Text, *, threshold: float | None = None) -> Labelling:
+        """The labels of one text, or of a pair of texts.
+
+        Arguments:
+            threshold: the least probability of a label that is told; the task's where None.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round; and for a threshold
+                that is not between 0 and 1.
+        """
+        return self.classify_batch([text], threshold=threshold)[0]
+
+    def classify_batch(self, texts: Sequence[Text], *, threshold: float | None = None) -> list[Labelling]:
+        """The labels of many texts; the answers come in the order of the texts.
+
+        Raises:
+            InputError: as `classify`.
+        """
+        if threshold is not None and not 0 < threshold < 1:
+            raise InputError(f"threshold is {threshold}; it must be above 0 and below 1, 0.5 is usual")
+        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
+        names = self.task.classes
+        made = []
+        for text, row in zip(texts, self.probabilities(inputs).tolist(), strict=True):
+            told = tuple(names[number] for number in self._told(row, threshold))
+            made.append(Labelling(text=text, labels=told, probabilities=dict(zip(names, row, strict=True))))
+        self.tell(made)
+        return made
+
+    def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
+        """Of every label by itself, (N, labels) float32, for inputs that are tokens already."""
+        probabilities = torch.zeros(len(inputs), len(self.task.classes))
+        for rows, _, encoded in self.encoded(inputs):
+            if encoded.logits is not None:
+                probabilities[rows] = encoded.logits.float().sigmoid().cpu()
+        return probabilities
+
+    def _told(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
+        """The numbers of the labels that are told."""
+        least = self.task.threshold if threshold is None else threshold
+        return [number for number, probability in enumerate(probabilities) if probability >= least]
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """F1 of all labels pooled, the mean of the labels' F1, and how often all labels of a text are right."""
+        inputs = self.stored(data, count)
+        predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
+        return judged_labels(self.task, [stored_labels(data, row) for row in range(len(inputs))], predicted)
+
+    def remarks(self, data: TokenStore) -> list[str]:
+        """Precision, recall and F1 of each label, and a warning for labels that are never predicted."""
+        inputs = self.stored(data, len(data))
+        predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
+        right = [stored_labels(data, row) for row in range(len(inputs))]
+        scores = multi_label_scores(right, predicted, range(len(self.task.classes))).classes
+        return _remarks(dict(zip(self.task.classes, scores.values(), strict=True)), "label")
+
+
+def _remarks(scores: Mapping[str, ClassScore], what: str) -> list[str]:
+    """Precision, recall and F1 of the classes that there are, and a warning for those that are never predicted."""
+    named = {name: of for name, of in scores.items() if of.gold}
+    shown = sorted(named.items(), key=lambda each: -each[1].gold)[:MOST_SHOWN]
+    width = max((len(name) for name, _ in shown), default=0)
+    lines = [
+        f"  {name:<{width}}  precision {of.precision:.3f}, recall {of.recall:.3f}, F1 {of.f1:.3f} ({of.gold:,} examples)"
+        for name, of in shown
+    ]
+    if len(named) > len(shown):
+        smaller = f"{what}es" if what == "class" else f"{what}s"
+        lines.append(f"  ... and {len(named) - len(shown)} smaller {smaller}; regard evaluate shows all")
+    missed = [name for name, of in named.items() if not of.predicted]
+    lines += [
+        f"warning: the {what} {name!r} is never predicted; {named[name].gold:,} of the validation examples are of it; "
+        "train longer, give more of it, or set data.class_weights=balanced"
+        for name in missed[:5]
+    ]
+    return ["on the validation data:", *lines]
+
+
+def judged_labels(
+    task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]
+) -> dict[str, float]:
+    """The metrics of predicted labels, both as numbers."""
+    scores = multi_label_scores(right, predicted, range(len(task.classes)))
+    said, gold = ([tuple(task.classes[each] for each in row) for row in rows] for rows in (predicted, right))
+    return own_scores(task.name, said, gold) | {
+        "micro_f1": scores.micro_f1,
+        "macro_f1": scores.macro_f1,
+        "exact_match": scores.exact_match,
+    }
 
 
 def judged(task: ClassificationTask, right: Sequence[int], predicted: Sequence[int]) -> dict[str, float]:

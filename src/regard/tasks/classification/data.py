@@ -78,3 +78,59 @@ class LabelledData:
             "two different names or more",
             "leave it out to find them in the data",
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelData(LabelledData):
+    """The `data` section of a recipe for texts with any number of labels: that of classification, and two settings more.
+
+    Arguments:
+        train, validation, validation_share, format, text, pair, label, maximum_length, orders, auxiliary: as `LabelledData`.
+        labels: the labels there are, in their order; found in the training data where null.
+        class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
+            with it; or by name, such as {urgent: 5}, where what is not named counts 1.
+        separator: what stands between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
+            is a text without labels.
+        threshold: the least probability at which a label is told.
+    """
+
+    separator: str = ","
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        check(
+            bool(self.separator.strip()), "data.separator", self.separator, "a text that is not blank", "',' is usual"
+        )
+        check(0 < self.threshold < 1, "data.threshold", self.threshold, "above 0 and below 1", "0.5 is usual")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiOutputData(LabelledData):
+    """The `data` section of a recipe for texts with several numbers each: that of regression, and where the numbers are.
+
+    Arguments:
+        train, validation, validation_share, format, text, pair, maximum_length, orders, auxiliary: as `LabelledData`.
+        values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
+        label: such a key.
+        labels: what the numbers are called, in their order; null for the names of `values`, or value_0 and so on.
+        class_weights: stays `none`.
+    """
+
+    values: tuple[int | str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        values = self.values
+        several = values is None or (len(values) >= 2 and len(set(values)) == len(values))
+        check(several, "data.values", values, "two different columns or more", "for one number choose task regression")
+        if values is not None and self.label is not None:
+            raise InputError("data.label is given beside data.values; leave one of the two out")
+        if values is not None and self.labels is not None and len(values) != len(self.labels):
+            raise InputError(
+                f"data.labels names {len(self.labels)} numbers, and data.values {len(values)}; name as many"
+            )
+        if self.class_weights != "none":
+            raise InputError(
+                "data.class_weights is for classes, and task multi_output_regression has numbers; leave it out"
+            )

@@ -8,14 +8,29 @@ from dataclasses import dataclass, field
 from regard.data.labelled import LabelledText
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.metrics.classification import ClassScore, classification_scores
+from regard.metrics.classification import ClassScore, classification_scores, multi_label_scores
 from regard.metrics.regression import regression_scores
 from regard.parts import own_scores
-from regard.tasks.classification.classifier import Classification, Classifier, judged
-from regard.tasks.classification.data import LabelledData
+from regard.tasks.classification.classifier import (
+    Classification,
+    Classifier,
+    Labelling,
+    MultiLabelClassifier,
+    judged,
+    judged_labels,
+)
+from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData
 from regard.tasks.classification.inputs import Text
-from regard.tasks.classification.preparation import Given, in_memory, label_of, rating_of, reader
-from regard.tasks.classification.rater import Rater, Rating
+from regard.tasks.classification.preparation import (
+    Given,
+    in_memory,
+    label_of,
+    labels_of,
+    rating_of,
+    ratings_of,
+    reader,
+)
+from regard.tasks.classification.rater import MultiRater, Rater, Rating, Ratings, judged_numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +65,38 @@ class RegressionEvaluation:
     predictions: tuple[Rating, ...] = field(repr=False, default=())
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `micro_f1`, of all labels pooled; `macro_f1`, the mean of the labels' F1; `exact_match`.
+        count: examples.
+        classes: precision, recall and F1 of each label by name.
+        predictions: one for each example.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    classes: dict[str, ClassScore]
+    predictions: tuple[Labelling, ...] = field(repr=False, default=())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiOutputEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `pearson` and `spearman`, the means over the numbers; then those of each, as `pearson.NAME`.
+        count: examples.
+        predictions: one for each example.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    predictions: tuple[Ratings, ...] = field(repr=False, default=())
+
+
 def evaluate_classes(model: Classifier, examples: Given) -> ClassificationEvaluation:
     """Compare the classes of examples with those that a model tells.
 
@@ -70,6 +117,52 @@ def evaluate_classes(model: Classifier, examples: Given) -> ClassificationEvalua
         count=len(texts),
         classes=scores.classes,
         predictions=tuple(predictions),
+    )
+
+
+def evaluate_labels(
+    model: MultiLabelClassifier, examples: Given, *, threshold: float | None = None
+) -> MultiLabelEvaluation:
+    """Compare the labels of examples with those that a model tells.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, labels), where text may be a pair, and labels are a list or one text.
+        threshold: the least probability of a label that is told; the task's where None.
+
+    Raises:
+        InputError: for an empty list, a label that is none of the model's, or a threshold that is not between 0 and 1.
+    """
+    texts, task = _listed(examples), model.task
+    right = [
+        [task.number_of(label, f"{text.file}, line {text.line}") for label in labels_of(text, task.separator)]
+        for text in texts
+    ]
+    predictions = model.classify_batch([_content(text) for text in texts], threshold=threshold)
+    predicted = [[task.classes.index(label) for label in prediction.labels] for prediction in predictions]
+    scores = multi_label_scores(right, predicted, range(len(task.classes)))
+    return MultiLabelEvaluation(
+        metrics=judged_labels(task, right, predicted),
+        count=len(texts),
+        classes=dict(zip(task.classes, scores.classes.values(), strict=True)),
+        predictions=tuple(predictions),
+    )
+
+
+def evaluate_numbers(model: MultiRater, examples: Given) -> MultiOutputEvaluation:
+    """Compare the numbers of examples with those that a model gives.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, numbers), where text may be a pair.
+
+    Raises:
+        InputError: for an empty list, or an example with another number of numbers.
+    """
+    texts = _listed(examples)
+    right = [model.task.numbers_of(ratings_of(text), f"{text.file}, line {text.line}") for text in texts]
+    predictions = model.rate_batch([_content(text) for text in texts])
+    predicted = [list(prediction.values.values()) for prediction in predictions]
+    return MultiOutputEvaluation(
+        metrics=judged_numbers(model.task, right, predicted), count=len(texts), predictions=tuple(predictions)
     )
 
 
@@ -104,8 +197,20 @@ def read_ratings(data: LabelledData, malformed: MalformedRows) -> Iterator[Label
     return _read(data, malformed, number=True)
 
 
-def _read(data: LabelledData, malformed: MalformedRows, *, number: bool) -> Iterator[LabelledText]:
-    read = reader(data, data.train, number=number)
+def read_labels(data: MultiLabelData, malformed: MalformedRows) -> Iterator[LabelledText]:
+    """The examples that `data.train` names, with any number of labels."""
+    return _read(data, malformed, number=False, several=True)
+
+
+def read_numbers(data: MultiOutputData, malformed: MalformedRows) -> Iterator[LabelledText]:
+    """The examples that `data.train` names, with several numbers."""
+    return _read(data, malformed, number=True, several=True)
+
+
+def _read(
+    data: LabelledData, malformed: MalformedRows, *, number: bool, several: bool = False
+) -> Iterator[LabelledText]:
+    read = reader(data, data.train, number=number, several=several)
     if read is None:
         raise InputError("no file of labelled texts is named; name one")
     return iter(read(malformed))

@@ -8,19 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
-from regard.tasks.classification.regression import RegressionTask
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.classification.regression import MultiOutputTask, RegressionTask
+from regard.tasks.classification.task import ClassificationTask, MultiLabelTask
 from regard.tasks.encoders.open_folder import foreign_tokenizer
+
+
+def tells_of_texts(config: Any) -> bool:
+    """Whether a model tells of whole texts by one number or several."""
+    return getattr(config, "head", None) == "sequence"
 
 
 def classifies(config: Any) -> bool:
     """Whether a model tells of whole texts by several numbers."""
-    return getattr(config, "head", None) == "sequence" and config.outputs > 1
+    return tells_of_texts(config) and config.outputs > 1
 
 
 def rates(config: Any) -> bool:
     """Whether a model tells of whole texts by one number."""
-    return getattr(config, "head", None) == "sequence" and config.outputs == 1
+    return tells_of_texts(config) and config.outputs == 1
 
 
 def foreign_classifier(folder: Path, config: Any) -> ClassificationTask:
@@ -31,12 +36,16 @@ def foreign_classifier(folder: Path, config: Any) -> ClassificationTask:
     Raises:
         InputError: where the names are not one for each output, or there is no tokenizer.
     """
-    return ClassificationTask(
-        tokenizer=foreign_tokenizer(folder, config),
-        maximum_length=config.maximum_positions,
-        classes=names_of(folder, config.outputs),
-        pairs=None,
-    )
+    return ClassificationTask(**_read(folder, config), classes=names_of(folder, config.outputs))
+
+
+def foreign_multi_label(folder: Path, config: Any) -> MultiLabelTask:
+    """The same of a folder whose model tells any number of labels; the threshold is 0.5, for the folder says none.
+
+    Raises:
+        InputError: as `foreign_classifier`.
+    """
+    return MultiLabelTask(**_read(folder, config), classes=names_of(folder, config.outputs))
 
 
 def foreign_rater(folder: Path, config: Any) -> RegressionTask:
@@ -45,9 +54,23 @@ def foreign_rater(folder: Path, config: Any) -> RegressionTask:
     Raises:
         InputError: where there is no tokenizer.
     """
-    return RegressionTask(
-        tokenizer=foreign_tokenizer(folder, config), maximum_length=config.maximum_positions, pairs=None
-    )
+    return RegressionTask(**_read(folder, config))
+
+
+def foreign_multi_output(folder: Path, config: Any) -> MultiOutputTask:
+    """The same of a folder whose model gives several numbers, with the names of its config.json.
+
+    Raises:
+        InputError: as `foreign_classifier`.
+    """
+    names = names_of(folder, config.outputs)
+    return MultiOutputTask(**_read(folder, config), names=names, means=(0.0,) * len(names), spreads=(1.0,) * len(names))
+
+
+def _read(folder: Path, config: Any) -> dict[str, Any]:
+    """What all of these tasks are told of a folder."""
+    tokenizer = foreign_tokenizer(folder, config)
+    return {"tokenizer": tokenizer, "maximum_length": config.maximum_positions, "pairs": None}
 
 
 def names_of(folder: Path, outputs: int) -> tuple[str, ...]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.errors import InputError
-from regard.tasks.classification.regression import RegressionTask
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.classification.task import LabelledTask
 from regard.tasks.encoders import Joined, join
 from regard.tasks.encoders.sentences import tokens_of
 from regard.text.unknown import warn_of_unknown
@@ -14,9 +13,7 @@ from regard.text.unknown import warn_of_unknown
 Text = str | tuple[str, str]
 
 
-def joined(
-    task: ClassificationTask | RegressionTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int
-) -> list[Joined]:
+def joined(task: LabelledTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int) -> list[Joined]:
     """What the model reads of each text, or pair of texts.
 
     Arguments:

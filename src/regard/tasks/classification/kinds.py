@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.data import LabelledData
-from regard.tasks.classification.evaluation import evaluate_classes, evaluate_ratings, read_classes, read_ratings
-from regard.tasks.classification.foreign import classifies, foreign_classifier, foreign_rater, rates
-from regard.tasks.classification.preparation import prepare_classes, prepare_ratings
-from regard.tasks.classification.rater import Rater
-from regard.tasks.classification.regression import RegressionTask
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
+from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData
+from regard.tasks.classification.evaluation import (
+    evaluate_classes,
+    evaluate_labels,
+    evaluate_numbers,
+    evaluate_ratings,
+    read_classes,
+    read_labels,
+    read_numbers,
+    read_ratings,
+)
+from regard.tasks.classification.foreign import (
+    classifies,
+    foreign_classifier,
+    foreign_multi_label,
+    foreign_multi_output,
+    foreign_rater,
+    rates,
+    tells_of_texts,
+)
+from regard.tasks.classification.preparation import prepare_classes, prepare_labels, prepare_numbers, prepare_ratings
+from regard.tasks.classification.rater import MultiRater, Rater
+from regard.tasks.classification.regression import MultiOutputTask, RegressionTask
+from regard.tasks.classification.task import ClassificationTask, MultiLabelTask
 from regard.tasks.encoders import EncoderTokenizerSettings
 from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
 
@@ -24,7 +41,23 @@ CLASSIFICATION = Kind(
     filled_in=decided_of_encoder("sequence", 2),
     decided_of_some=OF_VECTOR_READERS,
     fits=classifies,
+    problems=("single_label_classification", None),
     foreign=foreign_classifier,
+)
+
+MULTI_LABEL = Kind(
+    task=MultiLabelTask,
+    predictor=MultiLabelClassifier,
+    interface="whole_text",
+    sections={"data": MultiLabelData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_labels,
+    evaluate=evaluate_labels,
+    read=read_labels,
+    filled_in=decided_of_encoder("sequence", 2),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=tells_of_texts,
+    problems=("multi_label_classification",),
+    foreign=foreign_multi_label,
 )
 
 REGRESSION = Kind(
@@ -38,5 +71,21 @@ REGRESSION = Kind(
     filled_in=decided_of_encoder("sequence", 1),
     decided_of_some=OF_VECTOR_READERS,
     fits=rates,
+    problems=("regression", None),
     foreign=foreign_rater,
+)
+
+MULTI_OUTPUT = Kind(
+    task=MultiOutputTask,
+    predictor=MultiRater,
+    interface="whole_text",
+    sections={"data": MultiOutputData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_numbers,
+    evaluate=evaluate_numbers,
+    read=read_numbers,
+    filled_in=decided_of_encoder("sequence", 2),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=classifies,
+    problems=("regression",),
+    foreign=foreign_multi_output,
 )

@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from regard.data.malformed import MalformedRows
 from regard.errors import InputError, nearest
 from regard.files import replace_file
 from regard.parts import own
-from regard.tasks.classification.data import LabelledData, Place
-from regard.tasks.classification.regression import RegressionTask, stored
-from regard.tasks.classification.task import LABEL, ClassificationTask, Orders
+from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData, Place
+from regard.tasks.classification.regression import MultiOutputTask, RegressionTask, stored
+from regard.tasks.classification.task import LABEL, ClassificationTask, LabelledTask, MultiLabelTask, Orders
 from regard.tasks.encoders import (
     EncoderTokenizerSettings,
     Joined,
@@ -38,6 +39,7 @@ Given = (
     Sequence[LabelledText]
     | Sequence[tuple[str, str | float]]
     | Sequence[tuple[tuple[str, str], str | float]]
+    | Sequence[tuple[str | tuple[str, str], Sequence[str] | Sequence[float]]]
     | Sequence[Mapping[str, object]]
 )
 SETTINGS = "task.json"
@@ -82,7 +84,9 @@ def prepare_classes(
             orders=data.orders,
             sentences=tokenizer.sentences,
         )
-        cut = _write(folder, task, splits, len(task.classes), lambda text: task.number_of(label_of(text), _where(text)))
+        cut = _write(
+            folder, task, splits, len(task.classes), lambda text: [task.number_of(label_of(text), _where(text))]
+        )
         _finish(folder, task, splits, cut, _few_examples(classes, counts))
     return opened(ClassificationTask.load(folder, _settings(folder)), folder)
 
@@ -117,24 +121,117 @@ def prepare_ratings(
             orders=data.orders,
             sentences=tokenizer.sentences,
         )
-        cut = _write(folder, task, splits, 1 << 32, lambda text: stored(rating_of(text)))
+        cut = _write(folder, task, splits, 1 << 32, lambda text: [stored(rating_of(text))])
         _finish(folder, task, splits, cut)
     return opened(RegressionTask.load(folder, _settings(folder)), folder)
 
 
+def prepare_labels(
+    data: MultiLabelData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[MultiLabelTask]:
+    """As `prepare_classes`, for texts with any number of labels.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
+    """
+    if not is_prepared(folder):
+        splits = _splits(data, seed, given, given_validation, number=False, several=True)
+        read, pairs = _begin(folder, splits, tokenizer, data.orders)
+        classes = data.labels or _labels(data, splits)
+        counts, total = Counter[str](), 0
+        for text in splits.train():
+            counts.update(labels_of(text, data.separator))
+            total += 1
+        task = MultiLabelTask(
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            classes=classes,
+            class_weights=_label_weights(data, classes, counts, total),
+            pairs=pairs,
+            orders=data.orders,
+            sentences=tokenizer.sentences,
+            threshold=data.threshold,
+            separator=data.separator,
+        )
+
+        def numbers(text: LabelledText) -> list[int]:
+            return [task.number_of(label, _where(text)) for label in labels_of(text, data.separator)]
+
+        cut = _write(folder, task, splits, len(task.classes), numbers)
+        _finish(folder, task, splits, cut, _few_examples(classes, counts, "label"))
+    return opened(MultiLabelTask.load(folder, _settings(folder)), folder)
+
+
+def prepare_numbers(
+    data: MultiOutputData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[MultiOutputTask]:
+    """As `prepare_ratings`, for texts with several numbers each.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or an example with another number of numbers.
+    """
+    if not is_prepared(folder):
+        splits = _splits(data, seed, given, given_validation, number=True, several=True)
+        read, pairs = _begin(folder, splits, tokenizer, data.orders)
+        names = _names(data, next(splits.everything()))
+        blank = MultiOutputTask(tokenizer=read, names=names, means=(), spreads=())
+
+        def numbers(text: LabelledText) -> list[float]:
+            return blank.numbers_of(ratings_of(text), _where(text))
+
+        columns = zip(*(numbers(text) for text in splits.train()), strict=True)
+        means, spreads = zip(*(_moments(column) for column in columns), strict=True)
+        task = MultiOutputTask(
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            names=names,
+            means=means,
+            spreads=spreads,
+            pairs=pairs,
+            orders=data.orders,
+            sentences=tokenizer.sentences,
+        )
+        cut = _write(folder, task, splits, 1 << 32, lambda text: [stored(number) for number in numbers(text)])
+        _finish(folder, task, splits, cut)
+    return opened(MultiOutputTask.load(folder, _settings(folder)), folder)
+
+
 def _splits(
-    data: LabelledData, seed: int, given: Given | None, given_validation: Given | None, *, number: bool
+    data: LabelledData,
+    seed: int,
+    given: Given | None,
+    given_validation: Given | None,
+    *,
+    number: bool,
+    several: bool = False,
 ) -> Splits[LabelledText]:
-    train = given_or(in_memory(given, data), reader(data, data.train, number=number), "training")
+    train = given_or(in_memory(given, data), reader(data, data.train, number=number, several=several), "training")
     if train is None:
         raise InputError("data.train is missing; name a file of labelled texts")
-    validation = given_or(in_memory(given_validation, data), reader(data, data.validation, number=number), "validation")
-    class_of = None if number else label_of
+    read = reader(data, data.validation, number=number, several=several)
+    validation = given_or(in_memory(given_validation, data), read, "validation")
+    class_of = None if number or several else label_of
     least = 2 if number else 1  # a correlation needs two ratings
     return Splits(train, validation, share=data.validation_share, seed=seed, class_of=class_of, least=least)
 
 
-def reader(data: LabelledData, place: Place | None, *, number: bool) -> Reader[LabelledText] | None:
+def reader(
+    data: LabelledData, place: Place | None, *, number: bool, several: bool = False
+) -> Reader[LabelledText] | None:
     """What reads the examples of a place; None where there is none."""
     if place is None:
         return None
@@ -151,13 +248,20 @@ def reader(data: LabelledData, place: Place | None, *, number: bool) -> Reader[L
         what, task = ("numbers", "regression") if known.number else ("classes", "classification")
         raise InputError(f"data.format is {data.format!r}, whose labels are {what}; choose task {task}")
 
+    if known is not None and several:
+        raise InputError(
+            f"data.format is {data.format!r}, whose texts have one label each; choose another task or format"
+        )
+    label = data.values if isinstance(data, MultiOutputData) and data.values is not None else data.label
+
     def read(malformed: MalformedRows) -> Iterator[LabelledText]:
         return read_labelled(
             path,
             format=data.format,
             text=data.text,
             pair=data.pair,
-            label=data.label,
+            label=label,
+            several=several,
             number=number and known is None,  # a known format says so itself
             malformed=malformed,
         )
@@ -177,8 +281,12 @@ def in_memory(given: Given | None, data: LabelledData | None = None) -> list[Lab
     """
     if given is None:
         return None
-    chosen = (None, None, None) if data is None else (data.text, data.pair, data.label)
-    return labelled_in_memory(given, *(part if isinstance(part, str) else None for part in chosen))
+    if data is None:
+        return labelled_in_memory(given)
+    text, pair, label = (part if isinstance(part, str) else None for part in (data.text, data.pair, data.label))
+    values = data.values if isinstance(data, MultiOutputData) else None
+    named = tuple(str(key) for key in values or () if isinstance(key, str))
+    return labelled_in_memory(given, text, pair, named if values and len(named) == len(values) else label)
 
 
 def _begin(
@@ -220,12 +328,73 @@ def _classes(data: LabelledData, splits: Splits[LabelledText]) -> tuple[str, ...
     return tuple(sorted(found))
 
 
+def _labels(data: MultiLabelData, splits: Splits[LabelledText]) -> tuple[str, ...]:
+    """The labels of the training data in alphabetical order."""
+    found = {label for text in splits.everything() for label in labels_of(text, data.separator)}
+    if len(found) > MANY:
+        raise InputError(
+            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column with "
+            "data.label, and what stands between labels with data.separator"
+        )
+    if not found:
+        raise InputError("no training example has a label; give some that have")
+    return tuple(sorted(found))
+
+
+def _names(data: MultiOutputData, first: LabelledText) -> tuple[str, ...]:
+    """What the numbers of an example are called.
+
+    Raises:
+        InputError: where the first example has one number only, or another number than there are names.
+    """
+    count = len(ratings_of(first))
+    if count < 2:
+        raise InputError(
+            f"{_where(first)}: has one number; name the columns of all as data.values, give lists, or choose task regression"
+        )
+    columns = data.values or ()
+    named = tuple(str(column) for column in columns) if any(isinstance(column, str) for column in columns) else None
+    names = data.labels or named or tuple(f"value_{number}" for number in range(count))
+    if len(names) != count:
+        raise InputError(f"{_where(first)}: has {count} numbers, and data.labels names {len(names)}; name as many")
+    return names
+
+
+def labels_of(text: LabelledText, separator: str) -> tuple[str, ...]:
+    """The labels of an example, each once: those of a list, or the parts of one text; perhaps none.
+
+    Raises:
+        InputError: where the example does not say, or a label is no text and no whole number.
+    """
+    given: Sequence[object] | None = text.labels
+    if given is None and text.label is None:
+        raise InputError(f"{_where(text)}: has no labels; give a list of them, which may be empty")
+    if given is None:
+        given = text.label.split(separator) if isinstance(text.label, str) else [text.label]
+    unfit = next((each for each in given if type(each) not in (str, int)), None)
+    if unfit is not None:
+        raise InputError(f"{_where(text)}: has the label {unfit!r:.60}; give labels as texts, or as whole numbers")
+    return tuple(dict.fromkeys(label for each in given if (label := str(each).strip())))
+
+
+def ratings_of(text: LabelledText) -> list[float]:
+    """The numbers of an example.
+
+    Raises:
+        InputError: where it has none, or what is no number.
+    """
+    given = text.labels if text.labels is not None else (text.label,)
+    return [rating_of(replace(text, label=each, labels=None)) for each in given]
+
+
 def label_of(text: LabelledText) -> str:
     """The class of an example.
 
     Raises:
-        InputError: where it has none.
+        InputError: where it has none, or several.
     """
+    if text.labels is not None:
+        raise InputError(f"{_where(text)}: has several labels; choose task multi_label_classification")
     if text.label is None or (isinstance(text.label, str) and not text.label.strip()):
         raise InputError(f"{_where(text)}: has no label; give labelled examples")
     return str(text.label)
@@ -235,11 +404,13 @@ def rating_of(text: LabelledText) -> float:
     """The number of an example.
 
     Raises:
-        InputError: where it has none.
+        InputError: where it has none, or several.
     """
+    if text.labels is not None:
+        raise InputError(f"{_where(text)}: has several numbers; choose task multi_output_regression")
     try:
         rating = float(text.label if text.label is not None else "")
-    except ValueError:
+    except (TypeError, ValueError):
         raise InputError(f"{_where(text)}: the label {text.label!r} is no number; choose task classification") from None
     if not math.isfinite(rating):
         raise InputError(f"{_where(text)}: the label {text.label!r} is no finite number; take the row out")
@@ -258,10 +429,10 @@ def _moments(ratings: Sequence[float]) -> tuple[float, float]:
 
 def _write(
     folder: Path,
-    task: ClassificationTask | RegressionTask,
+    task: LabelledTask,
     splits: Splits[LabelledText],
     values: int,
-    value: Callable[[LabelledText], int],
+    told: Callable[[LabelledText], Sequence[int]],
 ) -> int:
     """Write the stores of both splits; returns how many inputs were cut."""
     cut = 0
@@ -271,7 +442,7 @@ def _write(
         while chunk := list(itertools.islice(examples, 1024)):
             for joined, example in zip(encode(task, chunk), chunk, strict=True):
                 cut += joined.cut > 0
-                yield joined.ids, [joined.second], [value(example)]
+                yield joined.ids, [joined.second], told(example)
 
     columns = {**columns_of(task.tokenizer), LABEL: values}
     write_store(folder, TRAIN, columns, rows(splits.train()))
@@ -279,7 +450,7 @@ def _write(
     return cut
 
 
-def encode(task: ClassificationTask | RegressionTask, examples: Sequence[LabelledText]) -> list[Joined]:
+def encode(task: LabelledTask, examples: Sequence[LabelledText]) -> list[Joined]:
     """The inputs of some examples.
 
     Raises:
@@ -316,25 +487,35 @@ def _class_weights(data: LabelledData, classes: tuple[str, ...], counts: Mapping
     return tuple(given.get(name, 1.0) for name in classes)
 
 
-def _few_examples(classes: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+def _label_weights(
+    data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int], total: int
+) -> tuple[float, ...] | None:
+    """What the loss of each label counts in texts that have it; None where all count 1."""
+    if data.class_weights == "balanced":
+        return tuple((total - counts[name]) / counts[name] if 0 < counts[name] < total else 1.0 for name in classes)
+    return _class_weights(data, classes, counts)
+
+
+def _few_examples(classes: Sequence[str], counts: Mapping[str, int], called: str = "class") -> list[str]:
     """What to know of classes that there is next to nothing to learn from."""
     none = [name for name in classes if not counts.get(name)]
     single = [name for name in classes if counts.get(name) == 1]
     return [
-        f"{_named(names)}: {what} to learn from; give more, or leave {'it' if len(names) == 1 else 'them'} out."
+        f"{_named(names, called)}: {what} to learn from; give more, or leave {'it' if len(names) == 1 else 'them'} out."
         for names, what in ((none, "no example"), (single, "one example"))
         if names
     ]
 
 
-def _named(names: Sequence[str]) -> str:
+def _named(names: Sequence[str], called: str) -> str:
     shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-    return f"the class {shown}" if len(names) == 1 else f"the {len(names)} classes {shown}"
+    several = "classes" if called == "class" else "labels"
+    return f"the {called} {shown}" if len(names) == 1 else f"the {len(names)} {several} {shown}"
 
 
 def _finish(
     folder: Path,
-    task: ClassificationTask | RegressionTask,
+    task: LabelledTask,
     splits: Splits[LabelledText],
     cut: int,
     warnings: Sequence[str] = (),

@@ -8,55 +8,36 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
-from regard.layers import HeadKind
-from regard.tasks.classification.task import LABEL, Orders
-from regard.tasks.encoders import EncoderBatch, Joined, WholeTextTask, padded
+from regard.errors import InputError
+from regard.tasks.classification.task import LABEL, LabelledTask, few, names_said
+from regard.tasks.encoders import EncoderBatch, Joined
 from regard.tasks.encoders.inputs import read_inputs
 from regard.tasks.task import LossSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegressionTask(WholeTextTask):
+class RegressionTask(LabelledTask):
     """What turns rated texts into a model's tensors, and its outputs into a loss.
 
         value = w . pooled + b,   loss = (value - rating)^2,   both measured from the training data's mean in units of its spread
 
     Arguments:
-        tokenizer: for all texts.
-        maximum_length: the most tokens of one input, special ones included; what is longer is cut.
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
         mean, spread: of the ratings that the model was trained on; 0 and 1 for a model that gives them as they are.
-        pairs: whether an example is two texts; None where that is not known, and both are taken.
-        orders: in which a pair is read.
-        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
-        auxiliary: as `WholeTextTask`.
     """
 
     name: ClassVar[str] = "regression"
-    head: ClassVar[HeadKind] = "sequence"
 
     mean: float = 0.0
     spread: float = 1.0
-    pairs: bool | None = False
-    orders: Orders = "one"
-    sentences: bool = False
-
-    @property
-    def texts(self) -> int:
-        """Two where an example is a pair."""
-        return 2 if self.pairs else 1
-
-    @property
-    def readings(self) -> int:
-        """One for each order."""
-        return 2 if self.orders == "both" else 1
 
     @property
     def use(self) -> tuple[str, ...]:
         """A line for the model card."""
-        return ('print(model.rate(("...", "...")).value)' if self.pairs else 'print(model.rate("...").value)',)
+        return (f"print(model.rate({self.asked}).value)",)
 
     @property
     def outputs(self) -> int:
@@ -65,8 +46,7 @@ class RegressionTask(WholeTextTask):
 
     def batch(self, inputs: Sequence[Joined], ratings: Sequence[float]) -> EncoderBatch:
         """Inputs and their ratings to a batch for training."""
-        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
-        return EncoderBatch(tokens, segments, torch.tensor(ratings, dtype=torch.float32))
+        return self.encoded_batch(inputs, torch.tensor(ratings, dtype=torch.float32))
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
         """The examples of these rows as a batch."""
@@ -81,11 +61,6 @@ class RegressionTask(WholeTextTask):
         none = torch.zeros((), dtype=torch.int64, device=values.device)
         return LossSum((error * error).sum(), len(values), none, beside)
 
-    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The mean squared error, in units of the training data's variance."""
-        del right
-        return {"loss": loss}
-
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples and vocabulary in a few words."""
         return (
@@ -98,6 +73,79 @@ class RegressionTask(WholeTextTask):
         return {"id2label": {"0": "value"}, "label2id": {"value": 0}, "problem_type": "regression"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiOutputTask(LabelledTask):
+    """What turns texts with several numbers each into a model's tensors, and its outputs into a loss.
+
+        values = W pooled + b,   loss = mean over outputs of (value - rating)^2, each measured as in `RegressionTask`
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        names: of the numbers, in the order of the model's outputs.
+        means, spreads: of each in the training data; 0 and 1 for a model that gives them as they are.
+    """
+
+    name: ClassVar[str] = "multi_output_regression"
+
+    names: tuple[str, ...]
+    means: tuple[float, ...]
+    spreads: tuple[float, ...]
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.rate({self.asked}).values)",)
+
+    @property
+    def outputs(self) -> int:
+        """One for each number."""
+        return len(self.names)
+
+    def numbers_of(self, values: Sequence[float], where: str) -> list[float]:
+        """The numbers of an example, one for each output.
+
+        Raises:
+            InputError: for more or fewer.
+        """
+        if len(values) != len(self.names):
+            raise InputError(
+                f"{where}: has {len(values)} numbers where each text has {len(self.names)} ({few(self.names)}); mend the row"
+            )
+        return list(values)
+
+    def batch(self, inputs: Sequence[Joined], ratings: Sequence[Sequence[float]]) -> EncoderBatch:
+        """Inputs and the numbers of each to a batch for training."""
+        return self.encoded_batch(inputs, torch.tensor(ratings, dtype=torch.float32))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [stored_ratings(data, row) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """The mean squared error of the outputs, summed over examples; there is nothing to smooth."""
+        del smoothing
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        values = encoded.logits.float()  # type: ignore[union-attr]
+        error = values - (batch.labels - self.row(self.means, values)) / self.row(self.spreads, values)
+        none = torch.zeros((), dtype=torch.int64, device=values.device)
+        return LossSum((error * error).mean(dim=1).sum(), len(values), none, beside)
+
+    def row(self, numbers: Sequence[float], like: Tensor) -> Tensor:
+        """A number for each output, beside values (..., outputs)."""
+        return torch.tensor(numbers, dtype=like.dtype, device=like.device)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples, numbers and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on, with {len(self.names)} numbers each "
+            f"({few(self.names)}); a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """What other programs look for in config.json."""
+        return names_said(self.names, "regression")
+
+
 def stored(rating: float) -> int:
     """A rating as a store of whole numbers holds it: the bits of a float32."""
     return int(np.float32(rating).view(np.uint32))
@@ -105,4 +153,9 @@ def stored(rating: float) -> int:
 
 def stored_rating(data: TokenStore, row: int) -> float:
     """The rating of a row of a store."""
-    return float(np.uint32(data.sequence(LABEL, row)[0]).view(np.float32))
+    return stored_ratings(data, row)[0]
+
+
+def stored_ratings(data: TokenStore, row: int) -> list[float]:
+    """All ratings of a row of a store."""
+    return data.sequence(LABEL, row).astype(np.uint32).view(np.float32).tolist()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
@@ -26,30 +26,23 @@ LABEL = "label"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassificationTask(WholeTextTask):
-    """What turns labelled texts into a model's tensors, and its outputs into a loss.
-
-        p(class | text) = softmax(W pooled + b)
+class LabelledTask(WholeTextTask):
+    """What tasks that tell something of one text, or of a pair, have in common.
 
     Arguments:
         tokenizer: for all texts.
         maximum_length: the most tokens of one input, special ones included; what is longer is cut.
-        classes: by name, in the order of the model's outputs.
         pairs: whether an example is two texts; None where that is not known, and both are taken.
         orders: in which a pair is read.
         sentences: whether a token stands between the sentences of a text, for models that tell them apart.
         auxiliary: as `WholeTextTask`.
-        class_weights: what the loss of an example of each class counts, in the order of the classes; None where all count 1.
     """
 
-    name: ClassVar[str] = "classification"
     head: ClassVar[HeadKind] = "sequence"
 
-    classes: tuple[str, ...]
     pairs: bool | None = False
     orders: Orders = "one"
     sentences: bool = False
-    class_weights: tuple[float, ...] | None = None
 
     @property
     def texts(self) -> int:
@@ -62,9 +55,42 @@ class ClassificationTask(WholeTextTask):
         return 2 if self.orders == "both" else 1
 
     @property
+    def asked(self) -> str:
+        """A text, or a pair, as Python for the model card."""
+        return '("...", "...")' if self.pairs else '"..."'
+
+    def encoded_batch(self, inputs: Sequence[Joined], labels: Tensor) -> EncoderBatch:
+        """Inputs and what is told of them, (B, ...), to a batch for training."""
+        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
+        return EncoderBatch(tokens, segments, labels)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; what the model is judged by is computed of its answers."""
+        del right
+        return {"loss": loss}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationTask(LabelledTask):
+    """What turns labelled texts into a model's tensors, and its outputs into a loss.
+
+        p(class | text) = softmax(W pooled + b)
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        classes: by name, in the order of the model's outputs.
+        class_weights: what the loss of an example of each class counts, in the order of the classes; None where all count 1.
+    """
+
+    name: ClassVar[str] = "classification"
+
+    classes: tuple[str, ...]
+    class_weights: tuple[float, ...] | None = None
+
+    @property
     def use(self) -> tuple[str, ...]:
         """A line for the model card."""
-        return (f"print(model.classify({_call(self.pairs)}).label)",)
+        return (f"print(model.classify({self.asked}).label)",)
 
     @property
     def outputs(self) -> int:
@@ -83,8 +109,7 @@ class ClassificationTask(WholeTextTask):
 
     def batch(self, inputs: Sequence[Joined], labels: Sequence[int]) -> EncoderBatch:
         """Inputs and the numbers of their classes to a batch for training."""
-        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
-        return EncoderBatch(tokens, segments, torch.tensor(labels, dtype=torch.int64))
+        return self.encoded_batch(inputs, torch.tensor(labels, dtype=torch.int64))
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
         """The examples of these rows as a batch."""
@@ -103,25 +128,16 @@ class ClassificationTask(WholeTextTask):
         total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)  # type: ignore[arg-type]
         return LossSum(total, len(batch.labels), correct, beside)
 
-    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; how many are right is among what the model is judged by."""
-        del right
-        return {"loss": loss}
-
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples, classes and vocabulary in a few words."""
         return (
             f"{len(train):,} examples to learn from, {len(validation):,} to validate on; {len(self.classes)} classes "
-            f"({_few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
+            f"({few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
         )
 
     def said(self) -> dict[str, Any]:
         """The names of the classes, as other programs look for them in config.json."""
-        return {
-            "id2label": {str(number): name for number, name in enumerate(self.classes)},
-            "label2id": {name: number for number, name in enumerate(self.classes)},
-            "problem_type": "single_label_classification",
-        }
+        return names_said(self.classes, "single_label_classification")
 
     def settings(self) -> dict[str, Any]:
         """As of every encoder's task; class weights only where there are some, for readers of before."""
@@ -131,9 +147,78 @@ class ClassificationTask(WholeTextTask):
         return settings
 
 
-def _call(pairs: bool | None) -> str:
-    return '("...", "...")' if pairs else '"..."'
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiLabelTask(ClassificationTask):
+    """What turns texts with any number of labels into a model's tensors, and its outputs into a loss.
+
+        p(label | text) = sigmoid(W pooled + b),   loss = mean over labels of - y log p - (1 - y) log (1 - p)
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        classes: the labels there are, in the order of the model's outputs.
+        class_weights: what the loss of a label counts in texts that have it; None where all count 1.
+        threshold: the least probability at which a label is told.
+        separator: what stands between labels that are given as one text.
+    """
+
+    name: ClassVar[str] = "multi_label_classification"
+
+    threshold: float = 0.5
+    separator: str = ","
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.classify({self.asked}).labels)",)
+
+    def batch(self, inputs: Sequence[Joined], labels: Sequence[Sequence[int]]) -> EncoderBatch:  # type: ignore[override]
+        """Inputs and the numbers of the labels of each to a batch for training, whose labels are 0 and 1, (B, labels)."""
+        told = torch.zeros(len(labels), len(self.classes))
+        for row, numbers in enumerate(labels):
+            told[row, list(numbers)] = 1.0
+        return self.encoded_batch(inputs, told)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [stored_labels(data, row) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves both answers towards one half."""
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        logits, told = encoded.logits.float(), batch.labels  # type: ignore[union-attr]
+        weights = None if self.class_weights is None else torch.tensor(self.class_weights, device=logits.device)
+        losses = nn.functional.binary_cross_entropy_with_logits(
+            logits, told * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
+        )
+        right = ((logits.sigmoid() >= self.threshold) == (told > 0.5)).all(dim=1).sum()
+        return LossSum(losses.mean(dim=1).sum(), len(told), right, beside)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples, labels and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on; any of {len(self.classes)} labels each "
+            f"({few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """The names of the labels, as other programs look for them in config.json."""
+        return names_said(self.classes, self.name)
 
 
-def _few(names: Sequence[str]) -> str:
+def stored_labels(data: TokenStore, row: int) -> list[int]:
+    """The numbers of the labels of a row of a store."""
+    return [int(number) for number in data.sequence(LABEL, row)]
+
+
+def names_said(names: Sequence[str], problem: str) -> dict[str, Any]:
+    """Names of outputs, and what they are, as other programs look for them in config.json."""
+    return {
+        "id2label": {str(number): name for number, name in enumerate(names)},
+        "label2id": {name: number for number, name in enumerate(names)},
+        "problem_type": problem,
+    }
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of many names."""
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
