@@ -13,7 +13,7 @@ import pytest
 LINES = [
     {"cli"},
     {"serving"},
-    {"bench", "claims", "inspection", "estimators", "planning"},
+    {"bench", "checking", "claims", "inspection", "estimators", "planning"},
     {"training", "vectors", "prompting"},
     {"tasks", "embeddings"},
     {"generation", "checkpoints"},

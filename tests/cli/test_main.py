@@ -32,6 +32,7 @@ COMMANDS = (
     "compare",
     "info",
     "export",
+    "check",
     "plan",
     "bench",
     "caption",

@@ -18,7 +18,7 @@ from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.layouts import LAYOUTS, OF_FAMILY
 from regard.checkpoints.names import IDENTITY, NameTable
 from regard.checkpoints.preprocessor import PREPROCESSOR
-from regard.checkpoints.tensors import check_same, read_outline, read_tensors, write_tensors
+from regard.checkpoints.tensors import check_same, file_digest, read_outline, read_tensors, write_tensors
 from regard.errors import InputError, nearest
 from regard.machine import versions
 from regard.models import MODELS
@@ -89,6 +89,7 @@ class Card:
         layout: `name`, whose config and names the folder has: one of Hugging Face's (`LAYOUTS`), with what their config cannot
             say under `unsaid`; or `regard`, with `why` it could not be told in one of those.
         code: the parts that are not the package's, as `regard.parts.write_code` tells them; empty where there are none.
+        files: the SHA-256 of every file beside this one and the weights, by its place in the folder; empty in folders of before.
     """
 
     task: Mapping[str, Any]
@@ -98,6 +99,7 @@ class Card:
     versions: Mapping[str, str]
     layout: Mapping[str, Any] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
@@ -149,6 +151,16 @@ def write_model(
     }
     code = write_code(folder, used(config, task.get("name"), recipe))
     (folder / CARD).write_text(_json({**card, "code": code} if code else card), encoding="utf-8")
+
+
+def record_files(folder: Path) -> None:
+    """Note in regard.json the digest of every file of a model, once all are written; what `regard check` compares with."""
+    path = folder / CARD
+    if not path.is_file():
+        return
+    places = sorted(each for each in folder.rglob("*") if each.is_file() and each not in (path, folder / WEIGHTS))
+    files = {each.relative_to(folder).as_posix(): file_digest(each) for each in places}
+    path.write_text(_json(_read_json(path) | {"files": files}))
 
 
 def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:

@@ -27,6 +27,12 @@ def digest(tensor: Tensor) -> str:
     return hashed.hexdigest()
 
 
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Write tensors to a safetensors file and return the digest of each.
 

@@ -18,6 +18,7 @@ from regard import __version__
 from regard.cli.answer import answer
 from regard.cli.bench import bench
 from regard.cli.caption import caption
+from regard.cli.check import check
 from regard.cli.claims import claims
 from regard.cli.classify import classify
 from regard.cli.commands import Commands, with_code
@@ -100,6 +101,7 @@ for _command in (
     compare,
     info,
     export,
+    check,
     plan,
     bench,
     caption,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 
-from regard.checkpoints import parameters_of
+from regard.checkpoints import parameters_of, record_files
 from regard.checkpoints.adapters import ADAPTER
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -111,6 +111,7 @@ class Predictor(Generic[T]):
     def write_files(self, folder: Path) -> None:
         """Write all files of the model into an existing folder; `save` makes one that is whole or absent."""
         self.task.write(folder, self.model.config, parameters_of(self.model), recipe=self.recipe, metrics=self.metrics)
+        record_files(folder)
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """The metrics `judged` of the model's own answers to about `count` examples, for validation in training.

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints import adopt, read_card
+from regard.checkpoints import adopt, read_card, record_files
 from regard.checkpoints.adapters import split, write_adapters
-from regard.checkpoints.folder import CONFIG
+from regard.checkpoints.folder import CARD, CONFIG
 from regard.checkpoints.hub import PREFIX
 from regard.errors import InputError
 from regard.files import PARTIAL_PREFIX, locked, new_folder, replace_file, sync
@@ -311,6 +311,7 @@ class _Run:
             if settings is not None:
                 start = str(self.recipe.model["pretrained"]).removeprefix(PREFIX)
                 write_adapters(place, self.config, adapters, alpha=settings.alpha, dropout=settings.dropout, base=start)
+            record_files(place)
 
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
 
@@ -332,7 +333,9 @@ class _Run:
             best.save(staging)
         with (staging / README).open("a", encoding="utf-8") as card:
             card.write(run_section())
+        record_files(staging)
         sync(staging / README)
+        sync(staging / CARD)
         (self.folder / CONFIG).unlink(missing_ok=True)
         sync(self.folder)
         for path in sorted(staging.rglob("*"), key=lambda p: (p == staging / CONFIG, str(p))):
