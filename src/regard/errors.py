@@ -12,7 +12,25 @@ class InputError(ValueError):
     Traceback (most recent call last):
         ...
     regard.errors.InputError: data.path: no file 'pairs.tsv'; give the path of a TSV, CSV or JSONL file
+
+    What was given is quoted, and may be long: of a message of more than 2,000 characters the middle is left out.
+
+    >>> len(str(InputError("seed is '" + "9" * 100_000 + "'; it must be a whole number")))
+    2000
     """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shortened(message))
+
+
+LONGEST = 2_000
+"""Characters of a message that anybody reads."""
+
+
+def _shortened(message: str) -> str:
+    """Beginning and end, which say where and what to do, of what is too long."""
+    end = LONGEST // 4
+    return message if len(message) <= LONGEST else f"{message[: LONGEST - end - 5]} ... {message[-end:]}"
 
 
 def nearest(word: str, choices: list[str] | tuple[str, ...]) -> str:

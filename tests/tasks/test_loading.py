@@ -10,6 +10,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.tasks.loading import model_folder
+from regard.text import Tokenizer
 
 
 @pytest.fixture
@@ -32,7 +33,9 @@ def test_before_the_first_evaluation_it_is_the_last(run):
     assert regard.load(str(run)).model.config.model_type == "transformer"
 
 
-@pytest.mark.parametrize("content", ["{", "{}", "[]", '"step"'])
+@pytest.mark.parametrize(
+    "content", ["{", "{}", "[]", '"step"', '{"last": true}', '{"last": "../.."}', '{"last": ".."}', '{"last": {}}']
+)
 def test_a_damaged_pointer_is_named(content, run):
     (run / "checkpoints.json").write_text(content)
     with pytest.raises(InputError, match=r"checkpoints\.json: damaged"):
@@ -54,3 +57,22 @@ def test_the_task_that_is_wanted(run):
 def test_an_unknown_dtype_names_the_nearest(run):
     with pytest.raises(InputError, match="did you mean 'bfloat16'"):
         regard.load(run, dtype="bfloat61")
+
+
+def test_a_tokenizer_of_another_model_is_refused(translator, tmp_path):
+    translator("transformer").save(tmp_path / "own")
+    regard.load(tmp_path / "own")
+    Tokenizer.train(["abcdefgh ijklmnop"], kind="character", size=40).save(tmp_path / "own" / "source")
+    with pytest.raises(
+        InputError, match=r"source vocabulary is 20 by .* 16 by config\.json; the files are of different models"
+    ):
+        regard.load(tmp_path / "own")
+
+
+def test_a_long_message_is_cut_in_its_middle():
+    """What was given is quoted, and may be a megabyte."""
+    said = str(InputError(f"seed is {'9' * 1_000_000}; give a whole number"))
+    assert len(said) == 2000
+    assert said.startswith("seed is 999")
+    assert said.endswith("999; give a whole number")
+    assert str(InputError("short")) == "short"

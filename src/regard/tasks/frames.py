@@ -27,7 +27,7 @@ def read_frames(folder: AnyPath) -> np.ndarray:
     path = frames_file(folder)
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
         raise InputError(f"{path}: cannot be read ({error}); prepare the data again in a new folder") from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 import warnings
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -281,7 +282,27 @@ def load(
         return _adapted(folder, place, task, own, device, dtype)
     kind = kind_of(str(own))
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
-    return kind.predictor(model, kind.task.load(place, card.task), recipe=card.recipe, metrics=card.metrics)
+    decided = kind.task.load(place, card.task)
+    _check_fits(decided.model_settings(), model.config, place)
+    return kind.predictor(model, decided, recipe=card.recipe, metrics=card.metrics)
+
+
+def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
+    """Refuse a tokenizer or classes of another model, whose numbers the model has no rows for.
+
+    Arguments:
+        settings: what the task decides of the model's config, by its own files.
+    """
+    for name, value in settings.items():
+        said = getattr(config, name, None)
+        if not isinstance(value, int) or not isinstance(said, int) or name.endswith("_id"):
+            continue
+        # A model of another program may have more rows than its tokenizer has tokens.
+        if value > said if name.endswith("vocabulary") else value != said:
+            raise InputError(
+                f"{place}: {name.replace('_', ' ')} is {value:,} by the tokenizer and regard.json, and {said:,} by config.json; "
+                "the files are of different models, copy the folder again"
+            )
 
 
 def _quantised(predictor: Any, dtype: str, folder: str | os.PathLike[str]) -> LanguageModel | Translator:
@@ -376,7 +397,10 @@ def pointers_of(folder: Path) -> dict[str, str]:
         return {}
     try:
         names = json.loads(path.read_text(encoding="utf-8"))
-        return {"last": str(names["last"])} | ({"best": str(names["best"])} if names.get("best") else {})
+        found = {"last": names["last"]} | ({"best": names["best"]} if names.get("best") else {})
+        if any(Path(name).name != name or name == ".." for name in found.values()):
+            raise ValueError("no names of folders")
+        return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: damaged; train again with --resume to write it anew") from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from regard.data.token_store import TokenStore
+from regard.errors import InputError
 from regard.files import replace_file
 from regard.tasks.task import Task
 
@@ -45,7 +46,14 @@ def finish(folder: Path, notes: Sequence[str]) -> None:
 
 
 def opened(task: T, folder: Path) -> Prepared[T]:
-    """What a finished preparation left in `folder`."""
-    lines = (folder / READY).read_text(encoding="utf-8").splitlines()
+    """What a finished preparation left in `folder`.
+
+    Raises:
+        InputError: for files that are damaged.
+    """
+    try:
+        lines = (folder / READY).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{folder / READY}: cannot be read ({error}); train again in a new folder") from error
     notes = tuple(line for line in lines if line)
     return Prepared(task, TokenStore.open(folder / TRAIN), TokenStore.open(folder / VALIDATION), notes)

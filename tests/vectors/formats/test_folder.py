@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def cut(path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
+def reshaped(path: Path, shape: bytes) -> None:
+    """The header says another shape; its length stays."""
+    content = path.read_bytes()
+    old = re.search(rb"\(3, 4\)", content)
+    assert old is not None
+    room = content[old.start() :].index(b"\n") + old.start()
+    new = content[: old.start()] + shape + b", }"
+    path.write_bytes(new.ljust(room) + content[room:])
+
+
 def pickled(path: Path) -> None:
     np.save(path, np.array([{"a": 1}] * 3, dtype=object), allow_pickle=True)
 
@@ -87,6 +98,9 @@ def pickled(path: Path) -> None:
         (lambda own: cut(own / "vectors.npy", -4), "is no array that can be read"),
         (lambda own: cut(own / "vectors.npy", 20), "is no array that can be read"),
         (lambda own: (own / "vectors.npy").write_bytes(b""), "is no array that can be read"),
+        (lambda own: reshaped(own / "vectors.npy", b"(((((("), "is no array that can be read"),
+        (lambda own: reshaped(own / "vectors.npy", b"(True, 4)"), "is no array that can be read"),
+        (lambda own: reshaped(own / "vectors.npy", b"(10**9, 4)"), "is no array that can be read"),
         (lambda own: pickled(own / "vectors.npy"), "is no array that can be read"),
         (lambda own: np.save(own / "vectors.npy", np.eye(3)), "is no array of float32 with 2 dimensions"),
         (lambda own: np.save(own / "counts.npy", np.ones(2, dtype=np.int64)), "counts of the shape"),

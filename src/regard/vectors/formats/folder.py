@@ -147,7 +147,7 @@ def _array(path: Path, dtype: type[np.generic], dimensions: int) -> NDArray[Any]
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; write the folder again") from None
-    except (OSError, ValueError, EOFError, SyntaxError, OverflowError, MemoryError) as error:
+    except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
         raise InputError(
             f"{path}: is no array that can be read ({' '.join(str(error).split())}); write the folder again"
         ) from None
