@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,3 +159,55 @@ def test_only_training_sets_the_global_seed(name):
     }
     calls = [node for node in ast.walk(FILES[name]) if isinstance(node, ast.Call)]
     assert not [node.lineno for node in calls if dotted(node.func) in seeding]
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8")
+
+
+def told(state: str) -> set[str]:
+    """The packages that the page's plan of the house marks so."""
+    return set(re.findall(rf"^  (\w+)/ +{state}\b", PAGE, flags=re.MULTILINE))
+
+
+def test_the_page_marks_what_exists_as_existing_and_what_does_not_as_planned():
+    packages = {name.split("/")[0] for name in FILES if "/" in name}
+    assert told("now") == packages
+    assert told("planned") == {"serving"}
+    assert not told("planned") & packages
+
+
+def test_the_page_marks_each_command_as_it_is():
+    import typer
+
+    from regard.cli.main import app
+
+    commands = set(typer.main.get_command(app).commands)
+    rows = re.findall(r"^\| (`regard .*) \| (now|planned) \|$", PAGE, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for names, state in rows:
+        listed = set(re.findall(r"`(?:regard )?([\w-]+)`", names))
+        if state == "planned":
+            assert listed == {"serve", "studio"}
+            assert not listed & commands
+        elif "vectors" in names:
+            group = typer.main.get_command(app).commands["vectors"]
+            assert listed - {"vectors"} == set(group.commands)
+        else:
+            assert listed | {"vectors"} == commands
+
+
+def test_the_names_that_the_page_says_exist_now_exist():
+    now = "".join(re.findall(r"^> \*\*Now\*\*.*?(?=\*Planned\*|\n\n)", PAGE, flags=re.MULTILINE | re.DOTALL))
+    names = set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", now))
+    assert {"ScoredAttention", "RelativeAttention", "LSHAttention", "Room", "Ancestry"} <= names
+    classes = {node.name for tree in FILES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assert names <= classes
+
+
+def test_the_page_names_every_extra():
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    section = re.search(r"Extras now:(.*?)Planned with", PAGE, flags=re.DOTALL)
+    assert section is not None
+    assert set(re.findall(r"`(\w+)`", section.group(1))) == set(project["optional-dependencies"])
