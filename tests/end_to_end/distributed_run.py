@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from torch.distributed.tensor import DTensor, Shard
 
 import regard
+from regard.training.loop import Stopped
 
 
 class Inside:
-    """Looks at the parameters before the first update and after every update; leaves at a step if told to."""
+    """Looks at the parameters before the first update and after every update; leaves, or sends SIGTERM, at a step if told to."""
 
-    def __init__(self, sharded: bool, leave_at: int | None) -> None:
-        self.sharded, self.leave_at = sharded, leave_at
+    def __init__(self, sharded: bool, leave_at: int | None, signal_at: int | None, signalled: int) -> None:
+        self.sharded, self.leave_at, self.signal_at, self.signalled = sharded, leave_at, signal_at, signalled
 
     def started(self, model, progress, total_steps):
         self.model = model
@@ -30,6 +33,9 @@ class Inside:
         self.check()
         if progress.step == self.leave_at:
             os._exit(3)  # as abruptly as a machine that loses its power; torchrun ends the other worker
+        if progress.step == self.signal_at:
+            os.kill(self.signalled, signal.SIGTERM)
+            time.sleep(2)  # in which torchrun passes it on
 
     def logged(self, event):
         """After an evaluation, which runs forward alone, the shards must have been put back."""
@@ -73,13 +79,23 @@ def main() -> None:
     first = os.environ["RANK"] == "0"
     if not first:
         forbid_writing(output)
-    trained = regard.train(
-        orders["recipe"],
-        output=output,
-        data=[tuple(example) if isinstance(example, list) else example for example in orders["data"]],
-        resume=orders["resume"],
-        callbacks=[Inside(orders["sharded"], orders["leave_at"])],
-    )
+    other = Path(sys.argv[1]).with_name(f"other-{os.environ['MASTER_PORT']}")  # of this run
+    if not first:
+        other.write_text(str(os.getpid()))
+    while first and not (other.is_file() and other.read_text()):
+        time.sleep(0.01)
+    signalled = os.getppid() if orders["signalled"] == "torchrun" else int(other.read_text() or 0)
+    try:
+        trained = regard.train(
+            orders["recipe"],
+            output=output,
+            data=[tuple(example) if isinstance(example, list) else example for example in orders["data"]],
+            resume=orders["resume"],
+            callbacks=[Inside(orders["sharded"], orders["leave_at"], orders["signal_at"], signalled)],
+        )
+    except Stopped as stopped:
+        print(f"STOPPED {stopped.number} {stopped.step}", file=sys.stderr, flush=True)
+        return
     if first:
         print("RESULT " + json.dumps({"metrics": trained.metrics, "steps": trained.steps, "best": trained.best_step}))
 

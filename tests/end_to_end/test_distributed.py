@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -65,6 +67,8 @@ def torchrun(pairs, tmp_path):
         data: list[Any] | None = None,
         resume: bool = False,
         leave_at: int | None = None,
+        signal_at: int | None = None,
+        signalled: str = "",
     ) -> dict[str, Any]:
         orders = tmp_path / "orders.json"
         orders.write_text(
@@ -75,6 +79,8 @@ def torchrun(pairs, tmp_path):
                     "output": str(output),
                     "resume": resume,
                     "leave_at": leave_at,
+                    "signal_at": signal_at,
+                    "signalled": signalled,
                     "sharded": values["training"]["parallel"] == "fsdp",
                 }
             )
@@ -90,6 +96,8 @@ def torchrun(pairs, tmp_path):
             assert done.returncode != 0
             assert "exitcode  : 3" in done.stderr, done.stderr
             return {}
+        if signal_at is not None:
+            return {"stopped": re.findall(r"STOPPED (\d+) (\d+)", done.stderr)}
         assert done.returncode == 0, done.stderr[-4000:]
         (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
         return json.loads(line.removeprefix("RESULT "))
@@ -163,6 +171,27 @@ def test_two_workers_resume_bit_for_bit(model, parallel, small_recipe, torchrun,
     assert whole.keys() == left.keys()
     for name, value in whole.items():
         assert left[name] == value, f"{name} differs"
+
+
+@pytest.mark.parametrize(("signalled", "parallel"), [("other", "ddp"), ("other", "fsdp"), ("torchrun", "ddp")])
+def test_a_signal_to_any_worker_stops_both_at_one_step_with_a_checkpoint(
+    signalled, parallel, small_recipe, torchrun, remains, tmp_path
+):
+    """And resumed it is the run that was never stopped, bit for bit."""
+    values = settings_of(small_recipe, "transformer", parallel)
+    values["model"]["dropout"] = 0.1
+    torchrun(values, tmp_path / "whole")
+    stopped = torchrun(values, tmp_path / "cut", signal_at=5, signalled=signalled)["stopped"]
+    last = json.loads((tmp_path / "cut" / "checkpoints.json").read_text())["last"]
+    assert last in ("step-00000005", "step-00000006", "step-00000007")
+    if signalled == "other":  # a torchrun that is stopped does not wait for what its workers still say
+        assert stopped == [(str(int(signal.SIGTERM)), str(int(last[5:])))] * 2
+    assert not (tmp_path / "cut" / "config.json").exists()
+    torchrun(values, tmp_path / "cut", resume=True)
+    whole, cut = remains(tmp_path / "whole"), remains(tmp_path / "cut")
+    assert whole.keys() == cut.keys()
+    for name, value in whole.items():
+        assert cut[name] == value, f"{name} differs"
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

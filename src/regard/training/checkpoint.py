@@ -108,9 +108,12 @@ class Checkpoints:
         if self.workers.first:
             clear_partial(self.folder)
             clear_partial(self.folder / "checkpoints")
-        name = self.pointers.get("last")
+        pointers = self.pointers
+        name = pointers.get("last")
         if name is None:
             return None
+        if self.workers.first:
+            self._keep(set(pointers.values()))  # what a process was removing when it was killed
         place = self.place(name)
         state = _read_state(place / PROGRESS)
         progress = Progress.of(state["progress"], str(place / PROGRESS))

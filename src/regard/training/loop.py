@@ -80,16 +80,17 @@ class Loop:
     def signals(self) -> Iterator[None]:
         """Inside the block the first SIGINT or SIGTERM stops `run` after an update and a checkpoint; a second stops it at once.
 
-        Only where it can be done: in the main thread, and with one worker, since several would have to stop at the same update.
+        Only in the main thread, where Python hears of signals. Of several workers it is enough that one gets a signal, and a
+        second one changes nothing: torchrun passes on what the terminal has sent them already.
         """
-        if self.workers.count > 1 or threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def ask(number: int, _: Any) -> None:
-            if self.asked_to_stop:
+            if self.asked_to_stop and self.workers.count == 1:
                 raise KeyboardInterrupt
-            self.asked_to_stop = number
+            self.asked_to_stop = self.asked_to_stop or number
 
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -131,13 +132,26 @@ class Loop:
                     self._tell("stepped", progress, tokens / max(1e-9, time.monotonic() - before))
                     progress.finished = self._reason_to_stop(len(windows))
                     self._book()
-                    if self.asked_to_stop and not progress.finished:
+                    number = 0 if progress.finished else self._asked()
+                    if number:
                         self._keep()
-                        raise Stopped(self.asked_to_stop, progress.step)
+                        raise Stopped(number, progress.step)
                 if progress.window >= len(windows):
                     progress.epoch, progress.window = progress.epoch + 1, 0
         finally:
             self._tell("ended", progress)
+
+    def _asked(self) -> int:
+        """The signal that one of the workers got, 0 where none did: all have to stop at the same update.
+
+        Agreeing makes a graphics card wait for its queue, so there it is done at every tenth update only.
+        """
+        workers = self.workers
+        if workers.count == 1:
+            return self.asked_to_stop
+        if workers.device.type != "cpu" and self.progress.step % 10:
+            return 0
+        return workers.largest(self.asked_to_stop)
 
     def _windows(self, batches: list[np.ndarray]) -> list[list[np.ndarray]]:
         """The batches of an epoch in groups of one update each: `accumulate` for every worker, the last group what is left."""

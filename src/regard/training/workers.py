@@ -50,6 +50,13 @@ class Workers:
             dist.all_reduce(totals)
         return totals.tolist()
 
+    def largest(self, number: int) -> int:
+        """The largest of the numbers that the workers have."""
+        found = torch.tensor(number, device=self.device)
+        if self.count > 1:
+            dist.all_reduce(found, dist.ReduceOp.MAX)
+        return int(found)
+
     def added(self, tallies: Sequence[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
         """Tallies added up over all workers, each of which has as many."""
         sums = iter(self.summed(*(number for tally in tallies for number in tally)))
