@@ -249,7 +249,9 @@ def tensors_to_ours(config: EncoderConfig, tensors: Mapping[str, Tensor], where:
     for name in sorted(DECODERS & plain.keys()):
         repeated = plain.pop(name)
         if not (table is not None and torch.equal(repeated, table)):
-            raise InputError(f"{where}: {name} is not the embedding table; Regard's model has one table for both")
+            raise InputError(
+                f"{where}: {name} is not the embedding table; Regard's model has one table for both (tie_word_embeddings)"
+            )
     bias = plain.pop("cls.predictions.decoder.bias", None)
     if bias is not None and not torch.equal(plain.setdefault("cls.predictions.bias", bias), bias):
         raise InputError(

@@ -310,7 +310,7 @@ def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping
         beside = folder / PREPROCESSOR
         values = {**values, vit.BESIDE: _read_json(beside)} if beside.is_file() else values
         said = None if is_foreign(folder) else read_card(folder).layout.get("unsaid", {})
-        return LAYOUTS[name].config_to_ours(values, said, tensors, str(path))
+        return LAYOUTS[name].config_to_ours(layouts.in_own_names(values, str(path)), said, tensors, str(path))
     version = values.get("format_version", 1)
     if version != 1:
         raise InputError(f"{path}: format_version {version!r} is not known; update regard")

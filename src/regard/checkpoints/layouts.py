@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import bert, gpt, marian, reformer, t5, vit
+from regard.errors import InputError
 
 
 class Layout(Protocol):
@@ -68,6 +69,58 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     },
 )
 """By the `model_type` of their config.json."""
+
+_DISTILBERT = {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
+_GPT = {
+    "hidden_size": "n_embd",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+    "max_position_embeddings": "n_positions",
+}
+_T5 = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "head_dim": "d_kv",
+}
+_MARIAN = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "encoder_attention_heads",
+    "num_hidden_layers": "encoder_layers",
+}
+
+COMMON_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "distilbert": _DISTILBERT,
+        "openai-gpt": _GPT,
+        "gpt2": _GPT,
+        "t5": _T5,
+        "mt5": _T5,
+        "marian": _MARIAN,
+        "pegasus": _MARIAN,
+    }
+)
+"""By `model_type`, what all models have in common under one name, and a family's own name for it."""
+
+
+def in_own_names(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The content of their config.json with every field under the family's own name.
+
+    Arguments:
+        where: what messages call config.json.
+
+    Raises:
+        InputError: for a field under both names with two values.
+    """
+    found = dict(values)
+    for common, own in COMMON_NAMES.get(str(values.get("model_type")), {}).items():
+        value = found.pop(common, None)
+        if value is not None and found.setdefault(own, value) != value:
+            raise InputError(
+                f"{where}: {own} is {found[own]!r} and {common}, another name of it, {value!r}; make them one"
+            )
+    return found
+
 
 OF_FAMILY: Mapping[str, Layout] = MappingProxyType(
     {

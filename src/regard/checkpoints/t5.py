@@ -81,6 +81,8 @@ class OpenConfig:
         Raises:
             InputError: for what is of another type.
         """
+        if values.get("is_encoder_decoder") is False:
+            raise InputError(f"{where}.is_encoder_decoder is False; a T5 is an encoder and a decoder, set it to true")
         known = {part.name for part in fields(cls)}
         said = {key: value for key, value in values.items() if key in known and value is not None}
         return from_mapping(cls, {**DEFAULTS[str(values["model_type"])], **said}, where)
