@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import random
 import shutil
@@ -37,6 +38,10 @@ class Faults:
     def __init__(self, place: Path, seed: int, names: dict[str, list[str]]) -> None:
         self.seed, self.names = seed, names
         self.valid, self.scratch = place / "valid", place / "scratch"
+        # matplotlib keeps a list of fonts in the user's home; here in its own folder, and made before the first case.
+        os.environ["MPLCONFIGDIR"] = str(place / "matplotlib")
+        with contextlib.suppress(ImportError):
+            import matplotlib.pyplot  # noqa: F401
         self.valid.mkdir()
         self.scratch.mkdir()
         self.data = self.valid / "data"

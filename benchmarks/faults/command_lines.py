@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -77,6 +78,65 @@ GIVEN: dict[str, list[str]] = {
 }  # fmt: skip
 """Values by what an argument or option is called in its help."""
 
+GOOD: dict[str, list[str]] = {
+    "--device": ["cpu", "auto"],
+    "--precision": ["float32", "auto", "bfloat16"],
+    "--kind": ["folder", "word2vec", "glove", "word2vec-binary", "fasttext"],
+    "--case": ["exact", "lower", "ignore"],
+    "--decoding": ["constrained", "greedy"],
+    "--unit": ["paragraph", "line"],
+    "--draw": ["once", "each"],
+    "--score": ["sum", "token", "character", "byte"],
+    "--template": ["review", "choice", "answer"],
+    "--pooling": ["mean", "cls", "max"],
+    "--layer": ["-1", "0", "1", "*"],
+    "--min-count": ["1", "2"],
+    "--minimum-count": ["1", "2"],
+    "--unknown": ["skip", "zero"],
+    "--cleaning": ["none", "wikitext"],
+    "--sentences": ["split", "line"],
+    "--query": ["a", "dog", "d"],
+    "--word": ["dog", "king"],
+    "--context": ["the old dog sees"],
+    "--context-file": ["text.txt"],
+    "--text": ["text"],
+    "--prompt": ["query"],
+    "--tokens": ["words"],
+    "--scratch": ["empty"],
+    "--pairs": ["word-pairs.tsv"],
+    "--weat": ["weat.json"],
+    "--similarity": ["similarity.tsv"],
+    "--analogies": ["analogies.txt"],
+    "--checkpoint": ["best", "last"],
+    "--measure": ["loss", "seconds"],
+    "--budget": ["steps=1"],
+    "--cases": ["training"],
+    "--peers": ["none"],
+    "depth --output": ["new.svg", "new.png"],
+    "embed --output": ["new.npy", "new.jsonl"],
+    "look --output": ["new.html", "new.svg", "new.png"],
+    "walk --output": ["new.html"],
+    "plan --device": ["a100", "cpu"],
+    "vectors analogy --method": ["add", "multiply"],
+    "vectors evaluate --method": ["add", "multiply"],
+    "vectors train --method": ["sgns", "cbow", "glove", "fasttext"],
+    "vectors train TEXT": ["text.txt", "notes"],
+    "vectors extract TEXT": ["text.txt", "notes"],
+    "vectors bias --weat": ["weat.json"],
+    "compare KEY=": ["seed=1,2", "training.learning_rate=0.1,0.2", "model.dropout=0.0,0.1"],
+    "claims show NAME": ["copying", "deep-stacks"],
+    "claims run NAME": ["copying", "one-direction", "deep-stacks"],
+    "fill TEXT": ["the [MASK] sees", "the <extra_id_0> sees"],
+    "prompt FILE": ["texts.csv"],
+    "summarize FILE": ["text.txt"],
+    "export OUTPUT": ["new"],
+    "check FOLDER": ["notes", "vectors", "models/marian", "models/encoder"],
+    "look TEXT": ["abcd", "the old dog sees", "picture.png"],
+    "compose PIECE": ["text.txt"],
+    "vectors evaluate VECTORS": ["text.vec", "vectors", "words.bin"],
+}
+"""Values that fit, by the name of an option or by command and argument."""
+
 COUNTS = [
     "1",
     "2",
@@ -126,6 +186,12 @@ def write_material(place: Path, models: Path, vectors: Path, data: Path) -> None
             shutil.copyfile(vectors / name, place / name)
     for name in ("bahdanau", "classifier", "gpt2", "tagger"):
         (place / f"{name}.yaml").write_text(yaml.safe_dump(recipe_of(name, Path())))
+    words = [["man", "king"], ["dog", "cat"], ["bird", "house"], ["river", "bank"]]
+    test = {"name": "test", "targets": words[:2], "attributes": words[2:], "source": "drawn"}
+    (place / "weat.json").write_text(json.dumps([test]))
+    (place / "word-pairs.tsv").write_text("man\twoman\nking\tqueen\n")
+    (place / "similarity.tsv").write_text("dog\tcat\t8\nman\tking\t6\nriver\tbank\t5\nold\tnew\t1\n")
+    (place / "analogies.txt").write_text(": some\nman king woman queen\ndog barks cat sleeps\n")
     (place / "empty.txt").write_text("")
     (place / "empty").mkdir()
     (place / "binary.bin").write_bytes(Random(1).randbytes(3000))
@@ -158,6 +224,14 @@ def value_of(name: str, part: Any, draw: Random, care: float) -> str:
     called = str(part.metavar or "").removesuffix("...").removeprefix("[").removesuffix("]")
     option = part.opts[0] if part.param_type_name == "option" else ""
     careful = draw.random() < care
+    names = [f"{name} {each}" for each in [*(part.opts if option else []), called]] + list(part.opts if option else [])
+    fitting = [
+        values
+        for key, values in GOOD.items()
+        if key in names or (key.endswith("=") and any(each.startswith(key) for each in names))
+    ]
+    if careful and fitting:
+        return draw.choice(fitting[-1] if name.count(" ") else fitting[0])
     if not careful and draw.random() < 0.05:
         return draw.choice(["", "\udcff", "x" * 3000, "--help", "-", "\n"])
 
@@ -199,14 +273,14 @@ def value_of(name: str, part: Any, draw: Random, care: float) -> str:
     if option in PATIENT:
         return one_of(["1", "2", "3", *FEW])
     named = re.findall(r"[\w-]+", part.help or "")
-    if called in ("NAME", "PLACE", "NAMES", "") and named and draw.random() < 0.4:
+    if not careful and called in ("NAME", "PLACE", "NAMES", "") and named and draw.random() < 0.4:
         return draw.choice(named)
     return one_of(USUAL if called in ("NAME", "NAMES", "PLACE") else COUNTS)
 
 
 def line(draw: Random) -> list[str]:
     """A command line."""
-    known, care = _known(), draw.choice([0.5, 0.9, 0.97, 1.0])
+    known, care = _known(), draw.choice([0.6, 0.95, 0.99, 1.0, 1.0])
     name, parts = draw.choice(known)
     words: list[str] = name.split()
     chance = draw.random()
@@ -217,23 +291,23 @@ def line(draw: Random) -> list[str]:
     given: list[list[str]] = []
     for part in arguments:
         if part.required or draw.random() < 0.7:
-            count = 1 if part.nargs != -1 else draw.choice([1, 1, 2, 3])
+            count = 1 if part.nargs != -1 else draw.choice([3, 4] if name == "vectors odd" else [1, 1, 2])
             given += [[value_of(name, part, draw, care)] for _ in range(count if draw.random() < 0.98 else 0)]
     for part in options:
         if (part.required and draw.random() < 0.97) or draw.random() < 2.0 / max(2, len(options)):
             spelt = draw.choice([*part.opts, *part.secondary_opts])
-            if spelt == "--code" and draw.random() < 0.9:
+            if spelt == "--code" and draw.random() < 0.95:
                 continue
             for _ in range(draw.choice([1, 1, 2]) if part.multiple else 1):
                 if part.is_flag:
                     given.append([spelt])
-                elif draw.random() < 0.97:
+                elif draw.random() < 0.99:
                     given.append([spelt, value_of(name, part, draw, care)])
                 else:
                     given.append([spelt])
     if draw.random() < 0.03:
         given.append([draw.choice(["--unknown", "--jsn", "-x", "--output", "extra", "--code"])])
-    if draw.random() < 0.2:
+    if draw.random() < 0.1:
         draw.shuffle(given)
     if name == "bench":
         given.append(["--quick"])

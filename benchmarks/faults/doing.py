@@ -70,6 +70,8 @@ def with_model(name: str, work: Path, data: Path, draw: Random) -> tuple[str, Ca
         return "load and predict", lambda: PREDICTIONS[task](regard.load("model", task=task))
     if chance < 0.75:
         return "info", command("info", "model", *draw.choice([[], ["--json"]]))
+    if chance < 0.8:
+        return "check", command("check", "model")
     words = draw.choice(COMMANDS[task])
     for word in words:
         _bring(word, work, data)
@@ -91,8 +93,10 @@ def with_run(draw: Random) -> tuple[str, Callable[[], Any]]:
         return "resume", lambda: regard.train("run/recipe.yaml", output="run", resume=True)
     if chance < 0.7:
         return "train --resume", command("train", "run/recipe.yaml", "-o", "run", "--resume", "training.steps=4")
-    if chance < 0.85:
+    if chance < 0.8:
         return "info", command("info", "run")
+    if chance < 0.9:
+        return "check", command("check", "run", "--json")
     return "load", lambda: regard.load("run")
 
 
@@ -105,6 +109,8 @@ def with_vectors(name: str, draw: Random) -> tuple[str, Callable[[], Any]]:
         return "read", lambda: neighbours(read_vectors(name), "king", 3)
     if chance < 0.7:
         return "odd", command("vectors", "odd", name, "dog", "cat", "king")
+    if chance < 0.75:
+        return "check", command("check", name)
     if chance < 0.85:
         return "analogy", command("vectors", "analogy", name, "man", "king", "woman", "--json")
     kind = draw.choice(["folder", "word2vec", "word2vec-binary", "glove", "fasttext"])

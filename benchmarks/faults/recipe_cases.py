@@ -51,7 +51,7 @@ def write(path: Path, data: Path, draw: Random) -> list[str]:
             holder[way[-1]] = value
     text = yaml.safe_dump(recipe, allow_unicode=True).replace("\ue000", "")
     if draw.random() < 0.5:
-        with contextlib.suppress(yaml.YAMLError, ValueError, IndexError, TypeError, AttributeError, KeyError):
+        with contextlib.suppress(Exception):
             text = changed_yaml(text, draw)
     path.write_text(text, encoding="utf-8", errors="replace")
     if draw.random() < 0.1:

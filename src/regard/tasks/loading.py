@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
