@@ -109,6 +109,7 @@ class Called:
         shape: (B, H, L, S).
         between: which sequences queries and keys come from.
         value: what was weighed, (B, G, S, Ev), where that is to be kept.
+        note: what is to be said of the axes; None where rows are queries and columns keys.
     """
 
     address: str
@@ -116,6 +117,7 @@ class Called:
     shape: tuple[int, int, int, int]
     between: tuple[Side, Side]
     value: Kept | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +131,7 @@ class Call:
         others: the tensors of mask, positions and record, with their versions.
         parameters: the mechanism's own, and what they were.
         weights: (B, H, L, S), computed at once, or laid out by the module itself.
+        few: a few numbers of each key, or of each value, (B, S, E), where the keys are not kept.
         places: (B, S), the place of each key in its sequence, where the call said so.
     """
 
@@ -140,6 +143,7 @@ class Call:
     others: tuple[Kept, ...] = ()
     parameters: tuple[Snapshot, ...] = ()
     weights: Kept | None = None
+    few: Tensor | None = None
 
     @classmethod
     def keeping(cls, called: Called, inputs: AttentionInputs, key: Kept, parameters: tuple[Snapshot, ...]) -> Call:
@@ -167,12 +171,17 @@ class Call:
         """A call kept by its weights."""
         with torch.no_grad():
             weights = called.mechanism.weights(inputs)
-        return cls(called, places=inputs.key_positions, weights=Kept.of(weights))
+        return cls(called, places=inputs.key_positions, weights=Kept.of(weights), few=_few(inputs.key).clone())
 
     @classmethod
-    def laid_out(cls, called: Called, weights: Tensor) -> Call:
+    def laid_out(cls, called: Called, weights: Tensor, value: Tensor | None) -> Call:
         """A call whose weights the module laid out itself."""
-        return cls(called, weights=Kept.of(weights))
+        return cls(called, weights=Kept.of(weights), few=None if value is None else _few(value).clone())
+
+    @property
+    def trace(self) -> Tensor | None:
+        """A few numbers of each key, (B, S, E), by which a cache is known again; None where nothing was seen of it."""
+        return self.few if self.key is None else _few(self.key.tensor)
 
     @property
     def address(self) -> str:
@@ -261,6 +270,10 @@ class Call:
         for parameter, now in zip(self.parameters, self.called.mechanism.parameters(), strict=True):
             parameter.check(now, f"{self.address}: a parameter of the attention")
         return self.inputs
+
+
+def _few(keys: Tensor) -> Tensor:
+    return keys.detach()[:, 0, :, :4]
 
 
 def _tensors_of(mask: Mask | None) -> Iterator[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,7 +11,9 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.generation import Hypothesis
 from regard.inspection.calls import Call
-from regard.inspection.run import Run
+
+if TYPE_CHECKING:
+    from regard.inspection.run import Run
 
 Index = int | slice | Sequence[int] | Tensor
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.errors import InputError, nearest
 from regard.inspection.calls import Call
 from regard.inspection.following import Index, check_hypothesis, followed, indices
+from regard.inspection.joining import Joined
 from regard.inspection.labels import Labels
 from regard.inspection.patches import Patches
 from regard.inspection.pictured import shown
@@ -55,18 +56,23 @@ class Record:
         """The forward passes and searches that were seen, in order."""
         return self.recorder.runs if self._runs is None else self._runs
 
-    def joined(self, runs: slice = slice(None)) -> Record:
+    def joined(self, runs: slice = slice(None), *, rows: Tensor | Sequence[Sequence[int]] | None = None) -> Record:
         """The same, with several runs as one: the map that grew while another library's model generated.
 
         Each pass of such a generation is a run, the first over the prompt, then one for each token that was written. Put
-        together they are one map, a row for each token that was read. That holds for greedy search and sampling with a cache,
-        where a batch row stays what it is; in a beam search rows change places, and which took whose is not known here.
+        together they are one map, a row for each token that was read. Where each key stands is read off the cache, which holds
+        the very keys of the pass before: one that slides over the text lets the oldest go. In a beam search rows change
+        places; `rows` says how.
 
         Arguments:
             runs: which, in order.
+            rows: (answers, passes), in which batch row each answer stood in each pass, -1 after its end: the `beam_indices`
+                that `generate` of `transformers` gives with `return_dict_in_generate=True, output_scores=True`. Hidden states
+                are left out then.
 
         Raises:
-            InputError: where one of them is a search of this package, which is one map already, or there is none.
+            InputError: where one of them is a search of this package, which is one map already, or there is none; where rows
+                change places and `rows` does not say how; where it cannot be told which keys a cache kept.
         """
         chosen = self.runs[runs]
         if not chosen or any(run.searched or run.source is not None for run in chosen):
@@ -77,8 +83,10 @@ class Record:
         for run in chosen:
             for address, calls in run.calls.items():
                 together.calls.setdefault(address, []).extend(calls)
-            for address, outputs in run.hidden.items():
+            for address, outputs in run.hidden.items() if rows is None else ():
                 together.hidden.setdefault(address, []).extend(outputs)
+        given = None if rows is None else torch.as_tensor(rows).cpu()
+        together.joined = Joined.of(together.calls, given)
         return Record(self.recorder, self.task, [together])
 
     def weights(
@@ -115,13 +123,37 @@ class Record:
         calls = self._calls(seen, address)
         chosen = None if heads is None else indices(heads, calls[0].shape[1])
         queries_from, keys_from = calls[0].between
-        if seen.searched and queries_from == "target":
+        if seen.joined is not None:
+            weights = seen.joined.weights(address, calls, rows, chosen)
+        elif seen.searched and queries_from == "target":
             weights = followed(seen, calls, rows, chosen, hypothesis, growing=keys_from == "target")
         else:
             picked = None if rows is None else indices(rows, calls[0].shape[0])
             parts = [call.read(picked, chosen) for call in calls]
             weights = parts[0] if len(parts) == 1 else torch.cat(_widened(parts), dim=2)
         return weights if queries is None else weights[:, :, indices(queries, weights.shape[2])]
+
+    def note(self, address: str, *, run: int = -1) -> str | None:
+        """What the axes of one layer's weights are in one run, where rows are not queries or columns not keys.
+
+        Modules that attend sparsely compute parts: blocks of queries with the keys of their own, bands about the diagonal,
+        steps by way of a few places. What is kept is those parts, and this says what each is.
+
+        Returns:
+            A sentence; None where the weights are the map of all queries and keys.
+
+        Raises:
+            InputError: as `weights`.
+        """
+        seen = self._run(run)
+        call = self._calls(seen, address)[0]
+        if call.called.note is not None:
+            return call.called.note
+        module = _module_of(address)
+        parts = [name for name in seen.calls if _module_of(name) == module]
+        if any(seen.calls[name][0].called.note is not None for name in parts if name != address):
+            return f"one of {len(parts)} parts that {module} computes: {call.shape[2]} queries, {call.shape[3]} keys"
+        return None
 
     def attentions(self, *patterns: str, run: int = -1) -> tuple[Tensor, ...]:
         """The weights of every layer, as `transformers` gives them with `output_attentions=True` and as BertViz takes them.
@@ -142,7 +174,7 @@ class Record:
         called = list(self._run(run).calls)
         chosen = [name for name in called if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
         if not chosen:
-            raise InputError(f"nothing to show of {' and '.join(patterns) or 'this run'}: {_of_these(called)}")
+            raise InputError(f"nothing to show of {' and '.join(patterns) or 'this run'}: {self._of_these(called)}")
         return tuple(self.weights(address, run=run) for address in chosen)
 
     def queries(self, address: str, *, rows: Index | None = None, heads: Index | None = None, run: int = -1) -> Tensor:
@@ -255,8 +287,12 @@ class Record:
                 if addresses is not None or address in seen.calls:
                     maps.append(self._map(address, index, run, hypothesis, labels, number, patches))
         if not maps:
-            raise InputError(f"nothing to show of this run: {_of_these([])}")
-        return AttentionView(title=titles[0], maps=tuple(maps), examples=tuple(titles), images=tuple(images))
+            raise InputError(f"nothing to show of this run: {self._of_these([])}")
+        layers = dict.fromkeys(one.address for one in maps)
+        notes = [f"{address}: {note}." for address in layers if (note := self.note(address, run=run)) is not None]
+        return AttentionView(
+            title=titles[0], maps=tuple(maps), note=" ".join(notes), examples=tuple(titles), images=tuple(images)
+        )
 
     def show(
         self,
@@ -307,9 +343,24 @@ class Record:
         except IndexError as error:
             raise InputError(f"run {run} of {len(self.runs)} recorded; count from 0, or from -1 backwards") from error
 
+    def _of_these(self, known: list[str], wrong: str = "") -> str:
+        if known:
+            return nearest(wrong, known) if wrong else f"choose from {', '.join(known)}"
+        nothing = "no attention was called, neither a mechanism of this package nor an attention function of torch"
+        if not self.recorder.lost:
+            return (
+                f"{nothing}, nor a softmax over places; what mixes places otherwise, or in a kernel of another library, has no "
+                "weights that could be seen here"
+            )
+        name, shape = next(iter(self.recorder.lost.items()))
+        return (
+            f"{nothing}; a softmax of shape {shape} was computed, but it goes into torch's {name.strip('_')} before it is "
+            "multiplied into anything, and is not followed through that; take the model's own output of weights, where it has one"
+        )
+
     def _calls(self, seen: Run, address: str) -> list[Call]:
         if address not in self.addresses:
-            raise InputError(f"no layer {address!r} was looked at: {_of_these(self.addresses, address)}")
+            raise InputError(f"no layer {address!r} was looked at: {self._of_these(self.addresses, address)}")
         if address not in seen.calls:
             raise InputError(f"{address} was not called in this run")
         return seen.calls[address]
@@ -322,6 +373,8 @@ class Record:
     def _rows(self, seen: Run) -> int:
         if seen.source is not None:
             return len(seen.source)
+        if seen.joined is not None:
+            return seen.joined.size
         return next(iter(seen.calls.values()))[0].shape[0] if seen.calls else 0
 
     def _map(
@@ -353,10 +406,8 @@ class Record:
         )
 
 
-def _of_these(known: list[str], wrong: str = "") -> str:
-    if not known:
-        return "no attention was called, neither a mechanism of this package nor an attention function of torch"
-    return nearest(wrong, known) if wrong else f"choose from {', '.join(known)}"
+def _module_of(address: str) -> str:
+    return address.split(":")[0].split("@")[0]
 
 
 def _widened(parts: Sequence[Tensor]) -> list[Tensor]:

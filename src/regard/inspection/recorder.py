@@ -85,6 +85,7 @@ class Recorder:
         self._sites: dict[str, list[object]] = {}
         # What compiled graphs gave out.
         self._traced: list[tuple[str, Any]] = []
+        self.lost: dict[str, tuple[int, ...]] = {}
         if self.registered and not self.layers and not hidden:
             raise InputError("there is no attention in this model to look at; choose a model that has some")
         if keep is not None and keep < 1:
@@ -111,6 +112,7 @@ class Recorder:
             # All attention of a registered model is a mechanism with an address; in any other module there may be more.
             if not self.registered or self.compiled:
                 interception = Interception(self.module, self, values=self._values)
+                self.lost = interception.softmaxes.lost
                 stack.enter_context(FusedLayers(interception).telling())
                 stack.enter_context(interception.telling())
             for part in self.compiled.values():
@@ -209,9 +211,9 @@ class Recorder:
         crossed = place.crossed if attended.crossed is None else attended.crossed
         value = Kept.of(attended.value()) if self._values and attended.value is not None else None
         between = ("target", "source") if crossed else ("source", "source")
-        called = Called(address, attended.mechanism, attended.shape, between, value)
+        called = Called(address, attended.mechanism, attended.shape, between, value, attended.note)
         if attended.weights is not None:
-            return Call.laid_out(called, attended.weights)
+            return Call.laid_out(called, attended.weights, None if attended.value is None else attended.value())
         if attended.inputs is None:
             raise RuntimeError("attention with neither inputs nor weights")
         # Fewer queries than keys: what else is looked at, or what a cache holds.

@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.generation import Hypothesis
 from regard.inspection.calls import Call, Kept
+from regard.inspection.joining import Joined
 from regard.layers import Pictures, Tokens
 
 
@@ -22,6 +23,7 @@ class Run:
         leading: how many vectors stand before those of the places, such as a class token's.
         hypotheses: of a search, per source row, best first; `rows` in them says where each stood at every step.
         predictions: what the hypotheses became, where a task made something of them.
+        joined: how calls of several passes make one map, where it is of several.
     """
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
@@ -32,6 +34,7 @@ class Run:
     leading: int = 0
     hypotheses: list[list[Hypothesis]] | None = None
     predictions: list[Any] | None = None
+    joined: Joined | None = None
 
     @property
     def searched(self) -> bool:

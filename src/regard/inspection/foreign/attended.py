@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Attention, AttentionInputs, Causal, Dense
+from regard.inspection.foreign.laid_out import Weighing
 from regard.inspection.foreign.plain import Flex, LaidOut, Projected, Softmax
 
 
@@ -27,6 +28,7 @@ class Attended:
         finish: makes of the heads' outputs, and of the weights they came from where those are known, what the function gives
             back; None where that cannot be done.
         crossed: whether queries and keys come from different sequences; None where the function cannot tell.
+        note: what is to be said of the axes; None where rows are queries and columns keys.
     """
 
     mechanism: Attention
@@ -37,11 +39,57 @@ class Attended:
     heads_of: Callable[[Any], Tensor] | None = None
     finish: Callable[[Tensor, Tensor | None], Any] | None = None
     crossed: bool | None = None
+    note: str | None = None
 
 
 def of_fused(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Attended:
     """A call of `scaled_dot_product_attention`."""
     return _of_fused(*arguments, **named)
+
+
+def unfolded(attended: Attended, rows: tuple[int, int], *, heads_first: bool) -> Attended:
+    """The same call with a head axis, where heads were folded into rows before the function was called.
+
+    Arguments:
+        attended: of (B*H, 1, L, S).
+        rows: (B, H).
+        heads_first: whether the rows of one head lie together.
+    """
+    batch, heads = rows
+    if attended.shape[0] != batch * heads or attended.shape[1] != 1 or heads == 1:
+        return attended
+
+    def part(tensor: Tensor) -> Tensor:
+        if len(tensor) != batch * heads:
+            return tensor
+        parted = tensor.reshape(*((heads, batch) if heads_first else (batch, heads)), *tensor.shape[2:])
+        return parted.transpose(0, 1) if heads_first else parted
+
+    def fold(tensor: Tensor) -> Tensor:
+        tensor = tensor.transpose(0, 1) if heads_first else tensor
+        return tensor.reshape(batch * heads, 1, *tensor.shape[2:])
+
+    inputs, value, heads_of, finish = attended.inputs, attended.value, attended.heads_of, attended.finish
+    if inputs is not None:
+        visible = inputs.visible()
+        inputs = replace(
+            inputs,
+            query=part(inputs.query),
+            key=part(inputs.key),
+            mask=None if visible is None else Dense(part(visible)),
+            record={name: part(tensor) for name, tensor in inputs.record.items()},
+        )
+    return replace(
+        attended,
+        shape=(batch, heads, *attended.shape[2:]),
+        inputs=inputs,
+        weights=None if attended.weights is None else part(attended.weights),
+        value=None if value is None else lambda: part(value()),
+        heads_of=None if heads_of is None else lambda result: part(heads_of(result)),
+        finish=None
+        if finish is None
+        else lambda output, weights: finish(fold(output), None if weights is None else fold(weights)),
+    )
 
 
 def _of_fused(
@@ -196,15 +244,18 @@ def projected(
     )
 
 
-def of_laid_out(weights: Tensor, operands: tuple[Any, ...]) -> Attended:
+def of_laid_out(weighing: Weighing) -> Attended:
     """Weights that a module made itself by a softmax, with the operands of the product that it multiplies them by."""
+    weights = weighing.weights
+    if weights.dim() > 4:  # blocks of queries, one after another
+        weights = weights.flatten(2, -2)
     four = _four_axes(weights, weights.shape[:-3])
     batch, heads, queries, keys = four.shape
-    attended = Attended(mechanism=LaidOut(), shape=(batch, heads, queries, keys), weights=four)
-    first, second = operands[0], operands[1] if len(operands) > 1 else None
-    if not isinstance(first, Tensor) or not isinstance(second, Tensor) or len(operands) != 2:
+    attended = Attended(mechanism=LaidOut(), shape=(batch, heads, queries, keys), weights=four, note=weighing.note)
+    if weighing.operands is None:
         return attended
-    if first.numel() != four.numel() or second.shape[:-2].numel() != batch * heads:
+    first, second = weighing.operands
+    if first.numel() != four.numel() or second.shape[:-2].numel() != batch * heads or second.shape[-2] != keys:
         return attended
     return replace(
         attended,

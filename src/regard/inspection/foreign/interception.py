@@ -6,7 +6,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,9 +16,17 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention import Attention
 from regard.errors import InputError
-from regard.inspection.foreign.attended import Attended, of_flex, of_fused, of_laid_out, of_multi_head
+from regard.inspection.foreign.attended import (
+    Attended,
+    of_flex,
+    of_fused,
+    of_laid_out,
+    of_multi_head,
+    unfolded,
+)
+from regard.inspection.foreign.folded_heads import Folds
 from regard.inspection.foreign.forwards import addresses_of, around_forward, is_compiled
-from regard.inspection.foreign.laid_out import CARRYING, PRODUCTS, SOFTMAX, Softmaxes
+from regard.inspection.foreign.laid_out import Softmaxes
 from regard.inspection.foreign.packed_heads import unpacked
 from regard.inspection.foreign.places import Place, place_of
 
@@ -67,6 +75,7 @@ class Interception(TorchFunctionMode):
         self.modules = addresses_of(module)
         self.names = {id(part): address for address, part in self.modules.items()}
         self.softmaxes = Softmaxes()
+        self.folds = Folds()
         # What a trace reads and writes is kept in lists: these it can give back. The names of the modules that Python runs stand
         # apart from those within a graph, which is empty when a graph begins: a function compiled once is traced once,
         # whichever module calls it.
@@ -81,6 +90,7 @@ class Interception(TorchFunctionMode):
         """Inside the block, the listener is told of what this thread calls."""
         with contextlib.ExitStack() as stack:
             stack.callback(self.softmaxes.clear)
+            stack.callback(self.folds.clear)
             thread = threading.get_ident()
             for address, part in self.modules.items():
                 if is_compiled(part):
@@ -104,20 +114,25 @@ class Interception(TorchFunctionMode):
             self.tell_traced()
         reader = _READERS.get(func)
         if reader is not None:
-            return self._tell(reader(args, named), functools.partial(func, *args, **named))
-        if func in PRODUCTS:
-            weights = self.softmaxes.multiplied(args)
-            if weights is not None:
-                return self._tell(of_laid_out(weights, args), functools.partial(func, *args, **named))
-            return func(*args, **named)
+            attended = reader(args, named)
+            given = (*args[:3], *(named.get(name) for name in ("query", "key", "value")))
+            return self._tell(self._unfolded(attended, given), functools.partial(func, *args, **named))
+        weighing = self.softmaxes.product(func, args, named)
+        if weighing is not None:
+            attended = self._unfolded(of_laid_out(weighing), weighing.operands or ())
+            output = self._tell(attended, functools.partial(func, *args, **named))
+            self.softmaxes.weighed(weighing, output)
+            return output
         if func is F.dropout:
             self.softmaxes.before_dropout(args, named)
         output = func(*args, **named)
-        if func in SOFTMAX:
-            self.softmaxes.made(args, named, output)
-        elif func in CARRYING and args:
-            self.softmaxes.carried(args[0], output)
+        self.softmaxes.ran(func, args, named, output)
+        self.folds.ran(func, args, output)
         return output
+
+    def _unfolded(self, attended: Attended | None, given: Sequence[Any]) -> Attended | None:
+        found = None if attended is None else self.folds.of(*given)
+        return attended if attended is None or found is None else unfolded(attended, found[0], heads_first=found[1])
 
     def tell_traced(self) -> None:
         """Tell of what compiled graphs gave out."""

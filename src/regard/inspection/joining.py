@@ -1,0 +1,145 @@
+"""Several passes of another library's model as one map: which place each key has, and which rows continue which."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.inspection.calls import Call
+from regard.inspection.following import Index, indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """How the calls of several passes make one map.
+
+    Arguments:
+        offsets: by address, for each call the place of its first key: above 0 where a cache let the oldest keys go.
+        rows: (answers, passes), in which batch row an answer stood in each pass, -1 after its end; None where rows stay.
+        width: how many batch rows there are in the last pass.
+    """
+
+    offsets: dict[str, list[int]]
+    rows: Tensor | None
+    width: int
+
+    @classmethod
+    def of(cls, calls: dict[str, list[Call]], rows: Tensor | None) -> Joined:
+        """Find where keys stand from what the passes were given: a cache holds the very keys of the pass before.
+
+        Raises:
+            InputError: where the passes do not continue one another, or rows change places and `rows` does not say how.
+        """
+        width = max((one[-1].shape[0] for one in calls.values()), default=0)
+        if rows is not None and (rows.dim() != 2 or not rows.numel() or int(rows.max()) >= width):
+            raise InputError(
+                f"rows: give for each answer its batch row in each pass, 0 to {width - 1} or -1 after its end"
+            )
+        return cls({address: _offsets(address, one, rows) for address, one in calls.items()}, rows, width)
+
+    @property
+    def size(self) -> int:
+        """How many rows the map has."""
+        return self.width if self.rows is None else len(self.rows)
+
+    def weights(self, address: str, calls: Sequence[Call], rows: Index | None, heads: Tensor | None) -> Tensor:
+        """The one map, (rows, heads, L, S) float32; keys that a pass did not have are zero."""
+        offsets = self.offsets[address]
+        columns = max(offset + call.shape[3] for offset, call in zip(offsets, calls, strict=True))
+        chosen = None if rows is None else indices(rows, calls[0].shape[0] if self.rows is None else len(self.rows))
+        parts = []
+        for step, (offset, call) in enumerate(zip(offsets, calls, strict=True)):
+            here = chosen
+            gone = None
+            if self.rows is not None:
+                if step >= self.rows.shape[1]:
+                    break
+                paths = self.rows[:, step] if chosen is None else self.rows[chosen, step]
+                # What is the same for all answers to one source may be there once.
+                here, gone = paths.clamp(min=0) // (self.width // call.shape[0]), paths < 0
+            part = call.read(here, heads)
+            if gone is not None:
+                part = part.masked_fill(gone.to(part.device)[:, None, None, None], 0.0)
+            parts.append(torch.nn.functional.pad(part, (offset, columns - offset - part.shape[3])))
+        return torch.cat(parts, dim=2)
+
+
+def _offsets(address: str, calls: Sequence[Call], rows: Tensor | None) -> list[int]:
+    found, read = [0], calls[0].shape[2]
+    for step, (before, now) in enumerate(itertools.pairwise(calls)):
+        if rows is not None and step + 1 >= rows.shape[1]:
+            found.append(found[-1])
+            continue
+        pair = (None, None) if rows is None else (rows[:, step], rows[:, step + 1])
+        found.append(found[-1] + _let_go(address, before, now, read, *pair))
+        read += now.shape[2]
+    return found
+
+
+def _let_go(address: str, before: Call, now: Call, read: int, was: Tensor | None, goes: Tensor | None) -> int:
+    """How many of its oldest keys a cache let go between two passes."""
+    queries, keys = now.shape[2:]
+    if before.shape[0] != now.shape[0]:
+        raise InputError(
+            f"{address}: a pass of {now.shape[0]} rows follows one of {before.shape[0]}, so they are not one generation; "
+            "choose passes that are with joined(runs=slice(...))"
+        )
+    past, present = before.trace, now.trace
+    if past is None or present is None:
+        if keys == before.shape[3] + queries and now.shape[0] == 1:
+            return 0
+        raise InputError(
+            f"{address}: what this module keeps of earlier passes was not seen, so which key is whose is not known; look at one "
+            "pass over the whole text instead"
+        )
+    if was is not None and goes is not None:
+        there = goes >= 0
+        past, present = past[was[there]], present[goes[there]]
+    shift = before.shape[3] + queries - keys
+    same = _agree_outside(past, present[:, : past.shape[1]], read, queries) if keys >= before.shape[3] else None
+    if same is not None and bool(same.diagonal().all()):
+        return 0
+    slid = (
+        _agree(past[:, shift:], present[:, : keys - queries])
+        if 0 <= shift <= before.shape[3] and keys > queries
+        else None
+    )
+    if slid is not None and bool(slid.diagonal().all()):
+        return shift
+    if queries == keys > 1:
+        raise InputError(
+            f"{address}: each pass read the whole text again, without a cache, so the last run is the whole map already: leave "
+            "joined() out"
+        )
+    if was is not None:
+        raise InputError(
+            f"{address}: the cache of pass after pass does not continue as rows says; give the beam_indices of this "
+            "very generation"
+        )
+    if any(one is not None and bool(one.any(dim=1).all()) for one in (same, slid)):
+        raise InputError(
+            f"{address}: rows changed places between passes, as in a beam search, so a row is not one text; give "
+            "joined(rows=answer.beam_indices) of generate(..., return_dict_in_generate=True, output_scores=True), or look at one "
+            "pass over what was written"
+        )
+    raise InputError(
+        f"{address}: the cache changed or let go keys between two passes in a way that does not show which are left; look at one "
+        "pass over the whole text instead"
+    )
+
+
+def _agree(past: Tensor, present: Tensor) -> Tensor:
+    """(B, B): whether row i's keys now are row j's keys before, bit for bit."""
+    return (present[:, None] == past[None]).flatten(2).all(dim=-1)
+
+
+def _agree_outside(past: Tensor, present: Tensor, start: int, count: int) -> Tensor:
+    """The same, apart from the places that were just written."""
+    kept = torch.ones(past.shape[1], dtype=torch.bool, device=past.device)
+    kept[start : start + count] = False
+    return _agree(past[:, kept], present[:, kept])
