@@ -15,6 +15,7 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import GPT2, GPT2Config
 from regard.tasks import LanguageModel, LanguageModellingTask
+from regard.tasks.generation_config import GENERATION_FIELDS
 from regard.text import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -175,3 +176,51 @@ def test_only_a_language_model_counts_its_prompt(made_elsewhere):
     assert (
         len(model.generate("sat", settings, after=begun).ids) == 7 - 4 == len(model.generate("a cat sat", settings).ids)
     )
+
+
+# --- settings in config.json, as folders of before generation_config.json have them ---
+
+OLD = ("beam of everything", "greedy", "bad words", "max_length", "forced end")
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_folder_is_decoded_as_its_config_says(name, made_elsewhere, tokenizer):
+    folder, model = made_elsewhere("marian")
+    with torch.no_grad():
+        model.final_logits_bias[0, tokenizer.end_id] += 2.5
+        model.model.shared.weight.mul_(2.5)
+        model.model.shared.weight[tokenizer.padding_id].zero_()
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    file = folder / "config.json"
+    values = asked(CONFIGS[name], tokenizer.end_id, [tokenizer.padding_id])
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = regard.load(folder)
+    theirs = type(model).from_pretrained(folder).eval()
+    assert theirs.generation_config.max_length == values["max_length"]
+    for text in TEXTS:
+        ids = torch.tensor([[*tokenizer.encode(text), tokenizer.end_id]])
+        with torch.no_grad():
+            wanted = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0, 1:].tolist()
+        found = list(ours.translate(text).target_tokens)
+        assert found == tokenizer.tokens(shown(wanted, tokenizer.end_id)), text
+
+
+def test_an_old_language_model_is_decoded_as_its_config_says(gpt2, tokenizer, tmp_path):
+    model = transformers.GPT2LMHeadModel.from_pretrained(gpt2)
+    model.save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    (tmp_path / "generation_config.json").unlink(missing_ok=True)
+    assert regard.load(tmp_path).task.generation is None  # nothing is asked for
+    file = tmp_path / "config.json"
+    said = {"max_length": 12, "repetition_penalty": 1.5, "encoder_no_repeat_ngram_size": 3}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **said}))
+    with pytest.warns(UserWarning, match=r"/config\.json: not followed: encoder_no_repeat_ngram_size"):
+        loaded = regard.load(tmp_path)
+    assert loaded.task.generation == GenerationSettings(total_length=12, repetition_penalty=1.5)
+
+
+def test_every_field_of_theirs_is_known():
+    assert set(transformers.GenerationConfig().to_dict()) <= GENERATION_FIELDS

@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.structure import coerced
 
-GENERATION_CONFIG = "generation_config.json"
+GENERATION_CONFIG, CONFIG = "generation_config.json", "config.json"
 
 SAMPLING: Mapping[str, tuple[Any, Any]] = MappingProxyType(
     {"temperature": (float, 1.0), "top_k": (int, 50), "top_p": (float, 1.0), "min_p": (float | None, None)}
@@ -61,6 +61,61 @@ NO_EFFECT = frozenset(
 )
 """Fields that change time, memory or what is returned beside the answer, not the answer."""
 
+FOLLOWED = frozenset(
+    {
+        *SAMPLING,
+        "num_beams",
+        "num_return_sequences",
+        "do_sample",
+        "early_stopping",
+        "length_penalty",
+        "repetition_penalty",
+        "no_repeat_ngram_size",
+        "max_length",
+        "max_new_tokens",
+        "min_length",
+        "min_new_tokens",
+        "eos_token_id",
+        "decoder_start_token_id",
+        "forced_eos_token_id",
+        "bad_words_ids",
+        "suppress_tokens",
+    }
+)
+"""Fields that become our settings."""
+
+NOT_FOLLOWED = frozenset(
+    {
+        *OTHER_SAMPLING,
+        "begin_suppress_tokens",
+        "constraints",
+        "diversity_penalty",
+        "dola_layers",
+        "encoder_no_repeat_ngram_size",
+        "encoder_repetition_penalty",
+        "exponential_decay_length_penalty",
+        "force_words_ids",
+        "forced_bos_token_id",
+        "forced_decoder_ids",
+        "guidance_scale",
+        "max_time",
+        "num_beam_groups",
+        "penalty_alpha",
+        "renormalize_logits",
+        "sequence_bias",
+        "stop_strings",
+        "token_healing",
+        "watermarking_config",
+    }
+)
+"""Fields that are named where they are set."""
+
+GENERATION_FIELDS = FOLLOWED | NOT_FOLLOWED | NO_EFFECT
+"""All fields of decoding, by which those in an old config.json are known."""
+
+IDS = frozenset({"eos_token_id", "decoder_start_token_id"})
+"""Fields that every config.json has, and that alone ask for no way of decoding."""
+
 NEUTRAL: Mapping[str, Any] = MappingProxyType(
     {
         "num_beam_groups": 1,
@@ -99,6 +154,8 @@ def read_generation_config(
 ) -> GenerationSettings:
     """How a folder of `transformers` asks to be decoded; warns of fields that are not followed, by name.
 
+    Where there is no such file the fields of decoding in config.json count, as there: folders were written so before.
+
     Lengths count as there: `max_length` and `min_length` include the start token of a decoder, or a language model's prompt;
     `max_new_tokens` and `min_new_tokens` do not, and go first. An absent field has the value that it has there, but for the
     longest answer, which is that of `usual` and not 20 tokens.
@@ -112,17 +169,20 @@ def read_generation_config(
     Raises:
         InputError: for a file that is not a JSON object, and for values of another type or out of range.
     """
-    path = folder / GENERATION_CONFIG
-    if not path.is_file():
-        return usual
+    path = folder / (GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else CONFIG)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
             raise InputError("it is not a JSON object")
+        if path.name == CONFIG:
+            values = {key: value for key, value in values.items() if key in GENERATION_FIELDS and value is not None}
+            if not values.keys() - NO_EFFECT - IDS:
+                return usual
         fields = _Fields(path, values)
         settings = _settings(fields, start_id, end_id, usual)
     except (ValueError, RecursionError, InputError) as error:
-        raise InputError(f"{path}: cannot be used ({error}); mend it, or take it away to decode greedily") from error
+        cure = "mend it, or take it away to decode greedily" if path.name == GENERATION_CONFIG else "mend it"
+        raise InputError(f"{path}: cannot be used ({error}); {cure}") from error
     if fields.unfollowed:
         warnings.warn(
             f"{path}: not followed: {', '.join(fields.unfollowed)}; answers may differ from those of transformers",

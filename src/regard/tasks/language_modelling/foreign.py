@@ -8,7 +8,7 @@ from typing import Any
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import GPT2Config, GPT3Config, GPTConfig, ReformerConfig
-from regard.tasks.generation_config import GENERATION_CONFIG, read_generation_config
+from regard.tasks.generation_config import read_generation_config
 from regard.tasks.language_modelling.task import LanguageModellingTask
 from regard.text import Tokenizer
 
@@ -43,9 +43,7 @@ def foreign_language_modelling(folder: Path, config: Any) -> LanguageModellingTa
             f"{tokenizer.end_id} where config.json's eos_token_id is {config.end_id}; tokenizer and model must come from the "
             "same folder"
         )
-    if (folder / GENERATION_CONFIG).is_file():
-        usual = GenerationSettings(maximum_length=100)
-        generation = read_generation_config(folder, start_id=None, end_id=config.end_id, usual=usual)
-    else:
-        generation = None
+    usual = GenerationSettings(maximum_length=100)
+    asked = read_generation_config(folder, start_id=None, end_id=config.end_id, usual=usual)
+    generation = None if asked is usual else asked
     return LanguageModellingTask(tokenizer, before_prompts=tokenizer.added_before, generation=generation)
