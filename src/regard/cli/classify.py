@@ -126,8 +126,15 @@ def classify(
             object_of=_object,
             file=file,
             as_json=as_json,
+            empty=functools.partial(_empty, pairs=pair is None and predictor.task.pairs is not False),
             **together,
         )
+
+
+def _empty(text: Text, *, pairs: bool) -> bool:
+    """Whether there is nothing to read in a text, or in one of two with a tab between."""
+    parts = text.content.split("\t", 1) if pairs else [text.content]
+    return not all(part.strip() for part in parts)
 
 
 def _parts(text: Text, pair: str | None, pairs: bool | None) -> Any:
@@ -141,7 +148,7 @@ def _parts(text: Text, pair: str | None, pairs: bool | None) -> Any:
     first, tab, second = text.content.partition("\t")
     if pairs is False or (pairs is None and not tab):
         return text.content
-    if not first.strip() or not second.strip():
+    if not tab:
         raise InputError(
             f"{text.where}: the model reads two texts; give them with a tab between, or the second by --pair"
         )

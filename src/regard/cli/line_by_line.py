@@ -25,6 +25,10 @@ def by_hand(texts: Sequence[str] | None, input_file: Path | None) -> bool:
     return not texts and input_file is None and on_terminal(sys.stdin)
 
 
+def _blank(text: Text) -> bool:
+    return not text.content.strip()
+
+
 def answer_all(
     texts: Iterator[Text],
     answer: Callable[[list[Text]], Sequence[A]],
@@ -35,6 +39,7 @@ def answer_all(
     file: NewFile | None,
     as_json: bool,
     together: int = USUAL_CHUNK,
+    empty: Callable[[Text], bool] = _blank,
 ) -> None:
     """Answer texts as they come and write the answers in their order; an empty text has none, and an empty line.
 
@@ -45,12 +50,13 @@ def answer_all(
         file: where they go instead of standard output.
         as_json: whether one object of all is written.
         together: how many texts are read before they are answered.
+        empty: tells the texts that have no answer.
     """
+    from regard.tasks.gaps import with_gaps
+
     written = Written(name, file, as_json=as_json)
     while chunk := list(itertools.islice(texts, together)):
-        found = iter(answer([text for text in chunk if text.content.strip()]))
-        for text in chunk:
-            one = next(found) if text.content.strip() else None
+        for text, one in zip(chunk, with_gaps(answer, chunk, empty=empty), strict=True):
             written.add(text, partial(line_of, one), partial(object_of, text, one), one is not None)
         sys.stdout.flush()
     written.end()

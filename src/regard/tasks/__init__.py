@@ -1,5 +1,6 @@
 """What a model is for: encoding, loss, metric, prediction. Strings in, typed results out. `TASKS` names every task."""
 
+from regard.tasks.gaps import with_gaps
 from regard.tasks.kinds import TASKS, Kind
 from regard.tasks.language_modelling.language_model import LanguageModel, TextScore
 from regard.tasks.language_modelling.task import LanguageModellingTask, TextBatch
@@ -38,4 +39,5 @@ __all__ = [
     "Translator",
     "load",
     "smoothed_cross_entropy",
+    "with_gaps",
 ]

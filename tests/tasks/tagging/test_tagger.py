@@ -149,10 +149,10 @@ def test_bfloat16_says_nearly_the_same(tagger, tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "text 1 holds no word"),
-        (" \n", "text 1 holds no word"),
+        ("", "text 1 is empty; there is nothing to tag"),
+        (" \n", "text 1 is empty; there is nothing to tag"),
         ("\x00", "text 1 holds no word"),
-        ([], "text 1 holds no word"),
+        ([], "text 1 is empty; there is nothing to tag"),
         (["x", ""], "text 1, word 2 is empty"),
         (["x", 3], "text 1, word 2 is 3; give strings"),
         (7, "text 1 is 7; give a string, or a list of words"),

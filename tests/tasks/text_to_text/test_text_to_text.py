@@ -389,7 +389,7 @@ def test_what_is_no_example(model, example):
 
 
 def test_an_empty_text_is_refused(model):
-    with pytest.raises(InputError, match="text 2 is ' '"):
+    with pytest.raises(InputError, match="text 2 is empty"):
         model.generate(["a", " "])
 
 

@@ -8,6 +8,7 @@ from regard.errors import InputError
 from regard.tasks.classification.task import LabelledTask
 from regard.tasks.encoders import Joined, join
 from regard.tasks.encoders.sentences import tokens_of
+from regard.tasks.gaps import refuse_gaps
 from regard.text.unknown import warn_of_unknown
 
 Text = str | tuple[str, str]
@@ -35,10 +36,9 @@ def joined(task: LabelledTask, texts: Sequence[Text], *, pairs: bool | None, max
         for part in parts:
             if not isinstance(part, str):
                 raise InputError(f"text {number} is {text!r:.80}; give strings")
-            if not part.strip():
-                raise InputError(f"text {number} is empty; there is nothing to read, leave it out")
         firsts.append(parts[0])
         seconds.append(parts[1] if len(parts) == 2 else None)
+    refuse_gaps(list(zip(firsts, (text if text is not None else "-" for text in seconds), strict=True)))
     first = tokens_of(task.tokenizer, firsts, sentences=task.sentences)
     others = [text for text in seconds if text is not None]
     warn_of_unknown(task.tokenizer, firsts, first)

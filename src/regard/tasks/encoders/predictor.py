@@ -11,7 +11,6 @@ from torch import Tensor
 
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
-from regard.errors import InputError
 from regard.layers import Encoded, Tokens
 from regard.tasks.encoders.inputs import Joined, padded, read_inputs
 from regard.tasks.encoders.task import EncoderTask
@@ -77,18 +76,3 @@ class EncoderPredictor(Predictor[E]):
     def stored(self, data: TokenStore, count: int) -> list[Joined]:
         """The first `count` inputs of a store."""
         return read_inputs(data, range(min(count, len(data))))
-
-
-def refuse_empty(texts: Sequence[str], what: str = "text") -> None:
-    """Refuse a string where a list is wanted, what is no string, and texts in which there is nothing.
-
-    Raises:
-        InputError: naming the first.
-    """
-    if isinstance(texts, str):
-        raise InputError(f"one string given where a list of {what}s is wanted; put it in a list")
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise InputError(f"{what} {number} is {text!r}; give strings")
-        if not text.strip():
-            raise InputError(f"{what} {number} is empty; there is nothing to read, leave it out")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from regard.errors import InputError
 from regard.tasks.encoders import Joined
+from regard.tasks.gaps import refuse_gaps
 from regard.text import Tokenizer
 
 
@@ -32,6 +33,7 @@ def read_masked(tokenizer: Tokenizer, texts: Sequence[str], *, maximum: int) -> 
     if isinstance(texts, str):
         raise InputError("one string given where a list of texts is wanted; put it in a list")
     mask, joined = mask_of(tokenizer), []
+    refuse_gaps(texts)
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise InputError(f"text {number} is {text!r:.80}; give strings")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from regard.data.span_corruption import told_spans
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
+from regard.tasks.gaps import refuse_gaps
 from regard.tasks.pair_predictor import PairPredictor, written_tokens
 from regard.tasks.span_corruption.task import SpanCorruptionTask
 
@@ -72,6 +73,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
         if isinstance(texts, str):
             raise InputError("one string given where a list of texts is wanted; put it in a list")
         tokenizer = self.task.tokenizer
+        refuse_gaps(texts)
         encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
         self.refuse_too_long(encoded)
         return self.searched(

@@ -17,6 +17,7 @@ from regard.errors import InputError, nearest
 from regard.metrics.chunks import chunk_scores
 from regard.metrics.classification import accuracy
 from regard.tasks.encoders import EncoderPredictor
+from regard.tasks.gaps import refuse_gaps
 from regard.tasks.tagging.decoding import Decoding
 from regard.tasks.tagging.task import GOES_ON, TAG, TaggingTask, read_windows
 from regard.tasks.tagging.windows import Window, read_sentences
@@ -107,6 +108,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
             raise InputError("one string given where a list of texts is wanted; put it in a list")
         if documents is not None and len(documents) != len(texts):
             raise InputError(f"{len(texts):,} texts and {len(documents):,} documents; give the document of each text")
+        refuse_gaps(texts, why="there is nothing to tag")
         cut = [_cut(text, number) for number, text in enumerate(texts, start=1)]
         sentences = [[text[start:end] for start, end in spans] for text, spans in cut]
         scores = self.scores(sentences, documents=documents)

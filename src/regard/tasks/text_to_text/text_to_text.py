@@ -10,6 +10,7 @@ from regard.data.sentences import split_sentences
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
+from regard.tasks.gaps import refuse_empty
 from regard.tasks.language_modelling.stop_text import StopText
 from regard.tasks.language_modelling.writer import Written
 from regard.tasks.pair_predictor import PairPredictor, written_tokens
@@ -95,9 +96,7 @@ class TextToText(PairPredictor[TextToTextTask]):
             InputError: as `generate`.
         """
         before = self.task.prefix_of(part) if prefix is None else prefix
-        for number, text in enumerate(texts, start=1):
-            if not isinstance(text, str) or not text.strip():
-                raise InputError(f"text {number} is {text!r:.60}; give a text that is not empty")
+        refuse_empty(texts)
         whole = [before + text for text in texts]
         encoded = self.task.tokenizer.encode_batch(whole)
         warn_of_unknown(self.task.tokenizer, whole, encoded)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from regard.data.token_store import TokenStore
-from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
 from regard.parts import own_metrics
 from regard.prepared import PreparedTransformer, QuantisedPrecision
+from regard.tasks.gaps import refuse_empty
 from regard.tasks.pair_predictor import PairPredictor, written_tokens
 from regard.tasks.pairs import PairBatch
 from regard.tasks.translation.metrics import compared
@@ -115,9 +115,7 @@ class Translator(PairPredictor[TranslationTask]):
             InputError: as `translate`.
         """
         settings = (settings or self.task.generation).with_ids(self.task.target_tokenizer)
-        for number, text in enumerate(texts, start=1):
-            if not text.strip():
-                raise InputError(f"text {number} is empty; there is nothing to translate, leave it out")
+        refuse_empty(texts, why="there is nothing to translate")
         encoded = self.task.encode_sources(texts, to)
         warn_of_unknown(self.task.source_tokenizer, texts, encoded)
         return self.searched(
