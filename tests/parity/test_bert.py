@@ -506,7 +506,7 @@ def test_a_pretrained_file_tells_both_heads_whatever_the_architecture_says(made_
         ({"position_embedding_type": "relative_key_query"}, "position_embedding_type is 'relative_key_query'"),
         ({"hidden_act": "tanh"}, "hidden_act is 'tanh'; it must be one of gelu, gelu_new"),
         ({"hidden_act": 3}, "hidden_act is 3"),
-        ({"num_attention_heads": 5}, "config.json: heads is 5 but must be a divisor of width 12"),
+        ({"num_attention_heads": 5}, "config.json.num_attention_heads is 5 but must be a divisor of width 12"),
         ({"hidden_size": "12"}, "hidden_size is '12'; it must be a whole number"),
         ({"hidden_size": 24}, r"bert.embeddings.word_embeddings.weight is \(30, 12\) where \(30, 24\) is wanted"),
         ({"vocab_size": 31}, r"bert.embeddings.word_embeddings.weight is \(30, 12\) where \(31, 12\) is wanted"),

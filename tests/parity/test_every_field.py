@@ -553,3 +553,26 @@ def test_a_field_under_its_common_name_is_the_field(name, randomize, tmp_path):
         file.write_text(json.dumps(written | {common: written[own] + 1}))
         with pytest.raises(InputError, match=f"{own} is {written[own]} and {common}"):
             read_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_value_that_cannot_be_is_called_by_the_name_it_has_there(name, randomize, tmp_path):
+    family = FAMILIES[name]
+    written = family.made(randomize, tmp_path).config.to_dict()
+    file = tmp_path / "config.json"
+    wrong = [
+        (key, value)
+        for key in family.base
+        if key not in ("num_labels", "bos_token_id", "forced_eos_token_id")
+        for value in ("x", -1)
+    ]
+    wrong = [(key, value) for key, value in wrong if (key, value) != ("hash_seed", -1)]  # which is a seed
+    if "eos_token_id" in written and "bert" not in name:
+        wrong += [("eos_token_id", value) for value in ("x", -1, 99, [1, 2])]
+    if "pad_token_id" in written:
+        wrong += [("pad_token_id", value) for value in ("x", -1, 99)]
+    for key, value in wrong:
+        file.write_text(json.dumps({**written, key: value}, default=str))
+        with pytest.raises(InputError) as told:
+            read_model(tmp_path)
+        assert key in str(told.value), (key, value, str(told.value))

@@ -79,7 +79,7 @@ REFUSALS = {
     "another width": (lambda f: change_config(f, d_model=24), ("model.safetensors", "(12,) where (24,) is wanted")),
     "odd heads": (
         lambda f: change_config(f, encoder_attention_heads=5, decoder_attention_heads=5),
-        ("config.json: heads is 5",),
+        ("config.json.encoder_attention_heads is 5",),
     ),
     "heads that differ": (
         lambda f: change_config(f, decoder_attention_heads=6),

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints.names import NameTable, Rule
+from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, POOLED, Activation, HeadKind
@@ -191,9 +191,7 @@ def config_to_ours(
     try:
         return from_mapping(config, settings, where)
     except InputError as error:
-        ours = next((name for name in names if f"{where}.{name} " in str(error)), None)
-        message = str(error) if ours is None else str(error).replace(f"{where}.{ours}", f"{where}.{names[ours]}")
-        raise InputError(message if message.startswith(where) else f"{where}: {message}") from error
+        raise InputError(in_their_words(str(error), names, where)) from error
 
 
 def _pruned(value: Any, where: str) -> list[list[int]]:

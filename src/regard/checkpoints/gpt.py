@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints.names import NameTable, Rule
+from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers import Activation
@@ -145,10 +145,12 @@ def config_to_ours(
     rest = from_mapping(Unsaid, said or {}, f"{where} (with regard.json: layout.unsaid)")
     end = rest.end_id if rest.end_id is not None else values.get("eos_token_id")
     # Where none is named: GPT's one special token, <unk>, is the first, GPT-2's the last.
-    last = 0 if theirs == "openai-gpt" else settings.get("vocabulary", 1) - 1
+    vocabulary = settings.get("vocabulary")
+    last = 0 if theirs == "openai-gpt" or not isinstance(vocabulary, int) else vocabulary - 1
     settings["end_id"] = end if end is not None else last
     padding = rest.padding_id if rest.padding_id is not None else values.get("pad_token_id")
     settings["padding_id"] = padding if padding is not None else settings["end_id"]
+    called = {**names, "end_id": "eos_token_id", "padding_id": "eos_token_id" if padding is None else "pad_token_id"}
     if isinstance(settings.get("width"), int):
         settings["feedforward_width"] = values.get("n_inner") or 4 * settings["width"]
     family: type[Any] = GPTConfig if theirs == "openai-gpt" else GPT2Config
@@ -159,16 +161,7 @@ def config_to_ours(
     try:
         return from_mapping(family, settings, where)
     except InputError as error:
-        raise InputError(_in_their_words(str(error), names, where)) from error
-
-
-def _in_their_words(message: str, names: Mapping[str, str], where: str) -> str:
-    """A complaint about one of our fields as one about theirs."""
-    for ours, theirs in names.items():
-        for start in (f"{where}.{ours} ", f"{ours} "):
-            if message.startswith(start):
-                return f"{where}.{theirs} {message.removeprefix(start)}"
-    return message if message.startswith(where) else f"{where}: {message}"
+        raise InputError(in_their_words(str(error), called, where)) from error
 
 
 def tensors_to_theirs(config: CausalConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

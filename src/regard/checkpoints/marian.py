@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.checkpoints.names import NameTable, Rule
+from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers import NEVER, NormPlacement, OutputBias
@@ -36,6 +36,21 @@ ACTIVATIONS: Mapping[str, Literal["relu", "gelu", "swish"]] = {
     "swish": "swish",
     "silu": "swish",
 }
+
+NAMES: Mapping[str, str] = {
+    "source_vocabulary": "vocab_size",
+    "target_vocabulary": "vocab_size",
+    "width": "d_model",
+    "heads": "encoder_attention_heads",
+    "feedforward_width": "encoder_ffn_dim",
+    "maximum_positions": "max_position_embeddings",
+    "feedforward_dropout": "activation_dropout",
+    "padding_id": "pad_token_id",
+    "start_id": "decoder_start_token_id",
+    "end_id": "eos_token_id",
+    **{name: name for name in ("encoder_layers", "decoder_layers", "dropout", "attention_dropout")},
+}
+"""Our names of a config's fields and theirs."""
 
 TABLE, BIAS = "model.shared.weight", "final_logits_bias"
 TIED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
@@ -219,7 +234,7 @@ def config_to_ours(
             alignment_layer=rest.alignment_layer,
         )
     except InputError as error:
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(in_their_words(str(error), NAMES, where)) from error
     return config if said is not None else replace(config, output_bias=_kind_of(tensors.get(BIAS), config))
 
 

@@ -173,3 +173,20 @@ def torch_transformer(norm: Literal["post", "pre"]) -> NameTable:
                 rules.append(Rule((f"{ours}{residual}.{slot}.{kind}",), f"{theirs}norm{number}.{kind}"))
             rules.append(Rule((f"{stack}.norm.{kind}",), f"{stack}.norm.{kind}"))
     return NameTable(tuple(rules))
+
+
+def in_their_words(message: str, names: Mapping[str, str], where: str) -> str:
+    """A complaint about one of our config's fields as one about theirs.
+
+    Arguments:
+        names: our names of fields and theirs.
+        where: what messages call their config.json.
+
+    >>> in_their_words("width is 0 but must be at least 1", {"width": "n_embd"}, "model/config.json")
+    'model/config.json.n_embd is 0 but must be at least 1'
+    """
+    for ours, theirs in names.items():
+        for start in (f"{where}.{ours} ", f"{ours} "):
+            if message.startswith(start):
+                return f"{where}.{theirs} {message.removeprefix(start)}"
+    return message if message.startswith(where) else f"{where}: {message}"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.hashing import usual_buckets
-from regard.checkpoints.names import NameTable, Rule
+from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers import Activation
@@ -40,6 +40,15 @@ NAMES: Mapping[str, str] = {
     "deviation": "initializer_range",
 }
 """Our names of a config's fields and theirs."""
+
+OTHERS: Mapping[str, str] = {
+    "buckets": "num_buckets",
+    "axial_shape": "axial_pos_shape",
+    "axial_widths": "axial_pos_embds_dim",
+    "end_id": "eos_token_id",
+    "padding_id": "pad_token_id",
+}
+"""The same of fields that are not simply taken over."""
 
 ACTIVATIONS: Mapping[Activation, tuple[str, ...]] = {
     "relu": ("relu",),
@@ -154,22 +163,12 @@ def config_to_ours(
     settings["output_bias"] = bias is not None and bool(bias.any())
     end = rest.end_id if rest.end_id is not None else values.get("eos_token_id", 2)
     padding = rest.padding_id if rest.padding_id is not None else values.get("pad_token_id", 0)
-    settings["end_id"] = end if isinstance(end, int) else end[0]
+    settings["end_id"] = end[0] if isinstance(end, list) and len(end) == 1 else end
     settings["padding_id"] = settings["end_id"] if padding is None else padding
     try:
         return from_mapping(ReformerConfig, settings | {"sets": "chunk"}, where)
     except InputError as error:
-        raise InputError(_in_their_words(str(error), where)) from error
-
-
-def _in_their_words(message: str, where: str) -> str:
-    """A complaint about one of our fields as one about theirs."""
-    others = {"buckets": "num_buckets", "axial_shape": "axial_pos_shape", "axial_widths": "axial_pos_embds_dim"}
-    for ours, theirs in {**NAMES, **others}.items():
-        for start in (f"{where}.{ours} ", f"{ours} "):
-            if message.startswith(start):
-                return f"{where}.{theirs} {message.removeprefix(start)}"
-    return message if message.startswith(where) else f"{where}: {message}"
+        raise InputError(in_their_words(str(error), {**NAMES, **OTHERS}, where)) from error
 
 
 def tensors_to_theirs(config: ReformerConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

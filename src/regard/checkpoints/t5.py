@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints.names import NameTable, Rule
+from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError, nearest
 from regard.layers import Activation
@@ -43,6 +43,25 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """What a config.json means by leaving a key out, where it is something else than with T5."""
+
+NAMES: Mapping[str, str] = {
+    "source_vocabulary": "vocab_size",
+    "target_vocabulary": "vocab_size",
+    "width": "d_model",
+    "heads": "num_heads",
+    "head_width": "d_kv",
+    "feedforward_width": "d_ff",
+    "encoder_layers": "num_layers",
+    "decoder_layers": "num_decoder_layers",
+    "buckets": "relative_attention_num_buckets",
+    "maximum_distance": "relative_attention_max_distance",
+    "dropout": "dropout_rate",
+    "norm_epsilon": "layer_norm_epsilon",
+    "padding_id": "pad_token_id",
+    "start_id": "decoder_start_token_id",
+    "end_id": "eos_token_id",
+}
+"""Our names of a config's fields and theirs."""
 
 SCALED = ("t5",)
 """Whose outputs may be scaled: those of an mT5 never are, whether it has one table or two."""
@@ -190,7 +209,7 @@ def config_to_ours(
             end_id=theirs.eos_token_id,
         )
     except InputError as error:
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(in_their_words(str(error), NAMES, where)) from error
 
 
 def _projection(config: T5Config) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints.bert import ACTIVATIONS
-from regard.checkpoints.names import NameTable, Rule
+from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.preprocessor import PREPROCESSOR, Preprocessing, preprocessing
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
@@ -128,10 +128,11 @@ def config_to_ours(
     if said is not None:
         rest = from_mapping(Unsaid, said, f"{where} (with regard.json: layout.unsaid)")
         settings |= {name: getattr(rest, name) for name in rest.__slots__}
+    called = {**SIZES, "picture_height": "image_size", "picture_width": "image_size"}
     try:
         config = from_mapping(ViTConfig, settings, where)
     except InputError as error:
-        raise InputError(_in_their_words(str(error), where)) from error
+        raise InputError(in_their_words(str(error), called, where)) from error
     if said is not None:
         return config
     prepared = prepared_as(config, values.get(BESIDE) or {}, where)
@@ -162,15 +163,6 @@ def _pair(value: Any, where: str) -> tuple[int, int]:
     if len(pair) != 2 or not all(isinstance(each, int) and each > 0 for each in pair):
         raise InputError(f"{where} is {value!r}; it must be a whole number above 0, or two of them")
     return pair[0], pair[1]
-
-
-def _in_their_words(message: str, where: str) -> str:
-    """A complaint about one of our fields as one about theirs."""
-    for ours, theirs in (*SIZES.items(), ("picture_height", "image_size"), ("picture_width", "image_size")):
-        for start in (f"{where}.{ours} ", f"{ours} "):
-            if message.startswith(start):
-                return f"{where}.{theirs} {message.removeprefix(start)}"
-    return message if message.startswith(where) else f"{where}: {message}"
 
 
 def tensors_to_theirs(config: ViTConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
