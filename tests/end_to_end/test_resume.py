@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -195,3 +196,38 @@ def test_killed_at_random_moments(model, precision, python, tmp_path):
     verdicts = {name: value for name, value in case.items() if isinstance(value, bool)}
     assert len(verdicts) == 3
     assert all(verdicts.values()), verdicts
+
+
+def ended(python: list[str], tmp_path: Path, *settings: str) -> dict:
+    """The figures of `benchmarks/faults/kills.py`, which ends processes and judges what is left."""
+    if not any(map(shutil.which, ("gcc", "cc", "clang"))):
+        pytest.skip("the operations are counted by a library in C, and there is no compiler")
+    script = Path(__file__).parents[2] / "benchmarks" / "faults" / "kills.py"
+    output = tmp_path / "kills.json"
+    done = subprocess.run(
+        [*python, str(script), "--output", str(output), *settings], capture_output=True, text=True, timeout=800
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(output.read_text())["figures"]
+
+
+WELL = "the last good state or the new one, and then as if never ended"
+
+
+def test_ended_at_a_dozen_crash_points_of_training_saving_and_extending(python, tmp_path):
+    figures = ended(python, tmp_path, "--points", "4", "--kills", "0", "--seed", "5")
+    assert figures["crash points"] == figures[WELL] == 12
+    operations = [found["operations"] for name, found in figures.items() if name.startswith("crash points:")]
+    assert len(operations) == 3
+    assert min(operations) > 20
+
+
+@pytest.mark.slow
+def test_ended_at_many_crash_points_and_random_moments(python, tmp_path):
+    """`benchmarks/faults/kills.py` by itself takes all crash points, and sixty kills."""
+    figures = ended(python, tmp_path, "--points", "30", "--kills", "10", "--seed", "6")
+    assert figures["crash points"] == figures[WELL] == 90
+    assert figures["random kills"] == 10
+    equal, runs = figures["runs equal bit for bit to one never killed"].split(" of ")
+    assert equal == runs
+    assert int(runs) >= 5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from regard.claims.vector_data import file_of, training_text
+from regard.files import scratch_folder
 from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
 from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
 from regard.vectors.store import WordVectors
@@ -65,8 +65,8 @@ class CountWeighting:
             minimum_count=self.minimum_count, weighting=self.weighting, largest_count=self.largest_count,
         )  # fmt: skip
         vocabulary = count_words(corpus, self.minimum_count)
-        with tempfile.TemporaryDirectory(prefix="regard-vectors-") as scratch:
-            tables, _ = glove_tables(corpus, vocabulary, settings, scratch=Path(scratch))
+        with scratch_folder(tempfile.gettempdir(), "regard-vectors-") as scratch:
+            tables, _ = glove_tables(corpus, vocabulary, settings, scratch=scratch)
         vectors = WordVectors(words=vocabulary.words, matrix=tables.sum)
         alone = vectors.with_matrix(tables.words)
         return {

@@ -24,7 +24,7 @@ from regard.checkpoints import read_parameters, read_tensors, write_tensors
 from regard.checkpoints.adapters import has_adapters, read_adapters
 from regard.checkpoints.folder import WEIGHTS
 from regard.errors import InputError
-from regard.files import clear_partial, new_folder, replace_file, writing_errors
+from regard.files import new_folder, replace_file, writing_errors
 from regard.tasks.loading import POINTER
 from regard.training.progress import Progress
 from regard.training.workers import Workers, like, whole
@@ -105,9 +105,6 @@ class Checkpoints:
             InputError: naming file and key for whatever is damaged.
         """
         self._refuse_links()
-        if self.workers.first:
-            clear_partial(self.folder)
-            clear_partial(self.folder / "checkpoints")
         pointers = self.pointers
         name = pointers.get("last")
         if name is None:

@@ -18,7 +18,7 @@ from regard.checkpoints.adapters import split, write_adapters
 from regard.checkpoints.folder import CARD, CONFIG
 from regard.checkpoints.hub import PREFIX
 from regard.errors import InputError
-from regard.files import PARTIAL_PREFIX, locked, new_folder, replace_file, sync
+from regard.files import PARTIAL_PREFIX, clear_partial, locked, new_folder, replace_file, sync
 from regard.models import MODELS
 from regard.parts import Code, load_code
 from regard.rendering import html_table, metric_text, text_table
@@ -386,6 +386,8 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
             )
     elif not path.is_file() and any(not path.name.startswith(PARTIAL_PREFIX) for path in folder.iterdir()):
         raise InputError(f"{folder}: is not empty and holds no run; choose another folder")
+    for place in (folder, folder / "data", folder / "checkpoints"):
+        clear_partial(place)
     replace_file(path, write_recipe(recipe))
     if not (folder / README).exists():
         replace_file(folder / README, "# A run that has not ended yet\n\n" + run_section())
