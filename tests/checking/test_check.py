@@ -267,7 +267,11 @@ def test_vectors_tokens_and_an_index(tmp_path):
 
     store = tmp_path / "store"
     TokenStore.write(store, {"text": 10}, [([1, 2, 3],), ([4],)])
-    assert (check(store).kind, check(store).whole) == ("tokens", True)
+    report = check(store)
+    assert (report.kind, report.whole) == ("tokens", True)
+    assert {(file.state, file.digest) for file in report.files} == {("present", "as recorded")}
+    flip(store / "text.bin")  # to an id that the vocabulary has
+    assert wrong(check(store)) == {"text.bin"}
     (store / "text.bin").write_bytes(b"\0")
     assert wrong(check(store)) == {"text.bin"}
     (store / "store.json").write_text("{")

@@ -61,15 +61,24 @@ def is_tokens(listed: Listed) -> bool:
 
 
 def check_tokens(listed: Listed) -> Report:
-    """Check a token store: sizes, offsets that do not fall, ids in their vocabulary."""
+    """Check a token store: sizes, checksums where it has them, offsets that do not fall, ids in their vocabulary."""
     state = json_object(listed.path(STORE))
-    columns = state.get("columns")
-    named = [name for name in columns if isinstance(name, str)] if isinstance(columns, dict) else []
+    told = state.get("columns")
+    columns: dict[str, Any] = told if isinstance(told, dict) else {}
+    named = list(columns)
+    summed = [name for name in named if isinstance(columns[name], dict) and "checks" in columns[name]]
     needed = [STORE, *(f"{name}{ending}" for name in named for ending in (".bin", ".offsets.bin"))]
+    needed += [f"{name}.sums.bin" for name in summed]
     store, refusal = tried(lambda: TokenStore.open(listed.folder))
     if store is not None:
-        refusal = tried(lambda: _refuse_wrong_ids(store, columns, listed.folder))[1]
-    files = _blamed([CheckedFile(path=name) for name in needed if name in listed.names], refusal, listed)
+        refusal = tried(store.verify)[1] or tried(lambda: _refuse_wrong_ids(store, columns, listed.folder))[1]
+    recorded = not refusal and named == summed and "check" in state
+    files = [
+        CheckedFile(path=name, digest="as recorded" if recorded else "no digest recorded")
+        for name in needed
+        if name in listed.names
+    ]
+    files = _blamed(files, refusal, listed)
     files += [missing(listed, name) for name in needed if name not in listed.names]
     files += unexpected(listed, {*needed})
     return Report(

@@ -126,6 +126,15 @@ class TokenStore:
                 raise InputError(f"{root / name}.offsets.bin: does not fit the ids; write the store again")
         return cls(root, tokens, offsets)
 
+    def verify(self) -> None:
+        """Compare every id with the sums that were written beside; reading compares those that are read.
+
+        Raises:
+            InputError: naming the first file that is not what was written.
+        """
+        for ids in self._tokens.values():
+            ids.between(0, len(ids))
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns, in the order they were written."""
@@ -199,6 +208,9 @@ class Ids:
         if self._unchecked.find(1, first, last + 1) >= 0:
             self._check(first, last)
         return self._array[start:stop]
+
+    def __len__(self) -> int:
+        return len(self._array)
 
     def _check(self, first: int, last: int) -> None:
         for block in range(first, last + 1):
