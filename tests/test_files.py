@@ -173,7 +173,7 @@ def test_what_another_process_still_writes_is_left_to_it(old, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_folder_never_takes_the_place_of_a_file_nor_of_a_link(old, tmp_path):
+def test_a_folder_never_takes_the_place_of_a_file_nor_of_a_link(old, tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("mine")
     with (
         pytest.raises(InputError, match=r"notes.txt: is a file, and a folder would take its place"),
@@ -186,6 +186,15 @@ def test_a_folder_never_takes_the_place_of_a_file_nor_of_a_link(old, tmp_path):
     assert (tmp_path / "latest").is_symlink()
     assert files(old) == NEW
     assert (tmp_path / "notes.txt").read_text() == "mine"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^notes.txt: is a file"), new_folder("notes.txt"):
+        pass
+    monkeypatch.chdir(old)
+    for here in (".", "..", ""):
+        with pytest.raises(InputError, match="give the folder a name"), new_folder(here):
+            pass
+    assert files(old) == NEW
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "model", "notes.txt"]
 
 
 def test_scratch_of_a_dead_process_is_removed_by_the_next_and_nothing_else(tmp_path):

@@ -146,7 +146,11 @@ def new_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InputError: for a full disk, a place that cannot be written to, or one where a file is.
     """
-    target = Path(os.path.realpath(target))  # of a link what it points to
+    target = Path(target)
+    if target.name in ("", ".."):
+        raise InputError(f"{target}: is where you are, or above, and cannot be replaced; give the folder a name")
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))  # what it points to
     if target.exists() and not target.is_dir():
         raise InputError(f"{target}: is a file, and a folder would take its place; choose another name")
     own = f"{zlib.crc32(os.fsencode(target.name)):08x}-"
