@@ -144,7 +144,7 @@ def caption() -> AttentionView:
     return AttentionView.of(
         share / share.sum(-1, keepdims=True),
         words,
-        [f"patch {i}" for i in range(GRID * GRID)],
+        [f"patch {i + 1}" for i in range(GRID * GRID)],
         title=" ".join(words),
         note="A painted picture; weights by a formula, no model: how much of a word's thing is in a patch.",
         image=image,
@@ -160,7 +160,7 @@ def alike() -> AttentionView:
     scores = np.stack([-distance * sharpness for sharpness in (5, 40)])
     scores = np.pad(scores, ((0, 0), (1, 0), (1, 0)))
     grid = Patches(rows=GRID, columns=GRID, first=1)
-    tokens = ["[CLS]", *(f"patch {i}" for i in range(GRID * GRID))]
+    tokens = ["[CLS]", *(f"patch {i + 1}" for i in range(GRID * GRID))]
     return AttentionView.of(
         softmax(scores),
         tokens,

@@ -85,3 +85,38 @@ def test_a_recurrent_model(command, dates_model):
 )
 def test_what_cannot_be_looked_at(command, model, words, sentence):
     assert sentence in command("look", model, *words).refusal()
+
+
+def test_a_model_that_copies_shows_its_memory_and_a_few_shot_classifier_says_where_to_look(command, tmp_path):
+    import torch
+
+    import regard
+    from regard.models import NTM, SNAIL, NTMConfig, SNAILConfig
+    from regard.tasks.copying import Copier, CopyingTask
+    from regard.tasks.few_shot import FewShotClassifier, FewShotTask
+
+    torch.manual_seed(0)
+    task = CopyingTask(3)
+    model = NTM(NTMConfig(**task.model_settings(), slots=5, slot_width=4, controller_width=6)).eval()
+    Copier(model, task).save(tmp_path / "ntm")
+    result = command("look", tmp_path / "ntm", "101 010", "--json")
+    assert result.code == 0, result.err
+    view = json.loads(result.out)
+    with torch.no_grad(), regard.look(model) as seen:
+        model(task.batch([[5, 2]]).x)
+    assert [one["address"] for one in view["maps"]] == seen.addresses
+    for one in view["maps"]:
+        assert one["query_tokens"][:4] == ["101", "010", "delimiter", f"→ {view['title'].split()[3]}"]
+        assert one["key_tokens"] == [f"slot {place}" for place in range(1, 6)]
+        torch.testing.assert_close(torch.tensor(one["weights"]), seen.weights(one["address"])[0], atol=1e-6, rtol=1e-5)
+    for text in ("a cat", " ", "10 01"):
+        result = command("look", tmp_path / "ntm", text)
+        assert result.code == 2
+        assert "zeros and ones" in result.err
+    few = FewShotTask(ways=3, shots=1, side=8)
+    snail = SNAIL(SNAILConfig(**few.model_settings(), embedding_channels=(4,), embedding_width=6, filters=(4, 4),
+                              key_widths=(4, 4, 4), value_widths=(4, 4, 4)))  # fmt: skip
+    FewShotClassifier(snail, few).save(tmp_path / "snail")
+    result = command("look", tmp_path / "snail", "cat.png")
+    assert result.code == 2
+    assert "model.classify(shown, asked)" in result.err

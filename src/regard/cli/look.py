@@ -27,7 +27,8 @@ def look(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="What the model is to read; a picture's file for a captioner or a classifier of pictures.",
+            help="What the model is to read; a picture's file for a captioner or a classifier of pictures, vectors of bits for a "
+            "model that copies.",
             show_default=False,
         ),
     ],
@@ -66,6 +67,7 @@ def look(
       regard look runs/imdb "The first half drags. The end is wonderful." -o review.html
       regard look runs/scenes scenes:4 -o overlay.html
       regard look runs/digits digits:4 -o patches.html
+      regard look runs/copying "10110010 01101100" -o memory.html
       regard look runs/paraphrases "It rains." --pair "Rain is falling." --layer "layers.2.*"
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in SUFFIXES:
@@ -107,6 +109,16 @@ def _seen(
                     f"{name} is for models that read or write texts; this one reads a picture, leave it out"
                 )
         return _classifying(model, text, layers)
+    if family.interface in ("transducer", "few_shot"):
+        for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
+            if given is not None:
+                raise InputError(f"{name} is for models that read or write texts; this one does not, leave it out")
+        if family.interface == "few_shot":
+            raise InputError(
+                "a few-shot classifier reads pictures with their classes before the one it is asked about, and this command "
+                "reads one thing; look from Python: with regard.look(model) as seen: model.classify(shown, asked)"
+            )
+        return _copying(model, text, layers)
     if family.interface == "language_model":
         for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
             if given is not None:
@@ -205,6 +217,39 @@ def _writing(model: Path, text: str, target: str | None, layers: list[str] | Non
             with torch.no_grad():
                 writer.model(batch.source, batch.target)
     return record.view(0)
+
+
+def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
+    """The places of memory that a model reads and writes while it copies vectors of bits, a row for each step."""
+    from dataclasses import replace
+
+    from regard.inspection import look as recording
+    from regard.tasks.loading import load
+
+    copier = load(model, task="copying")
+    vectors = text.split()
+    if not vectors or set("".join(vectors)) - {"0", "1"}:
+        raise InputError(
+            f"{text!r}: this model copies vectors of {copier.task.width} bits; give them as zeros and ones with spaces between"
+        )
+    with recording(copier, layers or None) as record:
+        copied = copier.copy([[int(bit) for bit in vector] for vector in vectors])
+    told = ["".join(map(str, bits)) for bits in copied.bits]
+    steps = [*vectors, "delimiter", *(f"→ {bits}" for bits in told)]
+    view = record.view(0)
+    maps = tuple(
+        replace(
+            one,
+            kind="cross",
+            query_tokens=tuple(steps[int(place)] for place in one.query_tokens),
+            key_tokens=tuple(f"slot {int(place) + 1}" for place in one.key_tokens),
+            query_words=None,
+            key_words=None,
+        )
+        for one in view.maps
+    )
+    title = f"{' '.join(vectors)} → {' '.join(told)}"
+    return replace(view, title=title, maps=maps, examples=(title,))
 
 
 def _following(model: Path, text: str, layers: list[str] | None) -> AttentionView:
