@@ -25,6 +25,7 @@ from regard.tasks.picture_classification.classifier import PictureClassifierPred
 from regard.tasks.picture_classification.data import PictureData
 from regard.tasks.picture_classification.moving import moved
 from regard.tasks.picture_classification.preparation import prepare
+from regard.tasks.picture_classification.store import PictureStore
 from regard.training.recipe import read_recipe
 
 Image = pytest.importorskip("PIL.Image")
@@ -205,6 +206,27 @@ def test_no_picture_is_both_learnt_from_and_held_out_and_a_seed_repeats(tmp_path
     learnt = {each.tobytes() for each in one.train.pictures}  # type: ignore[attr-defined]
     assert not learnt & {each.tobytes() for each in one.validation.pictures}  # type: ignore[attr-defined]
     assert len(learnt) == 30
+
+
+def test_a_changed_pixel_is_refused_when_its_picture_is_read(tmp_path):
+    data = prepare(PictureData(validation_size=6, size=30), tmp_path, seed=1, given=EXAMPLES).train
+    wanted = np.array(data.pictures)  # type: ignore[attr-defined]
+    file = tmp_path / "train.frames.npy"
+    content = bytearray(file.read_bytes())
+    content[128 + wanted[0].size * 7 + 5] ^= 1
+    file.write_bytes(content)
+    again = PictureStore.open(tmp_path / "train")
+    assert np.array_equal(again.pictures[np.array([3, 29, 6])], wanted[[3, 29, 6]])
+    for rows in (7, slice(5, 9), np.array([2, 7])):
+        with pytest.raises(
+            InputError, match=r"train.frames.npy: is not what was written \(the checksum of frame 7 differs\)"
+        ):
+            again.pictures[rows]
+    (tmp_path / "train.frames.sums.bin").write_bytes(bytes(8))
+    with pytest.raises(InputError, match=r"train.frames.npy: is not what was written"):
+        PictureStore.open(tmp_path / "train")
+    (tmp_path / "train.frames.sums.bin").unlink()  # as a run of before there were checksums
+    assert PictureStore.open(tmp_path / "train").pictures[7].shape == wanted[7].shape
 
 
 def test_what_training_does_to_a_picture_hangs_on_its_row_and_the_epoch_alone():

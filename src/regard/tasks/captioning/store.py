@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.scenes import Named
-from regard.data.token_store import TokenStore
+from regard.data.token_store import Ids, TokenStore
 from regard.tasks.frames import read_frames
 
 TARGET, FRAMES, NAMED = "target", "frames", "named"
@@ -33,7 +33,7 @@ class CaptionStore(TokenStore):
         tokens, offsets: as for `TokenStore`.
     """
 
-    def __init__(self, folder: Path, tokens: dict[str, np.ndarray], offsets: dict[str, np.ndarray]) -> None:
+    def __init__(self, folder: Path, tokens: dict[str, Ids], offsets: dict[str, np.ndarray]) -> None:
         super().__init__(folder, tokens, offsets)
         self.frames = read_frames(folder)
 
