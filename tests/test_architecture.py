@@ -211,3 +211,51 @@ def test_the_page_names_every_extra():
     section = re.search(r"Extras now:(.*?)Planned with", PAGE, flags=re.DOTALL)
     assert section is not None
     assert set(re.findall(r"`(\w+)`", section.group(1))) == set(project["optional-dependencies"])
+
+
+READERS = {
+    ("json", "load"),
+    ("json", "loads"),
+    ("json", "JSONDecoder"),
+    ("yaml", "load"),
+    ("yaml", "safe_load"),
+    ("yaml", "full_load"),
+    ("yaml", "unsafe_load"),
+    ("yaml", "load_all"),
+    ("yaml", "safe_load_all"),
+}
+# What they read is text that the same process has just made, or in bench what a process that it has started answers.
+OWN_TEXT = {
+    "reading.py",
+    "bench/driver.py",
+    "bench/peers/llamacpp.py",
+    "bench/peers/runner.py",
+    "claims/computation.py",
+    "claims/measuring.py",
+    "text/bert.py",
+    "text/config_file.py",
+    "text/feeding.py",
+    "text/training.py",
+    "text/vocabulary.py",
+}
+
+
+def lax_readers(tree: ast.Module) -> list[int]:
+    """Lines that read JSON or YAML by the libraries' own readers."""
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    faults = [node.lineno for node in named if tuple(dotted(node).split(".")) in READERS]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in ("json", "yaml")]
+    return faults + [node.lineno for node in imports]
+
+
+@every_file
+def test_only_the_strict_reader_reads_json_and_yaml(name):
+    """A user's file is bounded, read strictly and refused in a sentence; `regard.reading` does all three."""
+    assert lax_readers(FILES[name]) == [] or name in OWN_TEXT
+
+
+def test_the_rule_sees_each_lax_reader():
+    for text in ("json.loads(a)", "yaml.safe_load(a)", "map(json.loads, a)", "from json import load", "json.load(f)"):
+        assert lax_readers(ast.parse(text)) == [1]
+    assert all(lax_readers(FILES[name]) for name in OWN_TEXT), "take out what reads no more"
+    assert lax_readers(ast.parse("json.dumps(a)")) == []

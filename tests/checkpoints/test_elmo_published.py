@@ -221,7 +221,7 @@ def test_damaged_files_are_told(folder):
     with pytest.raises(InputError, match="is no HDF5 file that can be read"):
         regard.load(folder)
     (folder / "elmo_small_options.json").write_text("{")
-    with pytest.raises(InputError, match="is no JSON"):
+    with pytest.raises(InputError, match="is not JSON"):
         regard.load(folder)
 
 

@@ -43,7 +43,7 @@ def test_a_mapping_is_read_back():
         ({"kind": "decoded", "metric": "bleu", "sise": 3}, "unknown key 'sise'; did you mean 'size'"),
         ({"kind": "decoded", "metric": "bleu", "size": 0}, "at least 1"),
         ({"name": " ", "kind": "parameters"}, "empty name"),
-        ("{kind: [", "no YAML"),
+        ("{kind: [", "is not YAML"),
         (3, r"measures\[1\] is 3"),
     ],
 )

@@ -178,7 +178,7 @@ def test_data_that_cannot_be_used(command, model, tmp_path, content, sentence):
         (["sequences:longest=far"], "data.sequences.longest is 'far'"),
         (["sequences:kind=mirror"], "choose 'copy' or"),
         (["sequences:size=5"], "how many pairs to take is for --limit to say"),
-        (["sequences:symbols=[1"], "the value of symbols is no YAML"),
+        (["sequences:symbols=[1"], "symbols: is not YAML"),
         (["sequences:symbols=2,shortest=1,longest=2"], "only about 0 different sources"),
         (["sequences", "--target", "1"], "builtin sequences have no columns"),
         (["dates", "--bins", "10,many"], "--bins is '10,many'; give rising numbers"),

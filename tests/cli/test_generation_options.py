@@ -53,7 +53,7 @@ def test_words_with_a_setting_are_told_from_files():
 
 
 def test_a_wrong_setting_is_refused():
-    with pytest.raises(InputError, match="no YAML"):
+    with pytest.raises(InputError, match="is not YAML"):
         split_settings(["a.tsv", "beam=["])
     check_known({"beam": 5, "sample": True})
     with pytest.raises(InputError, match="did you mean 'beam'"):

@@ -84,4 +84,4 @@ def test_folders_that_hold_no_model(command, model, tmp_path):
     assert "holds no model" in command("info", tmp_path).refusal()
     folder = shutil.copytree(model, tmp_path / "run")
     (folder / "regard.json").write_text("{")
-    assert "regard.json: not valid JSON" in command("info", folder).refusal()
+    assert "regard.json: is not JSON" in command("info", folder).refusal()

@@ -152,7 +152,7 @@ def spoilt(**changes) -> str:
         ("", "not JSON"),
         (b"\xff\xfe\xff", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[]", "not an object"),
+        ("[]", "not a JSON object"),
         ("{}", "format_version is None"),
         (spoilt(format_version=3), "format_version is 3"),
         (spoilt(more=1), "has .*more"),

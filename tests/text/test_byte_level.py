@@ -113,7 +113,7 @@ def test_spans_point_into_the_text(tokenizer):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("vocab.json", "{", "is no JSON"),
+        ("vocab.json", "{", "is not JSON"),
         ("vocab.json", "[]", "does not map pieces to ids"),
         ("vocab.json", '{"a": "b"}', "does not map pieces to ids"),
         ("vocab.json", '{"a": 0, "b": 1}', "has no <|endoftext|>"),

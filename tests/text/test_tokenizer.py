@@ -399,8 +399,8 @@ def test_truncation_and_padding_in_a_file_are_put_aside(trained: dict[str, Token
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda text: "", "empty, cut short or not JSON"),
-        (lambda text: text[: len(text) // 2], "cut short"),
+        (lambda text: "", "is not JSON (it is empty)"),
+        (lambda text: text[: len(text) // 2], "not JSON (Unterminated"),
         (lambda text: "dog", "not JSON"),
         (lambda text: "[1]", "no 'model'"),
         (lambda text: "{}", "no 'model'"),
@@ -443,7 +443,7 @@ def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere: no such file"):
         Tokenizer.load(tmp_path / "nowhere")
     (tmp_path / "tokenizer.json").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(InputError, match="not a tokenizer file"):
+    with pytest.raises(InputError, match="is not UTF-8 text"):
         Tokenizer.load(tmp_path)
 
 

@@ -173,7 +173,7 @@ def test_missing_sections_are_named():
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"model: [", "not valid YAML"),
+        (b"model: [", "is not YAML"),
         (b"- a\n- b\n", "holds no mapping"),
         (b"", "holds no mapping"),
         (b"\xff\xfe\x00", "UTF-8"),

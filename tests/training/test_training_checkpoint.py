@@ -161,9 +161,9 @@ MOMENT = "decoder.layers.1.feedforward.inner.weight/exp_avg"
 
 DAMAGES = {
     "no model": (lambda p: (p / "model.safetensors").unlink(), "model.safetensors: no such file"),
-    "no progress": (lambda p: (p / "progress.json").unlink(), "progress.json: damaged or missing"),
+    "no progress": (lambda p: (p / "progress.json").unlink(), "progress.json: no such file"),
     "no moments": (lambda p: (p / "optimizer.safetensors").unlink(), "optimizer.safetensors: no such file"),
-    "card is no JSON": (lambda p: (p / "regard.json").write_text("{"), "regard.json: not valid JSON"),
+    "card is no JSON": (lambda p: (p / "regard.json").write_text("{"), "regard.json: is not JSON"),
     "half the moments": (
         lambda p: (p / "optimizer.safetensors").write_bytes((p / "optimizer.safetensors").read_bytes()[:9000]),
         "optimizer.safetensors: not a readable safetensors file",
@@ -182,14 +182,20 @@ DAMAGES = {
         lambda p: damage_tensors(p / "model.safetensors", lambda t: t.pop("model.decoder.layers.0.fc1.bias")),
         "missing model.decoder.layers.0.fc1.bias",
     ),
-    "progress is no JSON": (lambda p: (p / "progress.json").write_text("{"), "progress.json: damaged"),
-    "progress is a list": (lambda p: (p / "progress.json").write_text("[]"), "progress.json: damaged"),
+    "progress is no JSON": (lambda p: (p / "progress.json").write_text("{"), "progress.json: is not JSON"),
+    "progress is a list": (lambda p: (p / "progress.json").write_text("[]"), "progress.json: holds a list"),
     "later format": (
         lambda p: (p / "progress.json").write_text('{"format_version": 2, "progress": {}, "digests": {}}'),
         "progress.json: format_version 2 is not known; update regard",
     ),
-    "pointer is no JSON": (lambda p: (p.parents[1] / "checkpoints.json").write_text("{"), "checkpoints.json: damaged"),
-    "pointer is a list": (lambda p: (p.parents[1] / "checkpoints.json").write_text("[1]"), "checkpoints.json: damaged"),
+    "pointer is no JSON": (
+        lambda p: (p.parents[1] / "checkpoints.json").write_text("{"),
+        "checkpoints.json: is not JSON",
+    ),
+    "pointer is a list": (
+        lambda p: (p.parents[1] / "checkpoints.json").write_text("[1]"),
+        "checkpoints.json: holds a list",
+    ),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -14,6 +13,7 @@ from regard.checking.report import CheckedFile
 from regard.checkpoints.tensors import file_digest, read_outline, read_tensors
 from regard.errors import InputError
 from regard.files import PARTIAL_PREFIX
+from regard.reading import read_json
 
 INDEX = ".regard-index.safetensors"
 LEFT = "left by a process that was killed"
@@ -80,7 +80,7 @@ def found(listed: Listed, name: str, digests: Mapping[str, str]) -> CheckedFile:
         return CheckedFile(path=name, state="damaged", digest="another than recorded")
     said = ""
     if path.suffix == ".json":
-        said = tried(lambda: json.loads(path.read_text(encoding="utf-8")))[1]
+        said = tried(lambda: read_json(path, "copy it again"))[1]
     elif path.suffix == ".safetensors":
         said = tried(lambda: read_outline(path, largest=0))[1]
     return CheckedFile(path=name, state="damaged" if said else "present", remark=unplaced(said, path))
@@ -128,7 +128,7 @@ def unexpected(listed: Listed, known: set[str]) -> list[CheckedFile]:
 
 def json_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file; an empty one where it cannot be read or is something else."""
-    values, _ = tried(lambda: json.loads(path.read_text(encoding="utf-8")))
+    values, _ = tried(lambda: read_json(path, ""))
     return values if isinstance(values, dict) else {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from regard.checking.report import CheckedFile, Report
 from regard.data.token_store import TokenStore
 from regard.embeddings.index import FORMAT_VERSION
 from regard.errors import InputError
+from regard.reading import parse_json
 from regard.vectors.formats import folder as vectors_folder
 
 STORE = "store.json"
@@ -142,7 +142,7 @@ def _read_index(path: Path) -> dict[str, tuple[int, int]]:
         if said.get("regard_index") != FORMAT_VERSION:
             raise InputError(f"is of the format {said.get('regard_index')!r}, and is made anew by the next search")
         vectors = file.get_tensor("vectors")
-    files = json.loads(said["files"])
+    files = parse_json(said["files"], "its list of files", "remove it")
     passages = sum(len(entry["passages"]) for entry in files.values())
     if vectors.ndim != 2 or len(vectors) != passages:
         raise InputError(f"has {len(vectors):,} vectors for {passages:,} passages")

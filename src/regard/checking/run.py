@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from regard.checking.model import check_model
 from regard.checking.others import check_tokens, is_tokens
 from regard.checking.report import CheckedFile, Report
 from regard.files import PARTIAL_PREFIX
+from regard.reading import json_value, read_text
 from regard.tasks.loading import POINTER, pointers_of
 from regard.tasks.prepared import READY
 from regard.training.checkpoint import OPTIMIZER, PROGRESS
@@ -87,9 +87,9 @@ def _recipe(listed: Listed) -> CheckedFile:
 def _log(listed: Listed, *, begun: bool, finished: bool) -> list[CheckedFile]:
     if LOG not in listed.names:
         return [missing(listed, LOG)] if begun else []
-    lines, said = tried(lambda: listed.path(LOG).read_text(encoding="utf-8").split("\n"))
+    lines, said = tried(lambda: read_text(listed.path(LOG), "").split("\n"))
     for number, line in enumerate(lines or [], start=1):
-        if line and tried(lambda line=line: json.loads(line))[1]:
+        if line and tried(lambda line=line: json_value(line))[1]:
             if number == len(lines or []) and not finished:
                 return [
                     CheckedFile(path=LOG, remark="the last line is cut short, and is written anew when the run goes on")

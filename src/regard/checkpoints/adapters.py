@@ -23,6 +23,7 @@ from regard.checkpoints.layouts import OF_FAMILY
 from regard.checkpoints.tensors import read_tensors, write_tensors
 from regard.errors import InputError
 from regard.layers.low_rank import LowRankLinear, merged_weight
+from regard.reading import read_json_object
 from regard.structure import from_mapping
 
 ADAPTER = "adapter"
@@ -120,12 +121,7 @@ def read_adapters(folder: Path, config: Any) -> tuple[AdapterCard, dict[str, Ten
         InputError: for what is missing, damaged or of another model.
     """
     path = folder / ADAPTER / CARD
-    try:
-        card = from_mapping(AdapterCard, json.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: damaged or missing ({error}); copy the folder again") from error
+    card = from_mapping(AdapterCard, read_json_object(path, "copy the folder again"), str(path))
     if card.format_version != 1:
         raise InputError(f"{path}: format_version {card.format_version} is not known; update regard")
     file = folder / ADAPTER / WEIGHTS

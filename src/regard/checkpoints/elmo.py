@@ -26,6 +26,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.files import new_file, replace_file
 from regard.models.elmo import ELMoConfig
+from regard.reading import check_regular, read_json_object
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 """What the names of the two files end in."""
@@ -222,8 +223,7 @@ def _limit(value: Any) -> float | None:
 
 
 def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; give the published weights")
+    check_regular(path, "give the published weights")
     h5py = _h5py()
     found: dict[str, np.ndarray] = {}
     try:
@@ -237,15 +237,7 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give the published options") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is no JSON that can be read ({error}); copy it again") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: holds no JSON object; copy it again")
-    return values
+    return read_json_object(path, "give the published options")
 
 
 def _h5py() -> Any:

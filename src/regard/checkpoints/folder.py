@@ -24,6 +24,7 @@ from regard.machine import versions
 from regard.models import MODELS
 from regard.models.config import config_from_json, config_to_json
 from regard.parts import check_code, own_hint, used, write_code
+from regard.reading import read_json_object
 from regard.structure import finite
 
 CONFIG = "config.json"
@@ -358,14 +359,6 @@ def _json(values: Mapping[str, Any]) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.parent.is_dir():
         raise InputError(f"{path.parent}: no such folder; give the folder of a trained model")
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"{path}: no such file; {path.parent} is not a model folder")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check its permissions") from error
-    except ValueError as error:
-        raise InputError(f"{path}: not valid JSON ({error}); the file is damaged, copy it again") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: holds no JSON object; the file is damaged, copy it again")
-    return values
+    return read_json_object(path, "the file is damaged, copy it again")

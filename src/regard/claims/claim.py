@@ -10,13 +10,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from regard.claims.comparison import SECTIONS, Comparison, read_comparison
 from regard.claims.computation import EXPERIMENT, Computation, read_computation
 from regard.claims.expression import Expression, references
 from regard.claims.own_data import OwnData
 from regard.errors import InputError, nearest
+from regard.reading import parse_yaml
 from regard.structure import from_mapping
 from regard.training.recipe import read_yaml
 
@@ -146,7 +145,7 @@ def _names() -> list[str]:
 
 def _of_catalogue(name: str) -> Claim:
     file = CATALOGUE / f"{name}.yaml"
-    return claim_of(yaml.safe_load(file.read_text(encoding="utf-8")), file.name)
+    return claim_of(parse_yaml(file.read_text(encoding="utf-8"), file.name, "install the package again"), file.name)
 
 
 def order_of(row: str) -> list[tuple[int, str]]:

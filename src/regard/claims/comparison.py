@@ -17,6 +17,7 @@ from regard.claims.in_context import check_in_context
 from regard.claims.measure import JUDGING, Measure, read_measures, wanted
 from regard.claims.repeated import check_repeated
 from regard.errors import InputError, nearest
+from regard.reading import yaml_value
 from regard.structure import coerced, from_mapping
 from regard.tasks.kinds import kind_of
 from regard.tasks.translation.data import TranslationData
@@ -155,7 +156,7 @@ class Comparison:
         """The same as text."""
         values = self.to_mapping()
         text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
-        return text if yaml.safe_load(text) == values else yaml.safe_dump(values, sort_keys=False)
+        return text if yaml_value(text) == values else yaml.safe_dump(values, sort_keys=False)
 
 
 def read_comparison(

@@ -37,6 +37,7 @@ from regard.claims.unseen_forms import UnseenForms
 from regard.claims.word_order import WordOrder
 from regard.errors import InputError, nearest
 from regard.files import replace_file
+from regard.reading import read_json_object
 from regard.structure import coerced, from_mapping
 from regard.training.recipe import put, read_override
 
@@ -221,10 +222,10 @@ def _run(computation: Computation, arm: Arm, seed: int, folder: Path) -> Run:
     asked = {"name": computation.experiment["name"], "seed": seed, **dataclasses.asdict(experiment)}  # type: ignore[call-overload]
     asked = json.loads(json.dumps(asked))  # as it will be read back
     try:
-        found = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+        found = read_json_object(folder / NUMBERS, "")
         if found["asked"] != asked:
             raise KeyError("asked")
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, of other settings, or damaged
+    except (ValueError, KeyError, TypeError):  # none yet, of other settings, or damaged
         began = time.monotonic()
         numbers = json.loads(json.dumps(dict(experiment.run(seed))))  # likewise
         found = {"asked": asked, "numbers": numbers, "seconds": round(time.monotonic() - began, 3)}

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import yaml
-
 from regard.errors import InputError, nearest
 from regard.parts import own_names
+from regard.reading import parse_yaml
 from regard.structure import from_mapping
 from regard.tasks.kinds import TASKS
 from regard.tasks.translation.data import TranslationData
@@ -207,10 +206,7 @@ def read_measures(values: Sequence[Any], where: str = "measures") -> tuple[Measu
     for number, value in enumerate(values, start=1):
         place = f"{where}[{number}]"
         if isinstance(value, str) and value.lstrip().startswith("{"):
-            try:
-                value = yaml.safe_load(value)
-            except yaml.YAMLError as error:
-                raise InputError(f"{value!r}: no YAML ({' '.join(str(error).split())}); quote it") from error
+            value = parse_yaml(value, f"{value[:200]!r}", "quote it")
         if isinstance(value, Measure):
             found.append(value)
         elif isinstance(value, str):

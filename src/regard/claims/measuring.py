@@ -23,6 +23,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.generation import GenerationSettings
+from regard.reading import parse_json, read_json_object, read_text
 from regard.structure import from_mapping
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import load
@@ -32,6 +33,8 @@ from regard.training.recipe import Recipe
 
 CACHE = "measures.json"
 FINISHED = "finished.json"
+LOG = "log.jsonl"
+AGAIN = "remove the folder and run again"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,10 +85,11 @@ class RunMeasures:
 
     def __init__(self, trained: Path, cache: Path, recipe: Recipe, device: str = "cpu") -> None:
         self.trained, self.recipe, self.device = trained, recipe, device
-        self.finished: dict[str, Any] = json.loads((trained / FINISHED).read_text(encoding="utf-8"))
+        self.finished = read_json_object(trained / FINISHED, AGAIN)
         self.seconds = 0.0
         self._cache = cache / CACHE
-        self._log = [json.loads(line) for line in (trained / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        lines = read_text(trained / LOG, AGAIN).split("\n")
+        self._log = [parse_json(line, f"{trained / LOG}, line {n}", AGAIN) for n, line in enumerate(lines, 1) if line]
         self._translator: Translator | None = None
 
     def value(self, measure: Measure) -> Value:
@@ -209,9 +213,9 @@ class RunMeasures:
 
     def _cached(self) -> list[dict[str, Any]]:
         try:
-            values = json.loads(self._cache.read_text(encoding="utf-8"))
+            values = read_json_object(self._cache, "")
             return list(values["entries"]) if values["format_version"] == 1 else []
-        except (OSError, ValueError, KeyError, TypeError):  # none yet, or damaged: it can be made again
+        except (ValueError, KeyError, TypeError):  # none yet, or damaged: it can be made again
             return []
 
     def _judge(self, measure: Measure) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from regard.claims.expression import NoNumber, references
 from regard.claims.own_data import OwnData, files_of, on_own_data
 from regard.errors import InputError
 from regard.files import replace_file
+from regard.reading import read_json_object
 from regard.training.callbacks import Callback
 from regard.training.recipe import read_override
 
@@ -165,7 +166,7 @@ def measured(claim: Claim, compared: Compared) -> dict[str, Any]:
 def last_verdict(claim: Claim, output: Place) -> Verdict:
     """The verdict that a run of the claim as the catalogue has it left under `output`; without outcome where there is none."""
     try:
-        values = json.loads((Path(output) / claim.name / RESULT).read_text(encoding="utf-8"))
+        values = read_json_object(Path(output) / claim.name / RESULT, "")
         if values["claim"] != claim.name or values["predicted"] != claim.predicted:
             return Verdict(claim=claim)
         return Verdict(
@@ -178,7 +179,7 @@ def last_verdict(claim: Claim, output: Place) -> Verdict:
             seeds=tuple(values["seeds"]),
             command=values["command"],
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return Verdict(claim=claim)
 
 

@@ -145,9 +145,6 @@ def check_known(settings: Iterable[str]) -> None:
 
 
 def _value(text: str, word: str) -> Any:
-    import yaml
+    from regard.reading import parse_yaml
 
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{word!r}: the value is no YAML ({' '.join(str(error).split())}); quote it") from error
+    return parse_yaml(text, f"{word[:200]!r}", "quote it")

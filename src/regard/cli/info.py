@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.console import metric_text, print_json, print_table
+from regard.reading import read_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,7 +163,7 @@ def _layout(place: Path, card: Card) -> dict[str, Any]:
     if published_files(place) is not None:
         return {"name": "bilm-tf"}
     if is_foreign(place):
-        return {"name": str(json.loads((place / "config.json").read_text(encoding="utf-8"))["model_type"])}
+        return {"name": str(read_json_object(place / "config.json", "copy it again").get("model_type"))}
     return dict(card.layout) or {"name": OWN, "why": "it was written before there was another"}
 
 
@@ -183,10 +183,10 @@ def _run_state(path: Path) -> dict[str, Any] | None:
     from regard.tasks.loading import POINTER
 
     try:
-        last = json.loads((path / POINTER).read_text(encoding="utf-8"))["last"]
-        state = json.loads((path / "checkpoints" / last / "progress.json").read_text(encoding="utf-8"))["progress"]
+        last = str(read_json_object(path / POINTER, "")["last"])
+        state = read_json_object(path / "checkpoints" / last / "progress.json", "")["progress"]
         return {name: state[name] for name in ("step", "epoch", "tokens", "seconds", "best_step", "finished")}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 from regard.data.lines import BYTE_ORDER_MARK, open_file, reading_errors, wrong_encoding
 from regard.data.pair import short
 from regard.errors import InputError
+from regard.reading import json_value
+
+LARGEST = 1 << 30
+"""Bytes of a document, unpacked."""
 
 _WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
@@ -30,6 +33,10 @@ def read_document(path: str | os.PathLike[str]) -> Any:
     with open_file(name) as stream, reading_errors(name, lambda: f"byte {len(content):,}"):
         while piece := stream.read(1 << 20):
             content += piece
+            if len(content) > LARGEST:
+                raise InputError(
+                    f"{name}: is larger than {LARGEST >> 20} MiB, the most that is read as one document; give JSONL, a line each"
+                )
     return parsed(name, bytes(content))
 
 
@@ -39,15 +46,14 @@ def parsed(name: str, content: bytes) -> Any:
     Raises:
         InputError: empty, in another encoding than UTF-8, broken JSON.
     """
-    content = content.removeprefix(BYTE_ORDER_MARK)
-    if not content.strip():
+    if not content.removeprefix(BYTE_ORDER_MARK).strip():
         raise InputError(f"{name}: is empty; give a JSON file")
     try:
-        return json.loads(content.decode())
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise wrong_encoding(name, _WIDE_MARKS.get(content[:2])) from None
-    except RecursionError:
-        raise InputError(f"{name}: the JSON is nested too deeply; check that it is the right file") from None
+    try:
+        return json_value(text)
     except ValueError as error:
         beginning = short(content[:40].decode(errors="replace"))
         raise InputError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 
 from regard.data.lines import Line
@@ -12,6 +11,7 @@ from regard.data.malformed import MalformedRow
 from regard.data.pair import Found, decoded, malformed_row, pair_or_fault, short
 from regard.data.parquet import parquet_rows
 from regard.errors import InputError
+from regard.reading import json_value
 
 HUB = "hub:"
 
@@ -43,8 +43,8 @@ def objects_of_jsonl(name: str, lines: Iterator[Line]) -> Iterator[Object]:
             yield malformed_row(name, line.number, "empty line")
             continue
         try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            row = json_value(text, halves=True)
+        except ValueError as error:
             yield malformed_row(name, line.number, "broken JSON", f"{error}: {short(text)}")
             continue
         if isinstance(row, dict):

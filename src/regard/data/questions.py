@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from regard.data.objects import objects_of_jsonl
 from regard.data.pair import malformed_row, short, text_fault
 from regard.data.usable import usable
 from regard.errors import InputError, nearest
+from regard.reading import json_value
 
 __all__ = ["FORMATS", "Answer", "MalformedRow", "MalformedRows", "Question", "read_questions"]
 
@@ -131,8 +131,8 @@ def _is_jsonl(name: str) -> bool:
         return True
     first = next(read_lines(name))
     try:
-        value = None if first.too_long else json.loads(first.content)
-    except (ValueError, RecursionError):
+        value = None if first.too_long else json_value(first.content)
+    except ValueError:
         return False
     return isinstance(value, dict) and "context" in value
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from regard.errors import InputError, nearest
 from regard.files import sync
+from regard.reading import check_regular, read_json_object
 
 FORMAT_VERSION = 1
 
@@ -350,17 +351,12 @@ def _settle(partial: Path, target: Path) -> None:
 
 def _read_description(root: Path) -> dict[str, Any]:
     file = root / _DESCRIPTION
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        version = content["format_version"]
-    except FileNotFoundError:
-        raise InputError(f"{root}: is not a token store (no {_DESCRIPTION}); write one, or check the path") from None
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror or error}); check the path") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{file}: is damaged; remove the folder and write the store again") from None
+    if not file.exists():
+        raise InputError(f"{root}: is not a token store (no {_DESCRIPTION}); write one, or check the path")
+    content = read_json_object(file, "remove the folder and write the store again")
+    version = content.get("format_version")
     if version != FORMAT_VERSION:
-        raise InputError(f"{file}: format version {version} is not {FORMAT_VERSION}; write the store again")
+        raise InputError(f"{file}: format version {version!r} is not {FORMAT_VERSION}; write the store again")
     if not _is_sound(content):
         raise InputError(f"{file}: is damaged; remove the folder and write the store again")
     return content
@@ -394,6 +390,7 @@ def _is_sound(content: dict[str, Any]) -> bool:
 
 def _map(file: Path, dtype: str, count: int) -> np.ndarray:
     expected = count * np.dtype(dtype).itemsize
+    check_regular(file, "write the store again")
     try:
         found = file.stat().st_size
         if found != expected:

@@ -18,6 +18,7 @@ from regard.embeddings.nearest import nearest
 from regard.embeddings.passages import Document, Passage, Unit, files_of, read_document
 from regard.errors import InputError
 from regard.files import replace_file
+from regard.reading import as_object, json_value
 from regard.structure import from_mapping
 
 Vectors = NDArray[np.float32]
@@ -121,10 +122,10 @@ class Index:
                     raise InputError(
                         f"{path}: is no index of Regard's, or of another release; choose another file with --index"
                     )
-                if json.loads(said["origin"]) != index._decides:
+                if json_value(said["origin"]) != index._decides:
                     return index
                 index.vectors = file.get_tensor("vectors")
-            files = json.loads(said["files"])
+            files = as_object(json_value(said["files"]), f"{path}: files", "remove it, or choose another file")
             index.files = {name: from_mapping(IndexedFile, values, f"{path}: {name}") for name, values in files.items()}
         except (SafetensorError, OSError, ValueError, KeyError, AttributeError) as error:
             if isinstance(error, InputError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from regard.errors import InputError, nearest
+from regard.reading import json_value
 
 LENGTH = 800
 """Characters after which a passage ends with the line; about as many as an encoder of sentences reads."""
@@ -153,9 +153,11 @@ def _rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                raise InputError(f"{path}, line {number}: is not JSON; give one object or string a line") from None
+                row = json_value(line)
+            except ValueError as error:
+                raise InputError(
+                    f"{path}, line {number}: is not JSON ({error}); give one object or string a line"
+                ) from None
             if isinstance(row, dict) and column not in row:
                 raise InputError(_no_column(path, column, [str(name) for name in row], number))
             found = row[column] if isinstance(row, dict) else row

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from regard.errors import InputError, nearest
 from regard.files import new_file, replace_file, sync, writing_errors
+from regard.reading import read_json_object
 
 HEADER = 128
 """Bytes of a .npy file before its numbers, however many rows it will have."""
@@ -223,7 +224,7 @@ class VectorFile:
         if not self._notes.is_file() or not self._growing.is_file():
             return None
         try:
-            notes = json.loads(self._notes.read_text(encoding="utf-8"))
+            notes = read_json_object(self._notes, "")
             origin, rows, size = notes["origin"], int(notes["rows"]), int(notes["bytes"])
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{self._notes}: is damaged; remove it and {self._growing.name}, and begin anew") from None

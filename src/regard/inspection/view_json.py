@@ -11,6 +11,7 @@ from typing import Any
 from regard.errors import InputError
 from regard.inspection.patches import Patches
 from regard.inspection.view import AttentionMap, AttentionView
+from regard.reading import as_object, parse_json
 
 FORMAT_VERSION = 2
 FIRST_FIELDS = ("address", "kind", "example", "query_tokens", "key_tokens", "weights")
@@ -53,12 +54,7 @@ def read(text: str | bytes) -> AttentionView:
         InputError: the text is not one.
 
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"attention view: this is not JSON ({error}); {HINT}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"attention view: the JSON is not an object; {HINT}")
+    value = as_object(parse_json(text, "attention view", HINT), "attention view", HINT)
     version = value.get("format_version")
     if version not in (1, FORMAT_VERSION) or isinstance(version, bool):
         raise InputError(

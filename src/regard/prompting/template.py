@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import resources
-from pathlib import Path
 from typing import Literal
-
-import yaml
 
 from regard.errors import InputError, nearest
 from regard.models.config import check
 from regard.prompting.patterns import names_in
+from regard.reading import LARGEST_YAML, parse_yaml, read_text
 from regard.structure import from_mapping
 
 TEMPLATES = resources.files("regard.prompting") / "templates"
@@ -113,16 +111,10 @@ def read_template(name: str) -> Template:
     if name in templates():
         text = (TEMPLATES / f"{name}.yaml").read_text(encoding="utf-8")
     elif name.endswith((".yaml", ".yml")):
-        try:
-            text = Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{name}: the template cannot be read ({error}); give a YAML file") from error
+        text = read_text(name, "give a YAML file", largest=LARGEST_YAML)
     else:
         raise InputError(f"there is no template {name!r}; {nearest(name, templates())}, or give a YAML file")
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{name}: this is no YAML ({' '.join(str(error).split())})") from error
+    values = parse_yaml(text, name, "give a YAML file")
     if not isinstance(values, dict):
         raise InputError(f"{name}: a template is a mapping with task, question and answer; see docs/prompting.md")
     return from_mapping(Template, values, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.generation import GenerationSettings
+from regard.reading import read_json_object
 from regard.structure import coerced
 
 GENERATION_CONFIG, CONFIG = "generation_config.json", "config.json"
@@ -170,18 +170,16 @@ def read_generation_config(
         InputError: for a file that is not a JSON object, and for values of another type or out of range.
     """
     path = folder / (GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else CONFIG)
+    cure = "mend it, or take it away to decode greedily" if path.name == GENERATION_CONFIG else "mend it"
+    values = read_json_object(path, cure)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict):
-            raise InputError("it is not a JSON object")
         if path.name == CONFIG:
             values = {key: value for key, value in values.items() if key in GENERATION_FIELDS and value is not None}
             if not values.keys() - NO_EFFECT - IDS:
                 return usual
         fields = _Fields(path, values)
         settings = _settings(fields, start_id, end_id, usual)
-    except (ValueError, RecursionError, InputError) as error:
-        cure = "mend it, or take it away to decode greedily" if path.name == GENERATION_CONFIG else "mend it"
+    except ValueError as error:
         raise InputError(f"{path}: cannot be used ({error}); {cure}") from error
     if fields.unfollowed:
         warnings.warn(

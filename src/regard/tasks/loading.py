@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from regard.errors import InputError, nearest
 from regard.machine import device_named
 from regard.parts import Code, load_code
 from regard.prepared import BITS
+from regard.reading import read_json_object
 from regard.tasks.captioning.captioner import Captioner
 from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
 from regard.tasks.classification.rater import MultiRater, Rater
@@ -356,7 +356,7 @@ def _adapted(
 def _problem_of(place: Path) -> str | None:
     """The `problem_type` of a folder's config.json; None where there is none."""
     file = place / "config.json"
-    value = json.loads(file.read_text(encoding="utf-8")).get("problem_type") if file.is_file() else None
+    value = read_json_object(file, "copy the file again").get("problem_type") if file.is_file() else None
     return None if value is None else str(value)
 
 
@@ -393,16 +393,15 @@ def pointers_of(folder: Path) -> dict[str, str]:
         InputError: where the file that tells them is damaged.
     """
     path = folder / POINTER
-    if not path.is_file():
+    if not path.exists():
         return {}
-    try:
-        names = json.loads(path.read_text(encoding="utf-8"))
-        found = {"last": names["last"]} | ({"best": names["best"]} if names.get("best") else {})
-        if any(Path(name).name != name or name == ".." for name in found.values()):
-            raise ValueError("no names of folders")
-        return found
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: damaged; train again with --resume to write it anew") from error
+    advice = "write the name of a folder under checkpoints/ as last"
+    names = read_json_object(path, advice)
+    found: dict[str, Any] = {"last": names.get("last")} | ({"best": names["best"]} if names.get("best") else {})
+    for key, name in found.items():
+        if not isinstance(name, str) or Path(name).name != name or name == "..":
+            raise InputError(f"{path}: {key} is {str(name)[:60]!r}, no name of a folder under checkpoints/; {advice}")
+    return found
 
 
 def model_folder(folder: str | os.PathLike[str]) -> Path:

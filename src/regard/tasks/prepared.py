@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from regard.data.token_store import TokenStore
-from regard.errors import InputError
 from regard.files import replace_file
+from regard.reading import read_json_object, read_text
 from regard.tasks.task import Task
 
 READY = "ready"
+SETTINGS = "task.json"
 TRAIN, VALIDATION = "train", "validation"
 """Where in the folder the token stores are."""
 
@@ -45,15 +46,21 @@ def finish(folder: Path, notes: Sequence[str]) -> None:
     replace_file(folder / READY, "\n".join(notes))
 
 
+def settings_of(folder: Path) -> dict[str, Any]:
+    """What a finished preparation in `folder` wrote of its task.
+
+    Raises:
+        InputError: for a file that is missing or damaged.
+    """
+    return read_json_object(folder / SETTINGS, "train again in a new folder")
+
+
 def opened(task: T, folder: Path) -> Prepared[T]:
     """What a finished preparation left in `folder`.
 
     Raises:
         InputError: for files that are damaged.
     """
-    try:
-        lines = (folder / READY).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{folder / READY}: cannot be read ({error}); train again in a new folder") from error
+    lines = read_text(folder / READY, "train again in a new folder").splitlines()
     notes = tuple(line for line in lines if line)
     return Prepared(task, TokenStore.open(folder / TRAIN), TokenStore.open(folder / VALIDATION), notes)

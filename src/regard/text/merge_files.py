@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import tokenizers
 
 from regard.errors import InputError
+from regard.reading import read_json, read_text
 from regard.text import byte_level, gpt
 
 FILES = (
@@ -35,12 +35,7 @@ def read_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
     Raises:
         InputError: for one that is missing, damaged, or of another tokenizer, naming the line of a merge.
     """
-    try:
-        ids = json.loads(vocabulary.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{vocabulary}: cannot be read ({error.strerror or error}); check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{vocabulary}: is no JSON ({error}); the file is damaged, copy it again") from None
+    ids = read_json(vocabulary, "copy the file again")
     if not isinstance(ids, dict) or not all(type(index) is int for index in ids.values()):
         raise InputError(f"{vocabulary}: does not map pieces to ids; give GPT-2's {vocabulary.name}")
     backend_of = gpt.backend_of if gpt.marks_ends(ids) else byte_level.backend_of
@@ -51,12 +46,7 @@ def read_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
 
 
 def _merges(path: Path) -> list[tuple[str, str]]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text; give GPT-2's {path.name}") from None
+    lines = read_text(path, f"give GPT-2's {path.name}").split("\n")
     found: list[tuple[str, str]] = []
     for number, line in enumerate(lines, start=1):
         if not line or (number == 1 and line.startswith("#version")):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from regard.errors import InputError
+from regard.reading import read_bytes
 from regard.text.bert import CLASSIFICATION, PADDING, SEPARATOR, UNKNOWN
 from regard.text.layout import object_of
 
@@ -19,12 +20,7 @@ def read_vocabulary(file: Path) -> list[str]:
     Raises:
         InputError: for a file that is missing, empty, cut short, damaged or not UTF-8 text, naming the line.
     """
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file; give a {FILE_NAME}, or a folder that has one") from None
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror or error}); check the path") from None
+    content = read_bytes(file, f"give a {FILE_NAME}, or a folder that has one")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

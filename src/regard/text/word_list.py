@@ -10,6 +10,7 @@ from pathlib import Path
 
 from regard.errors import InputError
 from regard.files import replace_file
+from regard.reading import read_text
 
 FILE_NAME = "words.txt"
 
@@ -77,12 +78,7 @@ class WordList:
             InputError: for a file that is missing or holds no such list.
         """
         file = Path(path) / FILE_NAME if Path(path).is_dir() else Path(path)
-        try:
-            lines = file.read_text(encoding="utf-8").split("\n")
-        except FileNotFoundError:
-            raise InputError(f"{file}: no such file; give a list of words, or a folder with a words.txt") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{file}: cannot be read as UTF-8 text ({error}); copy it again") from error
+        lines = read_text(file, "give a list of words, or a folder with a words.txt").split("\n")
         try:
             return cls(tuple(lines[:-1] if lines[-1] == "" else lines))
         except InputError as error:

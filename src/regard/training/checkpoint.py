@@ -25,7 +25,8 @@ from regard.checkpoints.adapters import has_adapters, read_adapters
 from regard.checkpoints.folder import WEIGHTS
 from regard.errors import InputError
 from regard.files import new_folder, replace_file, writing_errors
-from regard.tasks.loading import POINTER
+from regard.reading import as_object, read_json_object
+from regard.tasks.loading import POINTER, pointers_of
 from regard.training.progress import Progress
 from regard.training.workers import Workers, like, whole
 
@@ -52,15 +53,7 @@ class Checkpoints:
     @property
     def pointers(self) -> dict[str, str]:
         """`last` and `best`, names of folders under checkpoints/; empty before the first checkpoint."""
-        path = self.folder / POINTER
-        if not path.is_file():
-            return {}
-        try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise InputError(
-                f"{path}: damaged ({error}); write the name of a folder under checkpoints/ as last"
-            ) from error
+        return pointers_of(self.folder)
 
     def place(self, name: str) -> Path:
         """The folder of a checkpoint by name."""
@@ -202,11 +195,8 @@ def _fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file: Path) 
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-        version, parts = state["format_version"], {key: dict(state[key]) for key in ("progress", "digests")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged or missing ({error}); the run cannot be resumed from it") from error
-    if version != 1:
-        raise InputError(f"{path}: format_version {version!r} is not known; update regard")
-    return parts
+    advice = "the run cannot be resumed from it"
+    state = read_json_object(path, advice)
+    if state.get("format_version") != 1:
+        raise InputError(f"{path}: format_version {state.get('format_version')!r} is not known; update regard")
+    return {key: as_object(state.get(key), f"{path}.{key}", advice) for key in ("progress", "digests")}

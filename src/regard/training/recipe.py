@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from regard import reading
 from regard.embeddings.pooling import POOLER
 from regard.errors import InputError, nearest
 from regard.models import MODELS, Family
@@ -187,10 +188,7 @@ def read_override(override: str) -> tuple[str, Any]:
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise InputError(f"{override!r} is no override; write key=value, such as training.steps=500")
-    try:
-        return key, yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{override!r}: the value is no YAML ({_first_line(error)}); quote it") from error
+    return key, reading.parse_yaml(text, f"{override[:200]!r}", "quote it")
 
 
 def put(values: dict[str, Any], key: str, value: Any) -> None:
@@ -220,7 +218,7 @@ def write_recipe(recipe: Recipe) -> str:
     values = recipe.to_mapping()
     text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     # A few characters, such as U+0085, are written plainly but read as the end of a line.
-    return text if yaml.safe_load(text) == values else yaml.safe_dump(values, sort_keys=False)
+    return text if reading.yaml_value(text) == values else yaml.safe_dump(values, sort_keys=False)
 
 
 def recipe_folder() -> Path:
@@ -285,16 +283,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises:
         InputError: for a file that is missing, or holds something else.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; give the path of a YAML file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); give a YAML file") from error
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML ({_first_line(error)}); mend the file") from error
+    values = reading.read_yaml(path, "give a YAML file")
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds no mapping of settings; the recipes that come with the package are examples")
     return values
@@ -308,7 +297,3 @@ def _plain(value: Any) -> Any:
 
 def _copied(values: Any) -> dict[str, Any]:
     return coerced(_plain(values), dict[str, Any], "recipe")
-
-
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -209,14 +209,14 @@ def test_files_of_either_form(tmp_path):
     ("content", "says"),
     [
         ("", "is empty; give a file of JSON"),
-        ('{"targ1": ["rose"]', "line 1: is no JSON"),
+        ('{"targ1": ["rose"]', "line 1: is not JSON"),
         ('{"targ1": ["rose"]}', "has no targ2; give targ1, targ2"),
         ("[1]", "give an object with targ1"),
         (json.dumps(OBJECT | {"targ1": "rose"}), "give a list of words"),
         (json.dumps(OBJECT | {"targ1": []}), "targ1: has no words"),
         (json.dumps(OBJECT | {"targ1": [3]}), "has the word 3; give texts"),
         (json.dumps(OBJECT | {"targ1": ["ant"]}), "'ant' is both among targ1 and Insects"),
-        ("[" * 100_000, "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_files_that_are_no_tests_are_refused(tmp_path, content, says):

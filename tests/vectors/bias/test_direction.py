@@ -237,7 +237,7 @@ def test_word_lists_are_json_or_lines(tmp_path):
         ('[["she"]]', "set 1: is 'she'; give two words"),
         ('[["she", "she"]]', "give two words or more that differ"),
         ("[[1, 2]]", "give a word, or a list of words"),
-        ("[", "is no JSON"),
+        ("[", "is not JSON"),
         ("\udcff", "is no UTF-8 text"),
     ],
 )

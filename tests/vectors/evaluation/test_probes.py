@@ -38,7 +38,7 @@ def test_cosines_and_what_was_expected():
         ("- {first: [a, b], second: [c]}", "probe 1"),
         ("- {first: [a, b], second: [c, d], expects: first}", "did you mean 'expected'"),
         ("- {first: [a, b], second: [c, d], expected: third}", "probe 1.expected"),
-        ("- {first: [a, b", "is no YAML"),
+        ("- {first: [a, b", "is not YAML"),
         ("[" * 1500, "YAML"),
     ],
 )

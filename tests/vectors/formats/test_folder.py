@@ -94,7 +94,7 @@ def pickled(path: Path) -> None:
         (lambda own: (own / "words.txt").write_text("a\nb\n"), "2 words and vectors.npy 3 vectors"),
         (lambda own: (own / "words.txt").write_bytes(b"a\nb\xff\nc\n"), "words.txt:2: is not UTF-8"),
         (lambda own: (own / "words.txt").write_text("a\nb\na\n"), "'a' is there twice"),
-        (lambda own: (own / "words.txt").unlink(), "words.txt: cannot be read"),
+        (lambda own: (own / "words.txt").unlink(), "words.txt: no such file"),
         (lambda own: cut(own / "vectors.npy", -4), "is no array that can be read"),
         (lambda own: cut(own / "vectors.npy", 20), "is no array that can be read"),
         (lambda own: (own / "vectors.npy").write_bytes(b""), "is no array that can be read"),
@@ -106,8 +106,8 @@ def pickled(path: Path) -> None:
         (lambda own: np.save(own / "counts.npy", np.ones(2, dtype=np.int64)), "counts of the shape"),
         (lambda own: np.save(own / "subwords.npy", np.ones((5, 3), dtype=np.float32)), "rows of 3 beside vectors of 4"),
         (lambda own: (own / "subwords.npy").unlink(), "subwords.npy: no such file"),
-        (lambda own: (own / "regard.json").write_text("{"), "regard.json: cannot be read"),
-        (lambda own: (own / "regard.json").write_text("[]"), "something else than word vectors"),
+        (lambda own: (own / "regard.json").write_text("{"), "regard.json: is not JSON"),
+        (lambda own: (own / "regard.json").write_text("[]"), "holds a list, not a JSON object"),
     ],
 )
 def test_a_damaged_folder_is_refused_with_the_file(folder, damage, said):

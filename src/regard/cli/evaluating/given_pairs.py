@@ -84,7 +84,7 @@ def builtin_test(place: str, recipe: Mapping[str, Any], to: str | None, size: in
 
 def _settings(text: str) -> dict[str, Any]:
     """What follows `sequences:`, values read as YAML."""
-    import yaml
+    from regard.reading import parse_yaml
 
     settings: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
@@ -93,12 +93,5 @@ def _settings(text: str) -> dict[str, Any]:
             raise InputError(f"{SEQUENCES}:{text}: {part!r} is no setting; write {SEQUENCES}:kind=reversal,longest=40")
         if key.endswith("size"):
             raise InputError(f"{SEQUENCES}:{text}: how many pairs to take is for --limit to say; leave {key} out")
-        try:
-            settings[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"{SEQUENCES}:{text}: the value of {key} is no YAML ({_line(error)}); mend it") from error
+        settings[key] = parse_yaml(value, f"{SEQUENCES}:{text[:200]}: {key}", "mend its value")
     return settings
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

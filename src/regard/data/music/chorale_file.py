@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from regard.data.music.grid import Steps
 from regard.errors import InputError
+from regard.reading import read_json
 
 Split = Literal["train", "validation", "test"]
 _NAMES = {"train": ("train",), "validation": ("valid", "validation", "val"), "test": ("test",)}
@@ -52,14 +51,7 @@ def has_split(path: str | os.PathLike[str], split: Split) -> bool:
 
 
 def _values(path: str | os.PathLike[str]) -> dict[str, Any]:
-    try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON ({error}); give a file of chorales, or MIDI files") from None
+    values = read_json(path, "give a file of chorales, or MIDI files")
     if not isinstance(values, dict):
         raise InputError(
             f'{path}: holds no chorales; they are an object {{"train": [...], "valid": [...], "test": [...]}}'

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
+from regard.reading import read_json_object, spoken_kind
 from regard.tasks.classification.regression import MultiOutputTask, RegressionTask
 from regard.tasks.classification.task import ClassificationTask, MultiLabelTask
 from regard.tasks.encoders.open_folder import foreign_tokenizer
@@ -80,10 +79,11 @@ def names_of(folder: Path, outputs: int) -> tuple[str, ...]:
         InputError: where they are not one for each output, or not different.
     """
     path = folder / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    named: Mapping[str, Any] | None = values.get("id2label")
+    named = read_json_object(path, "copy the file again").get("id2label")
     if named is None:
         return tuple(f"LABEL_{number}" for number in range(outputs))
+    if not isinstance(named, dict):
+        raise InputError(f"{path}.id2label holds {spoken_kind(named)}, not an object of names by number; mend the file")
     try:
         names = tuple(str(named[str(number)]) for number in range(outputs))
     except (KeyError, TypeError):

@@ -32,7 +32,7 @@ from regard.tasks.encoders import (
 from regard.tasks.encoders.preparation import cleared
 from regard.tasks.encoders.sentences import tokens_of
 from regard.tasks.encoders.splits import Reader, given_or
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 from regard.text import Tokenizer
 
 Given = (
@@ -42,7 +42,6 @@ Given = (
     | Sequence[tuple[str | tuple[str, str], Sequence[str] | Sequence[float]]]
     | Sequence[Mapping[str, object]]
 )
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 MANY = 1_000
@@ -88,7 +87,7 @@ def prepare_classes(
             folder, task, splits, len(task.classes), lambda text: [task.number_of(label_of(text), _where(text))]
         )
         _finish(folder, task, splits, cut, _few_examples(classes, counts))
-    return opened(ClassificationTask.load(folder, _settings(folder)), folder)
+    return opened(ClassificationTask.load(folder, settings_of(folder)), folder)
 
 
 def prepare_ratings(
@@ -123,7 +122,7 @@ def prepare_ratings(
         )
         cut = _write(folder, task, splits, 1 << 32, lambda text: [stored(rating_of(text))])
         _finish(folder, task, splits, cut)
-    return opened(RegressionTask.load(folder, _settings(folder)), folder)
+    return opened(RegressionTask.load(folder, settings_of(folder)), folder)
 
 
 def prepare_labels(
@@ -166,7 +165,7 @@ def prepare_labels(
 
         cut = _write(folder, task, splits, len(task.classes), numbers)
         _finish(folder, task, splits, cut, _few_examples(classes, counts, "label"))
-    return opened(MultiLabelTask.load(folder, _settings(folder)), folder)
+    return opened(MultiLabelTask.load(folder, settings_of(folder)), folder)
 
 
 def prepare_numbers(
@@ -207,7 +206,7 @@ def prepare_numbers(
         )
         cut = _write(folder, task, splits, 1 << 32, lambda text: [stored(number) for number in numbers(text)])
         _finish(folder, task, splits, cut)
-    return opened(MultiOutputTask.load(folder, _settings(folder)), folder)
+    return opened(MultiOutputTask.load(folder, settings_of(folder)), folder)
 
 
 def _splits(
@@ -528,10 +527,6 @@ def _finish(
             f"{cut:,} inputs were longer than data.maximum_length = {task.maximum_length} tokens and were cut."
         )
     finish(folder, notes)
-
-
-def _settings(folder: Path) -> dict[str, object]:
-    return json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
 
 
 def known_labels(name: str) -> tuple[str, ...]:

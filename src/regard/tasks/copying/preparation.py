@@ -12,9 +12,8 @@ from regard.errors import InputError
 from regard.files import replace_file
 from regard.tasks.copying.data import CopyingData
 from regard.tasks.copying.task import COLUMN, CopyingTask
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 Given = Sequence[Sequence[int]]
@@ -51,4 +50,4 @@ def prepare(
         task = CopyingTask(data.width)
         replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
         finish(folder, [])
-    return opened(CopyingTask.load(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8"))), folder)
+    return opened(CopyingTask.load(folder, settings_of(folder)), folder)

@@ -15,9 +15,8 @@ from regard.errors import InputError
 from regard.files import replace_file
 from regard.tasks.few_shot.data import FewShotData
 from regard.tasks.few_shot.task import CLASS, PIXELS, FewShotTask
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 MOST_CLASSES = 1 << 20
@@ -57,7 +56,7 @@ def prepare(
         task = FewShotTask(ways=data.ways, shots=data.shots, side=data.side, turned=data.turned, asked=data.asked)
         replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
         finish(folder, [])
-    return opened(FewShotTask.load(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8"))), folder)
+    return opened(FewShotTask.load(folder, settings_of(folder)), folder)
 
 
 def write_pictures(place: Path, characters: Characters) -> TokenStore:

@@ -18,7 +18,7 @@ from regard.tasks.encoders.preparation import Row, cleared
 from regard.tasks.encoders.splits import Reader, given_or
 from regard.tasks.multiple_choice.data import ChoiceData, Place
 from regard.tasks.multiple_choice.task import MultipleChoiceTask, columns, row_of
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 
 Example = ChoiceQuestion | tuple[str, Sequence[str], int] | Mapping[str, Any]
 """A question, (context, choices, number of the right one, from 0), or a mapping with these, perhaps with a question."""
@@ -27,7 +27,6 @@ WANTED = "(context, choices, answer)"
 
 Given = Sequence[Example]
 
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 TOGETHER = 256
@@ -89,7 +88,7 @@ def prepare_choices(
                 "were cut."
             )
         finish(folder, notes)
-    return opened(MultipleChoiceTask.load(folder, _settings(folder)), folder)
+    return opened(MultipleChoiceTask.load(folder, settings_of(folder)), folder)
 
 
 def reader(data: ChoiceData, place: Place | None) -> Reader[ChoiceQuestion] | None:
@@ -162,7 +161,3 @@ def _texts(splits: Splits[ChoiceQuestion]) -> Iterator[str]:
     for question in splits.train():
         yield question.context
         yield from (f"{question.question} {choice}" if question.question else choice for choice in question.choices)
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / SETTINGS).read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from regard.checkpoints.preprocessor import PREPROCESSOR
 from regard.checkpoints.vit import prepared_as
 from regard.errors import InputError
 from regard.models import ViTConfig
+from regard.reading import read_json_object
 from regard.tasks.picture_classification.task import PictureClassificationTask
 from regard.tasks.pictures import PictureSize
 
@@ -29,7 +29,7 @@ def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassi
         InputError: where it names other classes than the model has, or is for another problem than one class for each picture.
     """
     path = folder / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
+    values = read_json_object(path, "copy the file again")
     named, problem = values.get("id2label"), values.get("problem_type")
     if problem not in (None, "single_label_classification"):
         raise InputError(
@@ -48,7 +48,7 @@ def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassi
             name if classes.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(classes)
         )
     beside = folder / PREPROCESSOR
-    said = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    said = read_json_object(beside, "copy the file again") if beside.exists() else {}
     size = PictureSize(
         height=config.picture_height,
         width=config.picture_width,

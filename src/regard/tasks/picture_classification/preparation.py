@@ -20,9 +20,8 @@ from regard.tasks.picture_classification.examples import Given, listed, pixels_o
 from regard.tasks.picture_classification.store import LABEL, MOST_CLASSES, PictureStore
 from regard.tasks.picture_classification.task import PictureClassificationTask
 from regard.tasks.pictures import PictureSize, frames_as_given
-from regard.tasks.prepared import READY, TRAIN, VALIDATION, Prepared, finish, is_prepared
+from regard.tasks.prepared import READY, SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, settings_of
 
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 HELD_OUT = 0x1ABE
@@ -60,7 +59,7 @@ def prepare(
             notes += writing.notes()
         replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
         finish(folder, notes)
-    task = PictureClassificationTask.load(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
+    task = PictureClassificationTask.load(folder, settings_of(folder))
     notes = [line for line in (folder / READY).read_text(encoding="utf-8").splitlines() if line]
     return Prepared(task, PictureStore.open(folder / TRAIN), PictureStore.open(folder / VALIDATION), tuple(notes))
 

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from regard.data.questions import Question
 from regard.errors import InputError
@@ -14,7 +13,7 @@ from regard.files import replace_file
 from regard.tasks.encoders import EncoderTokenizerSettings, Splits, encoder_tokenizer, write_store
 from regard.tasks.encoders.preparation import Row, cleared
 from regard.tasks.encoders.splits import given_or
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 from regard.tasks.question_answering.data import QuestionData
 from regard.tasks.question_answering.examples import (
     Given,
@@ -28,7 +27,6 @@ from regard.tasks.question_answering.store import Asked, columns, training_row, 
 from regard.tasks.question_answering.task import QuestionAnsweringTask
 from regard.tasks.question_answering.windows import Encoded, Window, encoded_contexts, places_of, windows
 
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 TOGETHER = 64
@@ -78,11 +76,7 @@ def prepare_questions(
         write_store(folder, VALIDATION, columns(task.tokenizer), maker.validation(splits.validation()))
         replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
         finish(folder, [*splits.notes, *maker.notes])
-    return opened(QuestionAnsweringTask.load(folder, _settings(folder)), folder)
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    return opened(QuestionAnsweringTask.load(folder, settings_of(folder)), folder)
 
 
 def _texts(splits: Splits[Question]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.token_store import TokenStore
+from regard.reading import parse_json
 from regard.tasks.encoders import columns_of
 from regard.tasks.encoders.inputs import PLACES, read_inputs
 from regard.tasks.encoders.preparation import Row
@@ -79,7 +80,7 @@ def stored_windows(data: TokenStore) -> Iterator[tuple[Asked, Window]]:
         if text := _bytes(data, CONTEXT, row):
             context = text.decode()
         if record := _bytes(data, RECORD, row):
-            said = json.loads(record)
+            said = parse_json(record, "the store", "write it again")
             asked = Asked(said["id"], context, tuple(said["answers"]))
         if asked is None:
             raise RuntimeError("the store has no question in its first row, so it is none to validate on")

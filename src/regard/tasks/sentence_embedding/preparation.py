@@ -15,12 +15,11 @@ from regard.tasks.encoders import EncoderTokenizerSettings, Splits, encoder_toke
 from regard.tasks.encoders.inputs import TEXT
 from regard.tasks.encoders.preparation import cleared
 from regard.tasks.encoders.splits import given_or
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 from regard.tasks.sentence_embedding.data import SentenceData
 from regard.tasks.sentence_embedding.examples import Given, SentenceExample, in_memory, reader
 from regard.tasks.sentence_embedding.task import NEGATIVE, PAIR, SCORE, SentenceEmbeddingTask, stored
 
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 
@@ -92,7 +91,7 @@ def prepare_sentences(
                 f"{sum(cut):,} texts were longer than data.maximum_length = {task.maximum_length} tokens and were cut."
             )
         finish(folder, notes)
-    settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    settings = settings_of(folder)
     return opened(SentenceEmbeddingTask.load(folder, settings), folder)
 
 

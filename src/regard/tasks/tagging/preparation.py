@@ -18,13 +18,12 @@ from regard.tasks.encoders import EncoderTokenizerSettings, Splits, columns_of, 
 from regard.tasks.encoders.inputs import PLACES
 from regard.tasks.encoders.preparation import cleared
 from regard.tasks.encoders.splits import Reader, given_or
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 from regard.tasks.tagging.data import Place, TaggedData
 from regard.tasks.tagging.task import GOES_ON, PLACE, TAG, TaggingTask
 from regard.tasks.tagging.windows import read_sentences
 
 Given = Sequence[TaggedSentence] | Sequence[tuple[Sequence[str], Sequence[str]]] | Sequence[Mapping[str, object]]
-SETTINGS = "task.json"
 """What preparation decided of the task, beside the stores."""
 
 MANY = 1_000
@@ -79,7 +78,7 @@ def prepare_tags(
                 "overlapping windows."
             )
         finish(folder, notes)
-    settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    settings = settings_of(folder)
     return opened(TaggingTask.load(folder, settings), folder)
 
 

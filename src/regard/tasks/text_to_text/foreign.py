@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from regard.reading import read_json_object
 from regard.tasks.text_to_text.task import LONGEST, TextToTextTask
 from regard.tasks.translation.foreign import foreign_translation
 
@@ -31,7 +31,7 @@ def foreign_text_to_text(folder: Path, config: Any) -> TextToTextTask:
 
 def _prefixes(folder: Path) -> dict[str, str]:
     """By the name of each task its prefix; none where the config.json tells none."""
-    tasks = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(TASKS_THERE)
+    tasks = read_json_object(folder / CONFIG, "copy the file again").get(TASKS_THERE)
     found = (
         {} if not isinstance(tasks, dict) else {name: task for name, task in tasks.items() if isinstance(task, dict)}
     )

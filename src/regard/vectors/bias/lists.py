@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from os import PathLike, fspath
 from typing import Any
 
 from regard.data.lines import open_file, reading_errors
 from regard.errors import InputError
+from regard.reading import json_value_at
 
 WordSet = tuple[str, ...]
 
@@ -73,13 +73,12 @@ def read_values(path: str | PathLike[str]) -> list[Any]:
     """
     name = fspath(path)
     text, place, values = _text(name), 0, []
-    decoder = json.JSONDecoder()
     while (place := _next(text, place)) < len(text):
         try:
-            value, place = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError) as error:
+            value, place = json_value_at(text, place)
+        except ValueError as error:
             line = text.count("\n", 0, place) + 1
-            raise InputError(f"{name}, line {line}: is no JSON ({_short(error)}); give a file of JSON") from None
+            raise InputError(f"{name}, line {line}: is not JSON ({error}); give a file of JSON") from None
         values.append(value)
     if not values:
         raise InputError(f"{name}: is empty; give a file of JSON")
@@ -128,7 +127,3 @@ def _next(text: str, place: int) -> int:
     while place < len(text) and (text[place].isspace() or text[place] == "\x1e"):
         place += 1
     return place
-
-
-def _short(error: BaseException) -> str:
-    return getattr(error, "msg", "") or type(error).__name__

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import yaml
 
 from regard.data.lines import open_file, reading_errors
 from regard.embeddings.pooling import unit
 from regard.errors import InputError
+from regard.reading import LARGEST_YAML, parse_yaml
 from regard.structure import from_mapping
 from regard.vectors.evaluation.lookup import Case, Lookup
 from regard.vectors.store import WordVectors
 
 Which = Literal["first", "second"]
-LARGEST = 1 << 22
+LARGEST = LARGEST_YAML
 """Bytes of a file of probes."""
 
 
@@ -95,9 +95,10 @@ def read_probes(path: Path | str) -> tuple[Probe, ...]:
     if len(content) > LARGEST:
         raise InputError(f"{path}: is too large for a list of probes; give a small YAML or JSON file")
     try:
-        values = yaml.safe_load(content.decode())
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: is no YAML ({' '.join(str(error).split())[:100]}); give a list of probes") from None
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 text (byte {error.start:,}); give a list of probes") from None
+    values = parse_yaml(text, str(path), "give a list of probes")
     if not isinstance(values, list) or not values or not all(isinstance(each, dict) for each in values):
         raise InputError(
             f"{path}: holds no list of probes; give lines such as - {{first: [tea, milk], second: [tea, iron]}}"

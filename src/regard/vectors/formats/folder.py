@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 
 from regard.errors import InputError
 from regard.files import new_folder, writing_errors
+from regard.reading import check_regular, read_bytes, read_json_object
 from regard.vectors.formats.gathering import described
 from regard.vectors.formats.output import encoded
 from regard.vectors.store import WordVectors
 from regard.vectors.subwords import NgramSubwords
 
+LARGEST_WORDS = 1 << 32
+"""Bytes of a list of words."""
 FORMAT_VERSION = 1
 KIND = "word_vectors"
 DESCRIPTION, WORDS, MATRIX, COUNTS, SUBWORDS = "regard.json", "words.txt", "vectors.npy", "counts.npy", "subwords.npy"
@@ -113,13 +116,10 @@ def write(vectors: WordVectors, path: Path) -> None:
 
 def _description(path: Path) -> dict[str, Any]:
     place = path / DESCRIPTION
-    try:
-        state = json.loads(place.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: is a folder without {DESCRIPTION}; give a file or folder of word vectors") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{place}: cannot be read ({error}); write the folder again") from None
-    if not isinstance(state, dict) or state.get("kind") != KIND:
+    if not place.exists():
+        raise InputError(f"{path}: is a folder without {DESCRIPTION}; give a file or folder of word vectors")
+    state = read_json_object(place, "write the folder again")
+    if state.get("kind") != KIND:
         raise InputError(f"{path}: is a folder of something else than word vectors; give a file or folder of those")
     if state.get("format_version") != FORMAT_VERSION:
         raise InputError(f"{place}: format_version {state.get('format_version')!r} is not known; update regard")
@@ -129,11 +129,9 @@ def _description(path: Path) -> dict[str, Any]:
 
 
 def _words(path: Path) -> list[str]:
+    content = read_bytes(path, "write the folder again", largest=LARGEST_WORDS)
     try:
-        content = path.read_bytes()
         words = content.decode().split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); write the folder again") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}:{line}: is not UTF-8; write the folder again") from None
@@ -143,10 +141,9 @@ def _words(path: Path) -> list[str]:
 
 
 def _array(path: Path, dtype: type[np.generic], dimensions: int) -> NDArray[Any]:
+    check_regular(path, "write the folder again")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; write the folder again") from None
     except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
         raise InputError(
             f"{path}: is no array that can be read ({' '.join(str(error).split())}); write the folder again"

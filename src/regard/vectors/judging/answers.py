@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.lines import is_utf_8, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows
+from regard.reading import json_value
 from regard.vectors.judging.questionnaire import Item, Questionnaire
 
 
@@ -60,8 +60,8 @@ def read_answers(
 def _answer(content: bytes, items: dict[str, Item], page: str) -> Answer | str:
     """The answer on a line, or why it is none."""
     try:
-        values = json.loads(content)
-    except (ValueError, RecursionError):
+        values = json_value(content)
+    except ValueError:
         return "no JSON object"
     if not isinstance(values, dict):
         return "no JSON object"

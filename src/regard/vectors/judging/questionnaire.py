@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.errors import InputError
+from regard.reading import read_json
 from regard.structure import from_mapping
 from regard.vectors.evaluation.battery import in_common
 from regard.vectors.evaluation.coherence import intruder_items
@@ -141,12 +142,7 @@ def read_key(path: Path | str) -> Questionnaire:
     Raises:
         InputError: for a file that cannot be read, or is no key, or was changed.
     """
-    try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give the key that was written beside the page") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error}); give the key beside the page") from None
+    values = read_json(path, "give the key that was written beside the page")
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
         raise InputError(f"{path}: is no key of a judging page; give the .key.json that was written beside the page")
     page = values.pop("page", None)
