@@ -28,6 +28,14 @@ def machine() -> dict[str, Any]:
     }
 
 
+def memory() -> int | None:
+    """Bytes of memory that the machine has; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return None
+
+
 def bound_spinning() -> None:
     """Let OpenMP's threads wait for one another by spinning a thousand times at most, then asleep.
 

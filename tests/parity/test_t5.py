@@ -213,7 +213,11 @@ def test_an_mt5_of_theirs_gives_their_logits(tied, generator, tmp_path):
         ("feed_forward_proj", "gated-gelo", r"feed_forward_proj is 'gated-gelo'; did you mean 'gated-gelu'"),
         ("num_heads", 4, r"SelfAttention\.relative_attention_bias\.weight is \(8, 3\)"),
         ("num_layers", 3, r"missing .*encoder\.block\.2\.layer\.0\.SelfAttention\.q\.weight"),
-        ("relative_attention_max_distance", 4, r"config\.json\.relative_attention_max_distance is 4 but must be above 4"),
+        (
+            "relative_attention_max_distance",
+            4,
+            r"config\.json\.relative_attention_max_distance is 4 but must be above 4",
+        ),
         ("eos_token_id", [1, 2], "eos_token_id"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import Any
 
@@ -23,7 +22,5 @@ def machine() -> dict[str, Any]:
 
 
 def _memory() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, OSError, ValueError):  # not on this system
-        return None
+    there = root.memory()
+    return None if there is None else round(there / 2**30, 1)

@@ -28,6 +28,8 @@ from regard.reading import read_json_object
 from regard.structure import finite
 
 CONFIG = "config.json"
+MOST_PLACES = 1 << 28
+"""Numbers in a table of positions, which is computed from the config where it is not read."""
 WEIGHTS = "model.safetensors"
 CARD = "regard.json"
 
@@ -222,16 +224,21 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
         InputError: naming file and key for whatever is missing, cut short, tampered with, unknown or of another shape.
     """
     config, tensors = read_parameters(folder)
-    model = _unset(config)
-    fill(model, tensors, str(Path(folder) / WEIGHTS))
+    where = str(Path(folder) / WEIGHTS)
+    model = _unset(config, tensors, where)
+    fill(model, tensors, where)
     return model.eval()
 
 
-def _unset(config: Any) -> nn.Module:
-    """The model of a config, its parameters yet to be set: drawing those of a large one takes longer than reading them."""
+def _unset(config: Any, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
+    """The model of a config, its parameters yet to be set: drawing those of a large one takes longer than reading them.
+
+    Its shapes are compared with the tensors before it takes any memory.
+    """
     family = MODELS[config.model_type].model
     with torch.device("meta"):
         model = family(config)
+    check_same({name: tuple(tensor.shape) for name, tensor in parameters_of(model).items()}, tensors, where)
     if next(model.buffers(), None) is not None:  # what is computed and not read would be missing
         return family(config)
     places: dict[int, list[tuple[nn.Module, str]]] = {}
@@ -265,6 +272,7 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
     tensors = read_tensors(file, digests)
     config = _config(folder, values, name, tensors)
+    _check_sizes(config, tensors, folder / CONFIG)
     theirs = _is_theirs(values)
     ours = (
         LAYOUTS[name].tensors_to_ours(config, tensors, str(file))
@@ -302,7 +310,34 @@ def read_config(folder: str | os.PathLike[str]) -> Any:
     if published is not None:
         return elmo.config_of_options(published[0])
     values, name = _family(folder / CONFIG)
-    return _config(folder, values, name, read_outline(folder / WEIGHTS))
+    outline = read_outline(folder / WEIGHTS)
+    config = _config(folder, values, name, outline)
+    _check_sizes(config, outline, folder / CONFIG)
+    return config
+
+
+def _check_sizes(config: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse sizes that weights of so many numbers cannot have, before anything of that size is made.
+
+    Raises:
+        InputError: naming the size.
+    """
+    total = sum(tensor.numel() for tensor in tensors.values())
+    for part in fields(config):
+        value = getattr(config, part.name)
+        most = len(tensors) if part.name.endswith("layers") else total
+        if part.name.endswith(("layers", "width", "vocabulary")) and type(value) is int and value > most:
+            held = f"{len(tensors):,} tensors of {total:,} numbers in all"
+            raise InputError(
+                f"{path}: {part.name} is {value:,} and the weights beside it are {held}; the two are of different models, "
+                "copy the folder again"
+            )
+    places = (getattr(config, "maximum_positions", 0) or 0) * (getattr(config, "width", 0) or 0)
+    if places > MOST_PLACES:
+        raise InputError(
+            f"{path}: positions for {config.maximum_positions:,} tokens are more than are tabulated for a width of "
+            f"{config.width:,}; give at most {MOST_PLACES // config.width:,}"
+        )
 
 
 def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping[str, Tensor]) -> Any:

@@ -13,6 +13,9 @@ from regard.errors import InputError, nearest
 
 SPLITS: tuple[str, ...] = ("train", "validation", "test")
 
+MOST = 100_000_000
+"""Examples of a data set: all are read before training begins."""
+
 ATTEMPTS = 2_000
 """A tenth of all examples are in the smallest splits: that so many draws meet none of them has chance 1e-91."""
 
@@ -44,6 +47,8 @@ class Drawn(Sequence[Example]):
             raise InputError(f"{self.called}: no split {split!r}; {nearest(split, SPLITS)}")
         if size < 0:
             raise InputError(f"{self.called}: size must not be negative, got {size}")
+        if size > MOST:
+            raise InputError(f"{self.called}: size is {size}, and at most {MOST:,} are made; give a smaller one")
         self.split = split
         self.size = size
         self.seed = seed

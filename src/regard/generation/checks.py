@@ -9,8 +9,8 @@ from numbers import Real
 from regard.errors import InputError
 
 
-def whole(field: str, value: object, *, least: int) -> None:
-    """Raise unless `value` is a whole number of at least `least`.
+def whole(field: str, value: object, *, least: int, most: int | None = None) -> None:
+    """Raise unless `value` is a whole number of at least `least`, and at most `most` where that is given.
 
     >>> whole("beam", 4, least=1)
     >>> whole("beam", 0, least=1)
@@ -20,6 +20,8 @@ def whole(field: str, value: object, *, least: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{field}: {value!r} will not do; give a whole number of at least {least}")
+    if most is not None and value > most:
+        raise InputError(f"{field}: {value} will not do; give a whole number of at most {most}")
 
 
 def number(

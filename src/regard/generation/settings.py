@@ -27,6 +27,10 @@ from regard.text import Tokenizer
 S = TypeVar("S", bound=DecoderState)
 
 
+WIDEST = 1_000
+"""Hypotheses of a sentence: memory grows with them, and no search gets better with so many."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationSettings:
     """How to decode: greedy (the default), beam search (`beam` above 1), or sampling (`sample`).
@@ -95,8 +99,8 @@ class GenerationSettings:
     logit_bias: Biases = ()
 
     def __post_init__(self) -> None:
-        whole("generation.beam", self.beam, least=1)
-        whole("generation.n_best", self.n_best, least=1)
+        whole("generation.beam", self.beam, least=1, most=WIDEST)
+        whole("generation.n_best", self.n_best, least=1, most=WIDEST)
         number("generation.length_penalty", self.length_penalty, least=0)
         number("generation.coverage_penalty", self.coverage_penalty, least=0)
         whole("generation.minimum_length", self.minimum_length, least=0)
@@ -110,7 +114,7 @@ class GenerationSettings:
         if self.total_length is not None:
             whole("generation.total_length", self.total_length, least=1)
         number("generation.temperature", self.temperature, above=0)
-        whole("generation.seed", self.seed, least=0)
+        whole("generation.seed", self.seed, least=0, most=2**63 - 1)
         if self.maximum_length is not None:
             whole("generation.maximum_length", self.maximum_length, least=1)
         if self.enough is not None:

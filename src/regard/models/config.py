@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
+
+import torch
+from torch import nn
 
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS
+from regard.machine import memory
 from regard.structure import coerced, from_mapping
 
 
@@ -51,8 +55,14 @@ def check_types(config: Any) -> None:
         coerced(getattr(config, part.name), hints[part.name], part.name)
 
 
+MOST_LAYERS = 1_000
+"""Layers of a model: several times what the deepest in use have."""
+LARGEST_SIZE = 1 << 24
+"""Any other size of one, such as a width or a vocabulary."""
+
+
 def check_sizes(config: Any, *names: str) -> None:
-    """Refuse a size or a count below one.
+    """Refuse a size or a count below one, or so large that no model has it and building it would take all memory.
 
     Arguments:
         config: whose settings they are.
@@ -62,7 +72,26 @@ def check_sizes(config: Any, *names: str) -> None:
         InputError: naming the field, its value and what is allowed.
     """
     for name in names:
-        check(getattr(config, name) > 0, name, getattr(config, name), "at least 1", "give a size")
+        size, most = getattr(config, name), MOST_LAYERS if name.endswith("layers") else LARGEST_SIZE
+        check(size > 0, name, size, "at least 1", "give a size")
+        if not name.startswith("picture_"):  # which the data fill in
+            check(size <= most, name, size, f"at most {most:,}", "give a smaller size")
+
+
+def check_memory(model: Callable[[Any], nn.Module], config: Any) -> None:
+    """Refuse a config whose parameters alone, in float32, are more than the machine's memory, before any is made.
+
+    Raises:
+        InputError: naming both sizes.
+    """
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in model(config).parameters())
+    there = memory()
+    if there is not None and 4 * count > there:
+        raise InputError(
+            f"model: {count:,} parameters take {4 * count / 2**30:,.1f} GiB and this machine has {there / 2**30:,.1f}; "
+            "choose smaller sizes"
+        )
 
 
 def check_shares(config: Any, *names: str, usual: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-from regard.machine import device_named
+from regard.machine import device_named, memory
 from regard.machine import machine as described
 from regard.planning.devices import HERE, Device, NumberFormat
 
@@ -79,4 +78,4 @@ def _bandwidth(place: torch.device) -> float:
 def _memory(place: torch.device) -> float:
     if place.type == "cuda":
         return float(torch.cuda.get_device_properties(place).total_memory)
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return float(memory() or 0)

@@ -20,6 +20,7 @@ from regard.checkpoints.hub import PREFIX
 from regard.errors import InputError
 from regard.files import PARTIAL_PREFIX, clear_partial, locked, new_folder, replace_file, sync
 from regard.models import MODELS
+from regard.models.config import check_memory
 from regard.parts import Code, load_code
 from regard.rendering import html_table, metric_text, text_table
 from regard.tasks.card import README, run_section
@@ -214,6 +215,7 @@ class _Run:
     def _begun(self) -> Any:
         """The model before its first step: drawn from the seed, what was learnt before taken over, on its device."""
         recipe = self.recipe
+        check_memory(MODELS[recipe.model["name"]].model, self.config)
         torch.manual_seed(recipe.seed)
         model: Any = MODELS[recipe.model["name"]].model(self.config)
         self.task.check(model, self.prepared.train, self.prepared.validation)
