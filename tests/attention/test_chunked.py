@@ -68,3 +68,14 @@ def test_places_count_from_the_first_real_token_where_they_are_given(generator):
 def test_what_cannot_be_is_refused(wrong):
     with pytest.raises(ValueError, match="at least one token"):
         ChunkedAttention(**wrong)
+
+
+def test_places_of_queries_alone_and_more_queries_than_keys(generator):
+    """Both ways are one, whatever is given; queries that are not among the keys have places of their own."""
+    inputs, value = built(10, generator)
+    attention = ChunkedAttention(chunk=4, before=0)
+    turned = AttentionInputs(query=inputs.query, key=inputs.key, query_positions=torch.arange(9, -1, -1).expand(B, -1))
+    assert (attention.weights(turned)[0, 0, 0] > 0).tolist() == [False] * 8 + [True] * 2
+    fewer = AttentionInputs(query=inputs.query, key=inputs.key[:, :, :7])
+    for case, values in ((turned, value), (fewer, value[:, :, :7])):
+        torch.testing.assert_close(attention(case, values), attention.weights(case) @ values, rtol=1e-9, atol=1e-11)

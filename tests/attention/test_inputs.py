@@ -55,3 +55,19 @@ def test_no_mask_means_everything_is_seen():
     assert inputs.visible() is None
     masked = AttentionInputs(query=torch.zeros(1, 1, 2, 3), key=torch.zeros(1, 1, 4, 3), mask=Causal())
     assert masked.visible().int().tolist() == [[[[1, 0, 0, 0], [1, 1, 0, 0]]]]
+
+
+def test_positions_always_exist():
+    """Keys stand at 0, 1, 2 and so on, the queries at the last of them; given for one side alone, they hold for the other."""
+    query, key = torch.zeros(2, 1, 2, 3), torch.zeros(2, 1, 4, 3)
+    plain = AttentionInputs(query=query, key=key)
+    assert plain.in_order
+    assert (plain.query_places.tolist(), plain.key_places.tolist()) == ([[2, 3]], [[0, 1, 2, 3]])
+    of_keys = torch.tensor([[0, 0, 1, 2], [0, 1, 2, 3]])
+    padded = AttentionInputs(query=query, key=key, key_positions=of_keys)
+    assert not padded.in_order
+    assert (padded.query_places.tolist(), padded.key_places.tolist()) == ([[1, 2], [2, 3]], of_keys.tolist())
+    later = AttentionInputs(query=query, key=key, query_positions=torch.tensor([[7, 8], [4, 5]]))
+    assert (later.query_places.tolist(), later.key_places.tolist()) == ([[7, 8], [4, 5]], [[0, 1, 2, 3]])
+    more = AttentionInputs(query=key, key=query)  # queries that cannot be among the keys
+    assert (more.query_places.tolist(), more.key_places.tolist()) == ([[0, 1, 2, 3]], [[0, 1]])

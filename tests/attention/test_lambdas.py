@@ -101,3 +101,15 @@ def test_what_does_not_fit_is_refused(generator):
     inputs = AttentionInputs(query=torch.zeros(1, 1, 4, K), key=torch.zeros(1, 1, 4, K))
     with pytest.raises(ValueError, match="more than the 3 places of the grid"):
         attention(inputs, torch.zeros(1, 1, 4, V))
+
+
+def test_places_of_queries_alone_count(generator):
+    attention = LambdaAttention(4, rows=1, columns=6, lambdas="position").double()
+    torch.nn.init.normal_(attention.positions.weight, generator=generator)
+    query, key = (torch.randn(2, 1, size, 4, generator=generator, dtype=torch.float64) for size in (6, 6))
+    whole = attention.weights(AttentionInputs(query=query, key=key))
+    places = torch.tensor([[4], [1]])
+    picked = torch.stack([query[row, :, [place]] for row, place in enumerate((4, 1))])
+    found = attention.weights(AttentionInputs(query=picked, key=key, query_positions=places))
+    expected = torch.stack([whole[row, :, [place]] for row, place in enumerate((4, 1))])
+    torch.testing.assert_close(found, expected)

@@ -3,17 +3,23 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from regard.attention import (
     Additive,
     AttentionLayer,
     Causal,
+    Hard,
     KeysValues,
+    LSHAttention,
     MultiHeadAttention,
     Padding,
+    ScaledDot,
     ScoredAttention,
 )
+from regard.attention.hard import LOT
 from regard.attention.layer import merge_heads, split_heads
+from regard.layers import EncoderBlock, Residual
 
 B, L, S, H, E = 2, 5, 7, 3, 4
 
@@ -114,3 +120,63 @@ def test_a_query_that_sees_nothing_gathers_only_the_outputs_bias(seeded, generat
     valid = torch.tensor([[True] * S, [False] * S])
     output = layer(x, layer.keys_values(x), mask=Padding(valid))
     assert torch.equal(output[1], layer.output.bias.expand(S, -1))
+
+
+class Noted(Hard):
+    """Hard attention that says what it was given to draw for."""
+
+    def __init__(self):
+        super().__init__(0.5)
+        self.drawn_for = []
+
+    def draw(self, inputs, generator=None):
+        drawn = super().draw(inputs, generator)
+        self.drawn_for.append(drawn)
+        return drawn
+
+
+def test_the_layer_draws_in_training_and_only_there(seeded, generator):
+    layer = MultiHeadAttention(12, heads=3, attention=ScoredAttention(ScaledDot(), Noted()))
+    x = torch.randn(B, S, 12, generator=generator)
+    noted = layer.attention.alignment
+    layer(x, layer.keys_values(x))
+    layer.attend(layer.inputs(x, layer.keys_values(x).key), layer.keys_values(x).value)
+    lots = [drawn[LOT] for drawn in noted.drawn_for]
+    assert len(lots) == 2
+    assert not torch.equal(*lots)
+    given = layer.inputs(x, layer.keys_values(x).key, record={LOT: lots[0]})
+    assert torch.equal(given.record[LOT], lots[0]), "what is in the record already stays"
+    layer.eval()
+    layer(x, layer.keys_values(x))
+    assert len(noted.drawn_for) == 3
+
+
+def test_a_mechanism_that_does_not_draw_takes_no_random_number(seeded, generator):
+    layer = MultiHeadAttention(12, heads=3)
+    x = torch.randn(B, S, 12, generator=generator)
+    before = torch.get_rng_state()
+    layer(x, layer.keys_values(x))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("alignment", [Hard(0.5), None], ids=["hard", "hashed"])
+def test_a_block_computed_again_sees_the_same_draw(alignment, seeded, generator):
+    """Activation checkpointing: the same outputs and gradients, bit for bit; and the next pass draws anew."""
+    attention = ScoredAttention(ScaledDot(), alignment) if alignment else LSHAttention(chunk=3, rounds=1, buckets=(4,))
+    block = EncoderBlock(
+        attention=MultiHeadAttention(12, heads=3, attention=attention),
+        feedforward=nn.Linear(12, 12),
+        residual=lambda: Residual.with_norm("pre", 12),
+    )
+    x = torch.randn(B, S, 12, generator=generator)
+
+    def gradients(seed, run):
+        torch.manual_seed(seed)
+        output = run(x, None)
+        torch.rand(5)  # what others draw before the backward pass
+        return [output, *torch.autograd.grad(output.square().sum(), list(block.parameters()))]
+
+    plain = gradients(1, block)
+    again = gradients(1, lambda *given: checkpoint(block, *given, use_reentrant=False))
+    assert all(map(torch.equal, plain, again))
+    assert not torch.equal(plain[0], gradients(2, block)[0])

@@ -115,10 +115,14 @@ def test_without_centres_a_query_looks_around_its_own_place(generator):
             assert seen == [s for s in (place - 1, place, place + 1) if 0 <= s < 7]
 
 
-def test_what_has_no_centre_is_refused(generator):
+def test_without_positions_queries_are_the_last_of_the_keys():
     inputs = AttentionInputs(query=torch.zeros(1, 2, 3, 1), key=torch.zeros(1, 2, 4, 1))
-    with pytest.raises(ValueError, match=r"record\['centre'\] .* or query_positions"):
-        ScoredAttention(Dot(), Local(1)).weights(inputs)
+    weights = ScoredAttention(Dot(), Local(1)).weights(inputs)
+    assert (weights[0, 0] > 0).int().tolist() == [[1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+
+
+def test_centres_of_another_shape_are_refused():
+    inputs = AttentionInputs(query=torch.zeros(1, 2, 3, 1), key=torch.zeros(1, 2, 4, 1))
     narrow = AttentionInputs(query=inputs.query, key=inputs.key, record={"centre": torch.zeros(1, 1, 3)})
     with pytest.raises(ValueError, match=r"\(1, 1, 3\); queries want \(1, 2, 3\)"):
         ScoredAttention(Dot(), Local(1)).weights(narrow)

@@ -236,3 +236,17 @@ def test_the_usual_number_of_buckets_is_a_power_of_two_near_twice_the_chunks(len
 def test_what_cannot_be_is_refused(wrong):
     with pytest.raises(ValueError, match="at least one token"):
         LSHAttention(**{"chunk": 4, "rounds": 1, "buckets": (2,), **wrong})
+
+
+def test_few_tokens_see_each_other_whatever_stands_beside_them(generator):
+    """A text of at most a chunk is looked at all together, also in a batch that is wide enough to be hashed."""
+    attention = LSHAttention(chunk=4, rounds=2, buckets=(6,))
+    inputs, value, _ = case(3, generator, mask=Causal())
+    alone = attention(inputs, value)
+    pad = (0, 0, 2, 5)
+    query, key, longer = (torch.nn.functional.pad(x, pad, value=0.5) for x in (inputs.query, inputs.key, value))
+    valid = torch.zeros(B, 10, dtype=torch.bool)
+    valid[:, 2:5] = True
+    padded = AttentionInputs(query=query, key=key, mask=Causal() & Padding(valid))
+    for found in (attention(padded, longer), attention.weights(padded) @ longer):
+        torch.testing.assert_close(found[:, :, 2:5], alone, rtol=1e-10, atol=1e-12)

@@ -140,3 +140,15 @@ def test_the_fused_kernel_is_used(bias, generator, monkeypatch):
 def test_buckets_that_cannot_be_dealt_out_are_refused(settings):
     with pytest.raises(ValueError, match="cannot be dealt out"):
         RelativeBias(H, **settings)
+
+
+def test_a_querys_position_counts_where_the_keys_have_none(bias, generator):
+    """As in decoding without padding: the newest token over a cache."""
+    inputs = drawn(generator, torch.ones(2, 5, dtype=torch.bool))
+    whole = ScoredAttention(RelativeDot(bias)).weights(
+        AttentionInputs(query=inputs.query, key=inputs.key, mask=Causal())
+    )
+    newest = {"query": inputs.query[:, :, 3:4], "key": inputs.key[:, :, :4]}
+    for case in (AttentionInputs(**newest, query_positions=torch.full((2, 1), 3)), AttentionInputs(**newest)):
+        weights = ScoredAttention(RelativeDot(bias)).weights(case)
+        torch.testing.assert_close(weights, whole[:, :, 3:4, :4], **EXACT)

@@ -67,7 +67,9 @@ def test_the_score_is_the_equation(kind, heads, farthest, generator):
         for i in range(5):
             for j in range(6):
                 q, k = inputs.query[0, head, i], inputs.key[0, head, j]
-                expected = q @ (k + vector(made, head, j - i)) / math.sqrt(E)
+                expected = (
+                    q @ (k + vector(made, head, j - (i + 1))) / math.sqrt(E)
+                )  # the queries are the last 5 of the 6
                 torch.testing.assert_close(score[0, head, i, j], expected, **EXACT)
 
 

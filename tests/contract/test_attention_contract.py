@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import (
     Additive,
     Addressed,
     Attention,
     AttentionInputs,
+    AttentionLayer,
     Causal,
     ChunkedAttention,
     Cosine,
@@ -38,6 +40,8 @@ from regard.attention import (
     ScoredAttention,
     Window,
 )
+from regard.layers import Tokens
+from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
 
 B, H, G, L, S, E, EV = 2, 6, 3, 5, 7, 4, 8
 LONG = 1100  # keys of the longest test
@@ -576,3 +580,96 @@ def test_the_contract_catches_a_mechanism_that_breaks_its_word(generator):
     careless = Case(Careless(Dot()).eval(), case.inputs, case.value)
     with pytest.raises(AssertionError):
         torch.testing.assert_close(careless.mechanism(careless.inputs, careless.value), defined(careless))
+
+
+BLOCKS = ("encoder", "decoder", "causal")
+LENGTHS = (9, 5, 7)  # of three texts side by side; more than two chunks, a window and every distance that is told apart
+SOURCES = (6, 8, 3)
+RECORD_OF_ITS_OWN = {"addressed"}  # what a memory's head has in the record no block makes
+WHOLE_ALONE = {"hashed", "hashed, whole chunks"}  # the order of a longer text is cut elsewhere
+UNPADDED_ALONE = {"hashed, whole chunks"}  # the released code joins the ends of the order, padding included
+WAYS = ("right padding", "left padding", "step by step", "step by step after left padding")
+
+
+def stacked(name: str, kind: str, generator: torch.Generator) -> nn.Module:
+    """A small model of two blocks whose attentions have the mechanism, all parameters drawn anew."""
+    sizes: dict[str, Any] = {"width": H * E, "heads": H, "feedforward_width": 5, "maximum_positions": 20}
+    if kind == "encoder":
+        model: nn.Module = Bert(BertConfig(vocabulary=11, layers=2, head="none", **sizes))
+    elif kind == "decoder":
+        layers = {"encoder_layers": 1, "decoder_layers": 2}
+        model = Transformer(TransformerConfig(source_vocabulary=11, target_vocabulary=11, **layers, **sizes))
+    else:
+        model = GPT2(GPT2Config(vocabulary=11, layers=2, **sizes))
+    for layer in model.modules():
+        if isinstance(layer, AttentionLayer) and (name not in OWN_SLOTS or layer.between[0] == layer.between[1]):
+            layer.attention = MECHANISMS[name](E, 0.0)
+            if isinstance(layer.attention, RelativeAttention):  # its values are wider
+                layer.value, layer.output = nn.Linear(H * E, H * EV), nn.Linear(H * EV, H * E)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            fan = parameter.shape[-1] if parameter.dim() > 1 else 4
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / fan**0.5)
+    return model.double().eval()
+
+
+def texts(lengths: Sequence[int], seed: int) -> list[list[int]]:
+    drawn = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, 11, (length,), generator=drawn).tolist() for length in lengths]
+
+
+def answered(model: Any, kind: str, way: str, rows: list[list[int]], sources: list[list[int]]) -> list[Tensor]:
+    """What is said at the real tokens of each row, (its length, D or V)."""
+    if way == "alone":
+        apart = [
+            answered(model, kind, "right padding", [row], [source]) for row, source in zip(rows, sources, strict=True)
+        ]
+        return [found for (found,) in apart]
+    side: Any = "left" if "left" in way else "right"
+    tokens, source = Tokens.pad(rows, side=side), Tokens.pad(sources, side=side)
+    if "step" not in way:
+        given = (source, tokens) if kind == "decoder" else (tokens,)
+        found = model(*given)
+        found = found.hidden if kind == "encoder" else found
+        return [each[valid] for each, valid in zip(found, tokens.valid, strict=True)]
+    # Each row twice, as in a beam; and texts without a source after a beginning of different lengths.
+    longest, begun, steps = max(map(len, rows)), [0] * len(rows), []
+    if kind == "decoder":
+        state = model.start(source)
+        state = state.reorder(torch.arange(len(rows)).repeat_interleave(2))
+    else:
+        begun = [0, 0, 0] if side == "right" else [3, 1, 2]
+        state = model.start(len(rows))
+        if max(begun):
+            first = Tokens.pad([row[:many] for row, many in zip(rows, begun, strict=True)], side="left")
+            logits, state = model.read(first, state)
+            begins = [each[valid] for each, valid in zip(logits, first.valid, strict=True)]
+        state = state.select(torch.arange(len(rows)).repeat_interleave(2))
+    for place in range(longest):
+        fed = [row[min(place + many, len(row) - 1)] for row, many in zip(rows, begun, strict=True)]
+        logits, state = model.step(torch.tensor(fed).repeat_interleave(2), state)
+        torch.testing.assert_close(logits[::2], logits[1::2], rtol=1e-9, atol=1e-9)
+        steps.append(logits[::2])
+    together = torch.stack(steps, dim=1)
+    found = [each[: len(row) - many] for each, row, many in zip(together, rows, begun, strict=True)]
+    return found if not max(begun) else [torch.cat(parts) for parts in zip(begins, found, strict=True)]
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in RECORD_OF_ITS_OWN])
+def test_in_every_block_padding_and_steps_change_no_answer(name, kind, generator, seeded):
+    """Places are counted from a row's first real token, whichever way it is read."""
+    model = stacked(name, kind, generator)
+    rows, sources = texts(LENGTHS, 1), texts(SOURCES, 2)
+    with torch.no_grad():
+        wanted = answered(model, kind, "alone", rows, sources)
+        for way in WAYS:
+            if "step" in way and (kind == "encoder" or name in WHOLE_ALONE):
+                continue
+            if "step" not in way and name in UNPADDED_ALONE:
+                continue
+            found = answered(model, kind, way, rows, sources)
+            for place, (ours, alone) in enumerate(zip(found, wanted, strict=True)):
+                torch.testing.assert_close(
+                    ours, alone, rtol=1e-9, atol=1e-9, msg=lambda m, w=f"{way}, row {place}": f"{w}: {m}"
+                )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard.errors import InputError
 from regard.generation import (
+    Continuation,
     CoveragePenalty,
     FixedLength,
     GnmtLength,
@@ -14,7 +16,7 @@ from regard.generation import (
     generate,
 )
 from regard.layers import Tokens
-from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
+from regard.models import GPT2, Bahdanau, BahdanauConfig, GPT2Config, Transformer, TransformerConfig
 
 
 def bahdanau() -> Bahdanau:
@@ -103,3 +105,60 @@ def test_coverage_is_that_of_the_hypothesis(model, sentences, toys):
                 emitted = (*hypothesis.tokens, *end)
                 expected = toys.score(model, alone, emitted, hypothesis.log_probability, alpha=0.6, beta=0.3)
                 assert hypothesis.score == pytest.approx(expected, abs=1e-4)
+
+
+def gpt2() -> GPT2:
+    return GPT2(
+        GPT2Config(vocabulary=11, width=8, heads=2, feedforward_width=12, layers=2, maximum_positions=12)
+    ).eval()
+
+
+@pytest.mark.parametrize("back", ["crop", "rewound"])
+def test_a_continuation_goes_back(back, seeded, randomize):
+    """Its language model goes back with it: what follows is what followed."""
+    model = Continuation(randomize(gpt2().double()))
+    with torch.no_grad():
+        state = model.start(Tokens.pad([[0, 5, 6], [0, 9]], side="left"))
+        states, said = [state], []
+        for token in (0, 4, 7, 3):  # the first is the prompt's last
+            logits, state = model.step(torch.tensor([token, token + 1]), state)
+            states.append(state)
+            said.append(logits)
+        memory = state.reader.past[0].room
+        shorter = getattr(state, back)(2)
+        assert (shorter.length, shorter.reader.length) == (2, states[2].reader.length)
+        logits, again = model.step(torch.tensor([7, 8]), shorter)
+    torch.testing.assert_close(logits, said[2])
+    assert (again.reader.past[0].room is memory) == (back == "rewound"), "what is given up is written over"
+    with pytest.raises(ValueError, match="holds 4 tokens and cannot be cropped to 0"):
+        getattr(state, back)(0)
+
+
+@pytest.mark.parametrize("padded", ["right", "somewhere"])
+def test_a_continuation_takes_prompts_padded_on_either_side(padded, seeded, randomize):
+    model = Continuation(randomize(gpt2().double()))
+    prompts = [[0, 5, 6, 8], [0, 9]]
+    left, right = (Tokens.pad(prompts, side=side) for side in ("left", "right"))
+    if padded == "somewhere":
+        right = Tokens(right.ids, right.valid)
+    wanted, found = (generate(model, each, limit=FixedLength(6)) for each in (left, right))
+    assert [each.tokens for each in found] == [each.tokens for each in wanted]
+    assert [each.score for each in found] == [each.score for each in wanted]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_prompt_without_a_token_is_refused(side):
+    with pytest.raises(InputError, match="prompt 2 has no token, and there is nothing to continue"):
+        Continuation(gpt2()).start(Tokens.pad([[0, 5], []], side=side))
+
+
+def test_a_transformer_that_goes_back_writes_over_what_it_gave_up(seeded):
+    model = transformer().eval()
+    with torch.no_grad():
+        state = model.start(Tokens.pad([[3, 4, 5], [6, 7]]))
+        for token in (1, 3, 4):
+            _, state = model.step(torch.tensor([token, token]), state)
+        memory = state.past[0].room
+        _, after = model.step(torch.tensor([5, 5]), state.rewound(2))
+        assert after.past[0].room is memory
+        assert after.past[0].key.shape[2] == 3

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import regard
-from regard.attention import Attention, AttentionInputs, Padding, ScaledDot, ScoredAttention
+from regard.attention import Attention, AttentionInputs, Hard, Padding, ScaledDot, ScoredAttention
 from regard.errors import InputError
 from regard.generation import GenerationSettings, search
 from regard.inspection.choosing import attention_addresses
@@ -185,6 +185,25 @@ def test_training_is_recorded_before_dropout(family, model, batch):
             rows = weights.permute(0, 2, 1, 3)[real]
             exactly(rows.sum(-1), torch.ones(rows.shape[:-1]))
     assert any(parameter.grad is not None for parameter in looked_at.parameters())
+
+
+def test_what_the_layer_draws_is_recorded(model, batch):
+    """The weights of hard attention in training: one word each, the one whose annotation went on; drawn anew in each pass."""
+    net = model("bahdanau").train()
+    net.decoder.attention.attention = ScoredAttention(net.decoder.attention.attention.score, Hard())
+    contexts = []
+    net.decoder.context.register_forward_pre_hook(lambda module, given: contexts.append(given[0].detach()))
+    seen = []
+    for _ in range(2):
+        contexts.clear()
+        with regard.look(net) as record:
+            net(*batch)
+        weights = record.weights("decoder.attention")[:, 0]
+        annotations, _ = net.encoder(batch[0])
+        assert set(weights.unique().tolist()) == {0.0, 1.0}
+        torch.testing.assert_close(weights @ annotations.detach(), torch.stack(contexts, dim=1))
+        seen.append(weights)
+    assert not torch.equal(*seen)
 
 
 @FAMILIES

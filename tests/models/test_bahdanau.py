@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.attention import Additive
+from regard.attention import Additive, Hard, Local, Location, RelativeBias, RelativeDot, ScoredAttention
 from regard.layers import GatedRecurrentCell
 from regard.models import Bahdanau, BahdanauConfig
 
@@ -102,3 +102,45 @@ def test_each_score_has_its_own_matrices(score, names, tiny_bahdanau, seeded):
     layer = Bahdanau(tiny_bahdanau(score=score)).decoder.attention
     assert {name: tuple(tensor.shape) for name, tensor in layer.state_dict().items()} == names
     assert isinstance(layer.attention.score, Additive) == (score == "additive")
+
+
+def test_hard_attention_draws_in_training_and_learns_from_the_mean(tiny_bahdanau, seeded, sentences):
+    """Queries that take the mean pass gradients back; in evaluation each looks at the most probable word."""
+    model = Bahdanau(tiny_bahdanau())
+    aligner = model.decoder.attention
+    aligner.attention.alignment = Hard(0.5)
+    source, target = sentences([6, 3], 11), sentences([5, 4], 9, start=1)
+    told = [model(source, target) for _ in range(2)]
+    assert not torch.equal(*told), "each pass draws anew"
+    torch.manual_seed(4)
+    model(source, target).logsumexp(dim=-1).sum().backward()
+    assert aligner.query.weight.grad.abs().max() > 0
+    assert aligner.key.weight.grad.abs().max() > 0
+    model.eval()
+    assert torch.equal(model(source, target), model(source, target))
+
+
+@pytest.mark.parametrize("mechanism", ["location", "local", "buckets"])
+def test_places_of_words_count_from_the_first_real_one(mechanism, tiny_bahdanau, seeded, sentences, randomize):
+    """Left padding, right padding and steps give one answer, whatever attention looks at places."""
+    model = Bahdanau(tiny_bahdanau())
+    model.decoder.attention.attention = {
+        "location": lambda: ScoredAttention(Location(7, maximum=20)),
+        "local": lambda: ScoredAttention(Additive(7), Local(1)),
+        "buckets": lambda: ScoredAttention(RelativeDot(RelativeBias(1, buckets=8, maximum_distance=6))),
+    }[mechanism]()
+    randomize(model.double()).eval()
+    right, left = (
+        (sentences([6, 3], 11, side=side), sentences([5, 4], 9, side=side, start=1)) for side in ("right", "left")
+    )
+    wanted, padded = model(*right), model(*left)
+    for row, length in enumerate((5, 4)):
+        torch.testing.assert_close(padded[row, 5 - length :], wanted[row, :length])
+    state = model.start(left[0]).reorder(torch.tensor([0, 0, 1, 1]))
+    for place in range(4):
+        logits, state = model.step(right[1].ids[:, place].repeat_interleave(2), state)
+        torch.testing.assert_close(logits, wanted[:, place].repeat_interleave(2, dim=0))
+    weights = model.alignment(state)[::2]
+    assert not weights[~left[0].valid].any()
+    if mechanism == "local":  # word 3 looks around place 3, which the second sentence of 3 words has not
+        assert (weights > 0).tolist() == [[False, False, True, True, True, False], [False] * 5 + [True]]

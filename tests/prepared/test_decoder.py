@@ -248,3 +248,36 @@ def test_where_the_other_process_has_no_kernels_it_is_as_if_made_there(precision
     found = pickle.loads(sent)
     assert found.slow == f"left out by a test: weights of {precision[3:]} bits are no faster than bfloat16"
     assert torch.equal(found(tokens), PreparedDecoder(model, precision, compiled=NONE)(tokens))
+
+
+class OwnOutput(GPT2):
+    """A decoder whose last map is not the table of its tokens."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.output = torch.nn.Linear(config.width, config.vocabulary)
+
+    def output_map(self):
+        return self.output.weight, self.output.bias
+
+
+@every_way
+def test_an_output_map_of_its_own_is_taken_over(way, generator):
+    model = OwnOutput(GPT2Config(**SIZES)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3, generator=generator)
+        model.output.bias.normal_(std=3, generator=generator)
+    tokens = texts(generator)
+    found, wanted = PreparedDecoder(model, "int8", compiled=WAYS[way])(tokens), model(tokens)
+    assert (found - wanted)[tokens.valid].norm() < 0.06 * wanted[tokens.valid].norm()
+
+
+@pytest.mark.parametrize("method", ["logits", "hidden", "_through"])
+def test_a_model_that_computes_otherwise_is_not_prepared(method, generator):
+    """Its own way would be left out without a word."""
+    own = type("Own", (GPT2,), {method: lambda self, *given: getattr(GPT2, method)(self, *given)})
+    model = own(GPT2Config(**SIZES)).eval()
+    assert decoder_obstacle(model) == f"a {own.__name__} has a `{method}` of its own"
+    with pytest.raises(InputError, match=f"has a `{method}` of its own"):
+        PreparedDecoder(model, "int8")

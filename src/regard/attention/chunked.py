@@ -36,8 +36,8 @@ class ChunkedAttention(Attention):
     which no query sees that reads from the left, and from the n-th chunk before on it is the own once more: with before >= n > 1
     each of its keys counts before - n + 2 times, which adds the logarithm of that to s_ij.
 
-    Time and memory grow with the length, not with its square. Places are `key_positions` and `query_positions` of the inputs
-    where they are given, such as under padding in front; else slots, the queries belonging to the last.
+    Time and memory grow with the length, not with its square. Places are `key_places` and `query_places` of the inputs. Where
+    places are given that are not slots, such as under padding in front, the weights are laid out.
 
     Arguments:
         chunk: m, in tokens.
@@ -87,7 +87,7 @@ class ChunkedAttention(Attention):
         value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
         queries, keys = inputs.shape[2:]
         whole = keys <= self.chunk or self._times(keys) > 1
-        if whole or queries < keys or inputs.key_positions is not None:
+        if whole or queries != keys or not inputs.in_order:
             weights = F.dropout(self.weights(inputs), self.dropout, self.training)
             return weights.to(value.dtype) @ value
         query = self._cut(inputs.query, 0)
@@ -117,13 +117,8 @@ class ChunkedAttention(Attention):
 
     def _back(self, inputs: AttentionInputs) -> Tensor:
         """(B or 1, 1, L, S), how many chunks before that of a query each key stands."""
-        queries, keys = inputs.shape[2:]
-        slots = torch.arange(keys, device=inputs.query.device)
-        key = slots.unsqueeze(0) if inputs.key_positions is None else inputs.key_positions
-        query = inputs.query_positions
-        if query is None:
-            query = key[:, keys - queries :]
-        return ((query // self.chunk).unsqueeze(-1) - (key // self.chunk).unsqueeze(-2)).unsqueeze(1)
+        query, key = inputs.query_places // self.chunk, inputs.key_places // self.chunk
+        return (query.unsqueeze(-1) - key.unsqueeze(-2)).unsqueeze(1)
 
     def _cut(self, x: Tensor, before: int) -> Tensor:
         """X (B, H, S, E) to windows of chunks (B, H, n, (before + 1) m, E), with zeros before the first and after the last."""

@@ -26,7 +26,9 @@ class Hard(Alignment):
 
     A key that was drawn passes no gradient back to the scores. They learn by REINFORCE from the log-probability of what was drawn
     (`chosen` finds it again), and with `mean_share` above 0 from the queries that are left soft, whose weights are alpha itself:
-    the paper puts the mean in place of samples for half of the pictures, because that lowers the variance of the estimate.
+    the paper puts the mean in place of samples for half of the pictures, because that lowers the variance of the estimate. The
+    loss of `ShowAttendAndTell` has the term of REINFORCE. In other models the mean alone teaches the scores: with a share of 0
+    they get no gradient.
 
     Arguments:
         mean_share: the probability that a query takes the mean, in [0, 1].
@@ -52,14 +54,13 @@ class Hard(Alignment):
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
         """A lot for each query, and which of them take the mean; by torch's own generator where None is given.
 
-        Where the record says already who takes the mean, that stays: a decoder that asks step by step may want all words of a
-        caption alike.
+        What the record says already stays: a decoder that asks step by step may want all words of a caption alike.
         """
         shape, device = inputs.shape[:3], inputs.query.device
         # Drawn where the generator is, so that one seed means the same on every device.
         own = device if generator is None else generator.device
         lots, coins = torch.rand((2, *shape), generator=generator, device=own).to(device)
-        return {LOT: lots, MEAN: inputs.record.get(MEAN, coins < self.mean_share)}
+        return {LOT: inputs.record.get(LOT, lots), MEAN: inputs.record.get(MEAN, coins < self.mean_share)}
 
     def forward(self, scores: Tensor, visible: Tensor | None, inputs: AttentionInputs) -> Tensor:
         """Scores (B, H, L, S) to weights (B, H, L, S): one 1 in each row, or alpha where the mean is taken."""

@@ -20,8 +20,9 @@ class AttentionInputs:
         query: (B, H, L, E), already projected.
         key: (B, G, S, E), already projected; G divides H, query heads h*H/G .. share key head h.
         mask: which query may attend to which key, True = may attend; None = every query to every key.
-        query_positions: (B, L) integers, place of each query in its sequence, counted from its first real token.
-        key_positions: (B, S) integers, likewise.
+        query_positions: (B, L) integers, place of each query in its sequence, counted from its first real token; None where the
+            queries are the last L of the keys. Read them as `query_places`, which is never None.
+        key_positions: (B, S) integers, likewise; None where key s stands at s. Read them as `key_places`.
         record: what the mechanism itself needs besides (previous weights, hash rotations, a drawn sample), by name.
 
     Raises:
@@ -30,6 +31,8 @@ class AttentionInputs:
     >>> inputs = AttentionInputs(query=torch.randn(2, 3, 5, 4), key=torch.randn(2, 3, 7, 4))
     >>> inputs.shape
     (2, 3, 5, 7)
+    >>> inputs.key_places.tolist(), inputs.query_places.tolist()
+    ([[0, 1, 2, 3, 4, 5, 6]], [[2, 3, 4, 5, 6]])
     """
 
     query: Tensor
@@ -63,6 +66,32 @@ class AttentionInputs:
     def shape(self) -> tuple[int, int, int, int]:
         """(B, H, L, S), the shape of the weights."""
         return (self.query.shape[0], self.query.shape[1], self.query.shape[2], self.key.shape[2])
+
+    @property
+    def in_order(self) -> bool:
+        """Whether no positions were given, so that key s stands at s and the queries at the last L of the keys."""
+        return self.query_positions is None and self.key_positions is None
+
+    @property
+    def query_places(self) -> Tensor:
+        """(B or 1, L) integers, the place of each query in its sequence: given, or that of the last L keys.
+
+        More queries than keys are not among them; where nothing is given they stand at 0, 1, 2 and so on.
+        """
+        if self.query_positions is not None:
+            return self.query_positions
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        if self.key_positions is not None and queries <= keys:
+            return self.key_positions[:, keys - queries :]
+        first = max(keys - queries, 0)
+        return torch.arange(first, first + queries, device=self.query.device).unsqueeze(0)
+
+    @property
+    def key_places(self) -> Tensor:
+        """(B or 1, S) integers, the place of each key in its sequence: given, or 0, 1, 2 and so on."""
+        if self.key_positions is not None:
+            return self.key_positions
+        return torch.arange(self.key.shape[2], device=self.key.device).unsqueeze(0)
 
     @property
     def key_per_query_head(self) -> Tensor:

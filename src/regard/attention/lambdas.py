@@ -92,8 +92,7 @@ class LambdaAttention(Attention):
 
     Arguments:
         width: k, of queries and keys.
-        rows, columns: of the grid that the context's places lie on, row by row. `query_positions` and `key_positions` number
-            them where they are given, else their order does.
+        rows, columns: of the grid that the context's places lie on, row by row, as `query_places` and `key_places` number them.
         lambdas: which.
         scope: r, odd: the context of the position lambdas is r x r around each query, as in the lambda convolution (section 3.2).
         dropout: probability of dropping a weight in training.
@@ -171,8 +170,7 @@ class LambdaAttention(Attention):
             raise RuntimeError("there are no position lambdas")
         table = self.positions
         every = table.rows * table.columns
-        in_order = inputs.query_positions is None or inputs.key_positions is None
-        if table.scope is not None and in_order and inputs.shape[2:] == (every, every):
+        if table.scope is not None and inputs.in_order and inputs.shape[2:] == (every, every):
             return _convolved(table, value)
         found = table(*_places(inputs, table)).to(value.dtype)
         along = "lsk" if found.dim() == 3 else "blsk"
@@ -187,17 +185,15 @@ class LambdaAttention(Attention):
 
 def _places(inputs: AttentionInputs, table: RelativeEmbeddings) -> tuple[Tensor, Tensor]:
     """The places of queries and keys, (L,) and (S,) where every example has the same, else (B, L) and (B, S)."""
-    queries, keys = inputs.query_positions, inputs.key_positions
-    if queries is None or keys is None:
-        most = table.rows * table.columns
-        if max(inputs.shape[2:]) > most:
-            raise ValueError(
-                f"{inputs.shape[2]} queries and {inputs.shape[3]} keys are more than the {most} places of the grid"
-            )
-        queries, keys = (torch.arange(size, device=inputs.query.device) for size in inputs.shape[2:])
-    elif all(each.shape[0] == 1 or each.stride(0) == 0 for each in (queries, keys)):
-        queries, keys = queries[0], keys[0]
-    return queries, keys
+    most = table.rows * table.columns
+    if inputs.in_order and max(inputs.shape[2:]) > most:
+        raise ValueError(
+            f"{inputs.shape[2]} queries and {inputs.shape[3]} keys are more than the {most} places of the grid"
+        )
+    queries, keys = inputs.query_places, inputs.key_places
+    if all(each.shape[0] == 1 or each.stride(0) == 0 for each in (queries, keys)):
+        return queries[0], keys[0]
+    return queries, keys.expand(len(queries), -1)
 
 
 def _convolved(table: RelativeEmbeddings, value: Tensor) -> Tensor:

@@ -90,8 +90,11 @@ class AttentionLayer(nn.Module):
         key_positions: Tensor | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> AttentionInputs:
-        """The mechanism's inputs for queries from `target` (B, L, D) and projected `keys` (B, G, S, E)."""
-        return AttentionInputs(
+        """The mechanism's inputs for queries from `target` (B, L, D) and projected `keys` (B, G, S, E).
+
+        In training what is random in the mechanism is drawn into their record, so whoever has the inputs has the draw.
+        """
+        inputs = AttentionInputs(
             query=self.queries(target, keys),
             key=keys,
             mask=mask,
@@ -99,6 +102,8 @@ class AttentionLayer(nn.Module):
             key_positions=key_positions,
             record={} if record is None else record,
         )
+        drawn = self.training and self.attention.declaration.drawn
+        return self.attention.draw(inputs) if drawn else inputs
 
     def attend(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Run the mechanism and project its output: value (B, G, S, Ev) to (B, L, D)."""
@@ -120,7 +125,8 @@ class AttentionLayer(nn.Module):
             target: (B, L, D), where the queries come from.
             source: projected keys and values, from `keys_values`.
             mask: True = may attend.
-            query_positions, key_positions: (B, L) and (B, S) integers, for mechanisms that look at them.
+            query_positions, key_positions: (B, L) and (B, S) integers, for mechanisms that look at them; None as in
+                `AttentionInputs`. Queries that are not among the keys want places of their own.
             record: what the mechanism itself needs besides, by name.
 
         Returns:

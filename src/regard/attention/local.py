@@ -16,7 +16,7 @@ class Local(Alignment):
         weights(s) = softmax(score)(s) * exp(-(s - p)^2 / (2 (D/2)^2))     with `gaussian`
 
     The centre of each query is `inputs.record["centre"]` (B, H, L), real numbers (*local-p*), or where there is none
-    `inputs.query_positions`, so that query t looks around place t (*local-m*). Places count from 0 at the first real token.
+    `inputs.query_places`, so that query t looks around place t (*local-m*). Places count from 0 at the first real token.
 
     With the Gaussian the product is not normalised again, so the weights sum to less than one; and a window may lie wholly
     beyond the source, where they are zero. So neither form is declared a distribution. The window's bounds pass no
@@ -49,9 +49,9 @@ class Local(Alignment):
         """Scores (B, H, L, S) to weights (B, H, L, S).
 
         Raises:
-            ValueError: where there are neither centres nor query positions, or their shape is not the queries'.
+            ValueError: where the shape of the centres is not the queries'.
         """
-        distance = _places(inputs, scores) - self._centres(inputs, scores)
+        distance = inputs.key_places[:, None, None, :].to(scores.dtype) - self._centres(inputs, scores)
         within = distance.detach().abs() <= self.window
         weights = self.inside(scores, within if visible is None else within & visible, inputs)
         if not self.gaussian:
@@ -67,20 +67,9 @@ class Local(Alignment):
         """(B, H or 1, L, 1) in the dtype of the scores."""
         centre = inputs.record.get("centre")
         if centre is None:
-            if inputs.query_positions is None:
-                raise ValueError(
-                    "local attention wants record['centre'] (B, H, L) or query_positions (B, L) for its windows"
-                )
-            return inputs.query_positions[:, None, :, None].to(scores.dtype)
+            return inputs.query_places[:, None, :, None].to(scores.dtype)
         if centre.shape != scores.shape[:3]:
             raise ValueError(
                 f"the record's centre has shape {tuple(centre.shape)}; queries want {tuple(scores.shape[:3])}"
             )
         return centre.unsqueeze(-1).to(scores.dtype)
-
-
-def _places(inputs: AttentionInputs, scores: Tensor) -> Tensor:
-    """(B or 1, 1, 1, S): where each key stands in its sequence, in the dtype of the scores."""
-    if inputs.key_positions is None:
-        return torch.arange(scores.shape[-1], device=scores.device, dtype=scores.dtype).view(1, 1, 1, -1)
-    return inputs.key_positions[:, None, None, :].to(scores.dtype)

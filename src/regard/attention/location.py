@@ -17,8 +17,8 @@ class Location(Score):
 
         score(q, k_s) = (Wa q)_s
 
-    What stands at a place has no say, only where it stands: place s is `inputs.key_positions`, counted from the first real
-    token, so padding on the left shifts nothing. Without positions every slot is a place.
+    What stands at a place has no say, only where it stands: place s is one of `inputs.key_places`, counted from the first real
+    token, so padding on the left shifts nothing.
 
     Arguments:
         width: E, the size of one query.

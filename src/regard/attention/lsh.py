@@ -49,7 +49,7 @@ class LSHAttention(Attention):
     there are fewer queries than keys, in decoding with a cache, the sets are those of the text so far; chunks that a longer text
     would cut elsewhere are not foreseen.
 
-    In training, rotations are to be drawn anew for every call (`draw`); where the record has none they are those of `seed`.
+    In training the layer draws rotations anew for every call (`draw`); where the record has none they are those of `seed`.
 
     Arguments:
         chunk: m, in tokens.
@@ -102,8 +102,11 @@ class LSHAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """Drawn; no distribution, for among the keys near a query there may be none that it may see."""
-        return Declaration(distribution=False, drawn=True)
+        """Drawn; no distribution, for among the keys near a query there may be none that it may see.
+
+        Padding is counted: it would take places among the hashed.
+        """
+        return Declaration(distribution=False, drawn=True, counts_padding=True)
 
     def full(self, keys: int) -> bool:
         """Whether so few keys are looked at all together, without a hash."""
@@ -111,8 +114,8 @@ class LSHAttention(Attention):
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with rotations in their record, the same for every row."""
-        drawn = self._rotations(inputs, generator).to(inputs.query.device)
-        return replace(inputs, record={**inputs.record, ROTATIONS: drawn.expand(inputs.shape[0], -1, -1, -1, -1)})
+        drawn = self._rotations(inputs, generator).to(inputs.query.device).expand(inputs.shape[0], -1, -1, -1, -1)
+        return replace(inputs, record={ROTATIONS: drawn, **inputs.record})
 
     def decided(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
         """The buckets of all keys, (B, H, N, S) int32, where keys are hashed at all."""
@@ -203,7 +206,11 @@ class LSHAttention(Attention):
         return (alike & (back >= 0) & (back <= self._reach(keys))).sum(dim=2)
 
     def _sorted_last(self, inputs: AttentionInputs, buckets: Tensor) -> Tensor:
-        """The buckets, slots that may not see themselves in one after all others."""
+        """The buckets, slots that may not see themselves in one after all others.
+
+        A row of so few others that alone they were looked at all together has them in one bucket, so that they are here too; the
+        released code hashes them.
+        """
         if inputs.mask is None or plainly_causal(inputs):
             return buckets
         batch, heads, queries, keys = inputs.shape
@@ -212,6 +219,9 @@ class LSHAttention(Attention):
         own = inputs.mask(
             rows, torch.arange(heads, device=buckets.device).view(1, -1, 1), slots - (keys - queries), slots
         )
+        if self.sets == "bucket":
+            few = own.expand(*own.shape[:-1], keys).sum(dim=-1, keepdim=True) <= self.chunk
+            buckets = buckets.masked_fill(few.unsqueeze(2), 0)
         return buckets.where(own.unsqueeze(2), math.prod(self.buckets))
 
     def _orders(self, inputs: AttentionInputs) -> list[HashedOrder]:

@@ -31,11 +31,13 @@ class Declaration:
         distribution: weights are non-negative and sum to one over the keys a query sees.
         added: `added(inputs, weights)` is a term of the output besides the weighted values.
         drawn: `draw` fills the record with random numbers that `weights` and `forward` need.
+        counts_padding: what a query gets depends on keys that it does not see, so masks have to hide padding behind a text too.
     """
 
     distribution: bool = True
     added: bool = False
     drawn: bool = False
+    counts_padding: bool = False
 
 
 class Attention(nn.Module, ABC):
@@ -71,7 +73,10 @@ class Attention(nn.Module, ABC):
         """The weighted values: value (B, G, S, Ev) to output (B, H, L, Ev), in the dtype of `value`."""
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
-        """The same inputs with what is random in the mechanism drawn into their record; nothing is by default."""
+        """The same inputs with what is random in the mechanism drawn into their record; nothing is by default.
+
+        `AttentionLayer` calls it in training, and nobody else. What the record holds already stays.
+        """
         return inputs
 
     def decided(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:

@@ -111,8 +111,8 @@ class RelativeDot(Score):
 
         score(q_i, k_j) = q_i . k_j + b_h(i, j)
 
-    Positions are `inputs.query_positions` and `inputs.key_positions`; without them every slot is one. Where layers share
-    one bias it is computed once for all, and handed over as `inputs.record["bias"]`, (B or 1, H, L or 1, S).
+    Positions are `inputs.query_places` and `inputs.key_places`. Where layers share one bias it is computed once for all, and
+    handed over as `inputs.record["bias"]`, (B or 1, H, L or 1, S).
 
     Arguments:
         bias: the layer's own; None where the record always has it.
@@ -150,6 +150,6 @@ class RelativeDot(Score):
             return given
         if self.bias is None:
             raise ValueError(f"there is no bias by distance; give one, or inputs whose record has it as {BIAS!r}")
-        if inputs is None or inputs.query_positions is None or inputs.key_positions is None:
+        if inputs is None or (inputs.in_order and queries >= keys):
             return self.bias.between_slots(queries, keys)
-        return self.bias.between(inputs.query_positions, inputs.key_positions)
+        return self.bias.between(inputs.query_places, inputs.key_places)

@@ -162,7 +162,7 @@ class RelativeKeys(Score):
 
         score(q_i, k_j) = (q_i . k_j + q_i . a_ij) / sqrt(E)
 
-    Positions are `inputs.query_positions` and `inputs.key_positions`; without either, every slot is one.
+    Positions are `inputs.query_places` and `inputs.key_places`.
 
     Arguments:
         vectors: a, as wide as a query.
@@ -188,7 +188,7 @@ class RelativeKeys(Score):
 
     def by_distance(self, query: Tensor, keys: int, inputs: AttentionInputs | None) -> Tensor:
         """q_i . a_ij, (B, H, L, S)."""
-        if inputs is None or (inputs.query_positions is None and inputs.key_positions is None):
+        if inputs is None or (inputs.in_order and query.shape[-2] >= keys):
             mask = None if inputs is None else inputs.mask
             causal = type(mask) is Causal and mask.offset == 0
             return self.vectors.products_of_slots(query, keys, causal=causal)
@@ -237,10 +237,5 @@ class RelativeAttention(ScoredAttention):
 
 
 def distances(inputs: AttentionInputs) -> Tensor:
-    """From each query to each key, key's position minus query's, (B or 1, L, S) integers; slots where no positions are given."""
-    _, _, queries, keys = inputs.shape
-    device = inputs.query.device
-    of_query, of_key = inputs.query_positions, inputs.key_positions
-    here = torch.arange(queries, device=device).unsqueeze(0) if of_query is None else of_query
-    there = torch.arange(keys, device=device).unsqueeze(0) if of_key is None else of_key
-    return there.unsqueeze(-2) - here.unsqueeze(-1)
+    """From each query to each key, key's position minus query's, (B or 1, L, S) integers."""
+    return inputs.key_places.unsqueeze(-2) - inputs.query_places.unsqueeze(-1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+from regard.errors import InputError
 from regard.generation.stopping import LengthLimit
 from regard.layers import TARGET, DecoderState, Reader, Source, Tokens
 
@@ -36,15 +38,11 @@ class ContinuationState(DecoderState):
     reader: DecoderState
     last: Tensor | None = field(default=None, metadata=TARGET)
 
-    def crop(self, length: int) -> Self:
-        """The state as it was after `length` tokens of the continuation.
-
-        Raises:
-            ValueError: for a length it has not reached, 0, which is before the prompt's end, or a recurrent reader.
-        """
-        if not 1 <= length <= self.length:
+    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
+        """As it was after `length` tokens of the continuation, one at least: 0 is before the prompt's end."""
+        if length != self.length and not 1 <= length < self.length:
             raise ValueError(f"the continuation holds {self.length} tokens and cannot be cropped to {length}")
-        return replace(self, length=length, reader=self.reader.crop(self.reader.length - self.length + length))
+        return replace(self, length=length, reader=self.reader._cut(self.reader.length - self.length + length, cut))
 
     def _moved(self, rows: Tensor, sources: Tensor | None) -> Self:
         return replace(super()._moved(rows, sources), reader=self.reader.select(rows))
@@ -53,7 +51,8 @@ class ContinuationState(DecoderState):
 class Continuation(Generic[S]):
     """Continues prompts: `start` reads them but for their last token, which the first `step` reads in place of a start token.
 
-    Prompts of different lengths are padded on the left, so that all end in the last column; padding changes no answer.
+    Prompts of different lengths may be padded on either side, which changes no answer: they are read with padding in front, so
+    that all end in the last column.
 
     Arguments:
         model: the language model.
@@ -82,7 +81,12 @@ class Continuation(Generic[S]):
         return self.model.length_setting
 
     def start(self, source: Tokens) -> ContinuationState:
-        """Read prompts (B, P), one token at least in each, padded on the left."""
+        """Read prompts (B, P).
+
+        Raises:
+            InputError: for a prompt without a token: nothing is there to continue.
+        """
+        source = _ending_together(source)
         if self.before is None:
             state = self.model.start(len(source))
         else:
@@ -101,6 +105,26 @@ class Continuation(Generic[S]):
     def alignment(self, state: ContinuationState) -> Tensor:
         """Zeros: which tokens of the prompt were looked at is no one answer of so many layers."""
         return state.no_alignment()
+
+
+def _ending_together(prompts: Tokens) -> Tokens:
+    """The same with all padding in front.
+
+    Raises:
+        InputError: for a prompt without a token.
+    """
+    valid = prompts.valid
+    if prompts.padded == "nowhere" and valid.shape[1]:
+        return prompts
+    empty = (~valid.any(dim=1)).nonzero()
+    if len(empty):
+        raise InputError(
+            f"prompt {int(empty[0]) + 1} has no token, and there is nothing to continue; begin it with the end token"
+        )
+    if valid[:, -1].all() and bool((valid[:, 1:] >= valid[:, :-1]).all()):
+        return prompts
+    order = valid.long().argsort(dim=1, stable=True)
+    return Tokens(prompts.ids.gather(1, order), valid.gather(1, order))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,29 @@ class EncoderBlock(nn.Module):
         self.feedforward = feedforward
         self.feedforward_residual = residual()
 
-    def forward(self, x: Tensor, mask: Mask | None, *, record: Mapping[str, Tensor] | None = None) -> Tensor:
-        """(B, L, D) to (B, L, D); mask over (B, H, L, L), True = may attend; record as for `AttentionLayer`."""
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask | None,
+        *,
+        places: Tensor | None = None,
+        record: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """One block.
+
+        Arguments:
+            x: (B, L, D).
+            mask: over (B, H, L, L), True = may attend.
+            places: (B, L), the place of each token in its text where that is not its column.
+            record: as for `AttentionLayer`.
+
+        Returns:
+            (B, L, D).
+        """
 
         def attend(y: Tensor) -> Tensor:
-            return self.attention(y, self.attention.keys_values(y), mask=mask, record=record)
+            source = self.attention.keys_values(y)
+            return self.attention(y, source, mask=mask, query_positions=places, key_positions=places, record=record)
 
         x = self.attention_residual(x, attend)
         return self.feedforward_residual(x, self.feedforward)
@@ -124,6 +142,8 @@ class DecoderBlock(nn.Module):
         past: KeysValues | None = None,
         places: Tensor | None = None,
         query_places: Tensor | None = None,
+        target_places: Tensor | None = None,
+        source_places: Tensor | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One block, over a whole target or over the tokens that follow a cached past.
@@ -136,6 +156,9 @@ class DecoderBlock(nn.Module):
             past: keys and values of the tokens before.
             places: (B, past + L), the place of each key in its sequence where that is not its column.
             query_places: (B, L), that of each query likewise.
+            target_places: (B, L), the place of each query in the target, for attention over the source, of which it is no
+                token; `query_places` where None.
+            source_places: (B, S), the place of each source token where that is not its column.
             record: what self-attention needs besides, as for `AttentionLayer`.
 
         Returns:
@@ -155,7 +178,13 @@ class DecoderBlock(nn.Module):
         def attend_source(y: Tensor) -> Tensor:
             nonlocal query
             memory = source if isinstance(source, KeysValues) else self.cross_attention.keys_values(source)
-            inputs = self.cross_attention.inputs(y, memory.key, mask=source_mask)
+            inputs = self.cross_attention.inputs(
+                y,
+                memory.key,
+                mask=source_mask,
+                query_positions=query_places if target_places is None else target_places,
+                key_positions=source_places,
+            )
             query = inputs.query
             return self.cross_attention.attend(inputs, memory.value)
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Causal, Dense, Document, KeysValues, Mask, Padding, Window, positions_of
+from regard.attention import AttentionLayer, Causal, Dense, Document, KeysValues, Mask, Padding, Window, positions_of
 from regard.attention.positions import check_length, positions_in_documents
 from regard.layers.embeddings import PositionedEmbedding
 from regard.layers.left_to_right import LeftToRight, valid_after
@@ -54,7 +54,7 @@ class CausalState(DecoderState):
     past: tuple[KeysValues, ...] | None = field(default=None, metadata=TARGET)
     valid: Tensor | None = field(default=None, metadata=TARGET)
 
-    def _cut(self, length: int, cut: Callable[[Any], Any]) -> CausalState:
+    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> CausalState:
         valid = self.valid
         kept = super(CausalState, replace(self, valid=None))._cut(length, cut)
         return replace(kept, valid=None if valid is None else valid[:, :length])
@@ -110,6 +110,12 @@ class CausalStack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.norm = norm
         self.bands = tuple(bands) or (None,) * len(layers)
+
+    @property
+    def counts_padding(self) -> bool:
+        """Whether masks have to tell the blocks of padding that only follows, which no token sees."""
+        parts = (part for layer in self.layers for part in layer.children() if isinstance(part, AttentionLayer))
+        return any(part.attention.declaration.counts_padding for part in parts)
 
     @property
     def maximum_length(self) -> int | None:
@@ -203,10 +209,10 @@ class CausalStack(nn.Module):
         plain = not banded and tokens.documents is None
         if plain and (length == 1 and valid is None):
             return None
-        if plain and first and tokens.padded != "somewhere":
-            return (
-                Causal()
-            )  # padding that only follows is never seen; the kernel knows this mask without its being laid out
+        follows = tokens.padded == "nowhere" or (tokens.padded == "right" and not self.counts_padding)
+        if plain and first and follows:
+            # Padding that only follows is never seen; the kernel knows this mask without its being laid out.
+            return Causal()
         mask: Mask = Causal(offset=state.length)
         if banded and band is not None:
             mask = mask & _band(band, state.length, valid)

@@ -170,9 +170,9 @@ class TextEncoder(nn.Module):
         Raises:
             InputError: where a text is longer than the model has positions for.
         """
-        x, mask = self._embedded(tokens, segments)
+        x, mask, places = self._embedded(tokens, segments)
         for layer in self.layers:
-            x = layer(x, mask)
+            x = layer(x, mask, places=places)
         pooled = None if self.pooler is None else added(self.pooler(x, tokens.valid), readings)
         told: HeadLogits = self.head(x, pooled, at)
         return Encoded(x, pooled, told.logits, told.next_sentence)
@@ -183,15 +183,16 @@ class TextEncoder(nn.Module):
         Raises:
             InputError: where a text is longer than the model has positions for.
         """
-        x, mask = self._embedded(tokens, segments)
+        x, mask, places = self._embedded(tokens, segments)
         states = [x]
         for layer in self.layers:
-            states.append(layer(states[-1], mask))
+            states.append(layer(states[-1], mask, places=places))
         return tuple(states)
 
-    def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, Mask | None]:
+    def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, Mask | None, Tensor | None]:
         batch, length = tokens.ids.shape
         check_length(length, self.config.maximum_positions, "text")
-        x = self.embedding(tokens.ids, positions_of(tokens.valid), segments)
+        positions = positions_of(tokens.valid)
+        x = self.embedding(tokens.ids, positions, segments)
         mask = Padding(tokens.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
-        return x, mask
+        return x, mask, positions if tokens.padded == "somewhere" else None

@@ -85,11 +85,8 @@ class ReversibleBlock(nn.Module):
             key_positions=seen.places,
             record=decided,
         )
-        mechanism = self.attention.attention
-        if self.training and mechanism.declaration.drawn:
-            inputs = mechanism.draw(inputs)
         if self.training and not decided:
-            decided = mechanism.decided(inputs)
+            decided = self.attention.attention.decided(inputs)
             inputs = replace(inputs, record={**inputs.record, **decided})
         return self.dropout(self.attention.attend(inputs, present.value)), present, decided or {}
 

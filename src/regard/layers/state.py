@@ -106,7 +106,7 @@ class DecoderState:
         Raises:
             ValueError: for a recurrent state, which does not remember, or a length it has not reached.
         """
-        return self._cut(length, lambda part: part.crop(length))
+        return self._cut(length, lambda part, slots: part.crop(slots))
 
     def rewound(self, length: int) -> Self:
         """As `crop`, and the longer state is given up: what it holds may be written over by what is read next.
@@ -115,17 +115,18 @@ class DecoderState:
             ValueError: as `crop`.
         """
         return self._cut(
-            length, lambda part: part.rewound(length) if isinstance(part, KeysValues) else part.crop(length)
+            length, lambda part, slots: part.rewound(slots) if hasattr(part, "rewound") else part.crop(slots)
         )
 
-    def _cut(self, length: int, cut: Callable[[Any], Any]) -> Self:
+    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
+        """As it was after `length` tokens, `cut` shortening what it is given to so many slots: `crop` or `rewound`."""
         if length == self.length:
             return self
         if not 0 <= length < self.length:
             raise ValueError(f"the state holds {self.length} tokens and cannot be cropped to {length}")
         forgotten = {part.name: None for part in fields(self) if part.metadata.get("last_step")}
         kept = replace(self, **forgotten)
-        return replace(kept._apply("target", lambda part: _cropped(part, cut)), length=length)
+        return replace(kept._apply("target", lambda part: _cropped(part, length, cut)), length=length)
 
     def advanced(self, **changes: Any) -> Self:
         """The state one token later, with the fields in `changes` replaced. Called once per step, by the model."""
@@ -148,9 +149,9 @@ def _pick(part: Any, rows: Tensor) -> Any:
     return part.index_select(0, rows) if isinstance(part, Tensor) else part.select(rows)
 
 
-def _cropped(part: Any, cut: Callable[[Any], Any]) -> Any:
+def _cropped(part: Any, length: int, cut: Callable[[Any, int], Any]) -> Any:
     if isinstance(part, KeysValues | Ancestry):
-        return cut(part)
+        return cut(part, length)
     raise ValueError(
         "a recurrent state does not remember earlier steps and cannot be cropped; decode again from the start"
     )

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention import positions_of
+
 Padded = Literal["nowhere", "right", "somewhere"]
 """Where padding stands in a batch, as far as its maker knows."""
 
@@ -83,6 +85,11 @@ class Tokens:
         [[0, 0, 1, 1, 1, 2, 2]]
         """
         return Tokens(self.ids, self.valid, self.padded, (self.ids == end_id).cumsum(dim=1))
+
+    @property
+    def places(self) -> Tensor | None:
+        """(B, L) int64, where each token stands in its sequence; None where that is known to be its column, or it is padding."""
+        return positions_of(self.valid) if self.padded == "somewhere" else None
 
     @property
     def lengths(self) -> Tensor:

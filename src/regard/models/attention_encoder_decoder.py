@@ -20,6 +20,7 @@ class TransformerState(DecoderState):
 
     Arguments:
         memory: per block, keys and values of the source (R, H, S, E), computed once.
+        source_places: (R, S), the place of each source token; None where that is its column.
         past: per block, keys and values of all that was written about each source so far (R, H, C, E), the tokens of all its
             hypotheses side by side; None before the first step.
         ancestry: which of these columns belong to which hypothesis.
@@ -27,16 +28,17 @@ class TransformerState(DecoderState):
     """
 
     memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
+    source_places: Tensor | None = field(default=None, metadata=SOURCE)
     past: tuple[KeysValues, ...] | None = field(default=None, metadata=SOURCE)
     ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
-    def _cut(self, length: int, cut: Callable[[Any], Any]) -> Self:
+    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
         shorter = super()._cut(length, cut)
         if shorter.past is None:
             return shorter
         columns = shorter.ancestry.columns
-        return replace(shorter, past=tuple(part.crop(columns) for part in shorter.past))
+        return replace(shorter, past=tuple(cut(part, columns) for part in shorter.past))
 
 
 class DecoderStack(nn.Module, ABC):
@@ -91,6 +93,7 @@ class DecoderStack(nn.Module, ABC):
                 past=None if state.past is None else state.past[index],
                 places=places,
                 query_places=here,
+                source_places=state.source_places,
                 record=record,
             )
             pasts.append(past)
@@ -119,7 +122,8 @@ class AttentionEncoderDecoder(nn.Module, ABC):
 
     def start(self, source: Tokens) -> TransformerState:
         """Read the source (B, S)."""
-        return TransformerState(source_valid=source.valid, memory=self.decoder.memory(self.encoded(source)))
+        memory = self.decoder.memory(self.encoded(source))
+        return TransformerState(source_valid=source.valid, memory=memory, source_places=source.places)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
@@ -132,9 +136,12 @@ class AttentionEncoderDecoder(nn.Module, ABC):
         if state.query is None:
             return state.no_alignment()
         layer = self.decoder.layers[self.config.alignment_layer]
+        query = state.by_source(state.query).transpose(1, 2)
         inputs = AttentionInputs(
-            query=state.by_source(state.query).transpose(1, 2),
+            query=query,
             key=state.memory[self.config.alignment_layer].key,
             mask=Padding(state.source_valid),
+            query_positions=state.source_valid.new_full(query.shape[::2], state.length - 1, dtype=torch.long),
+            key_positions=state.source_places,
         )
         return layer.cross_attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)  # type: ignore[union-attr, operator]

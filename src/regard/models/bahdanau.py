@@ -21,6 +21,7 @@ from regard.attention import (
     Mask,
     Padding,
     ScaledDot,
+    positions_of,
 )
 from regard.layers import (
     TARGET,
@@ -132,10 +133,11 @@ class BahdanauDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.maxout_width, config.target_vocabulary)
 
-    def begin(self, annotations: Tensor, first: Tensor, valid: Tensor) -> BahdanauState:
+    def begin(self, annotations: Tensor, first: Tensor, source: Tokens) -> BahdanauState:
         """s_0 = tanh(Ws backward_1), and the part of the alignment network that does not depend on the decoder."""
         return BahdanauState(
-            source_valid=valid,
+            source_valid=source.valid,
+            source_places=source.places,
             hidden=torch.tanh(self.initial(first)),
             memory=self.attention.keys_values(annotations),
         )
@@ -147,12 +149,21 @@ class BahdanauDecoder(nn.Module):
         memory: KeysValues,
         mask: Mask,
         real: Tensor | None = None,
+        *,
+        target_places: Tensor,
+        source_places: Tensor | None,
     ) -> tuple[Tensor, Tensor, AttentionInputs]:
         """One step: from y_{i-1} as the cell projects it (N, 3n) and s_{i-1} (N, n) to s_i, c_i (N, 2n) and what was seen.
 
-        States about one sentence, next to one another, are so many queries over its annotations.
+        States about one sentence, next to one another, are so many queries over its annotations, at `target_places` (R, N / R).
         """
-        inputs = self.attention.inputs(hidden.unflatten(0, (len(memory.key), -1)), memory.key, mask=mask)
+        inputs = self.attention.inputs(
+            hidden.unflatten(0, (len(memory.key), -1)),
+            memory.key,
+            mask=mask,
+            query_positions=target_places,
+            key_positions=source_places,
+        )
         context = self.attention.attend(inputs, memory.value).flatten(0, 1)
         return self.cell.advance(projected + self.context(context), hidden, real), context, inputs
 
@@ -168,9 +179,12 @@ class BahdanauDecoder(nn.Module):
         hidden, before, contexts = state.hidden, [], []
         steps = self.cell.input(embedded).unbind(dim=1)
         reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)
-        for projected, real in zip(steps, reals, strict=True):
+        places = positions_of(target.valid).split(1, dim=1)
+        for projected, real, place in zip(steps, reals, places, strict=True):
             before.append(hidden)
-            hidden, context, _ = self.advance(projected, hidden, state.memory, mask, real)
+            hidden, context, _ = self.advance(
+                projected, hidden, state.memory, mask, real, target_places=place, source_places=state.source_places
+            )
             contexts.append(context)
         return self.logits(torch.stack(before, dim=1), embedded, torch.stack(contexts, dim=1))
 
@@ -219,14 +233,21 @@ class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, Bahdanau
     def start(self, source: Tokens) -> BahdanauState:
         """Read the source (B, S)."""
         annotations, first = self.encoder(source)
-        return self.decoder.begin(annotations, first, source.valid)
+        return self.decoder.begin(annotations, first, source)
 
     def step(self, tokens: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
         embedded = self.decoder.embedding(tokens)
         mask = Padding(state.source_valid)
         projected = self.decoder.cell.input(embedded)
-        hidden, context, inputs = self.decoder.advance(projected, state.hidden, state.memory, mask)
+        hidden, context, inputs = self.decoder.advance(
+            projected,
+            state.hidden,
+            state.memory,
+            mask,
+            target_places=state.target_places(state.length),
+            source_places=state.source_places,
+        )
         logits = self.decoder.logits(state.hidden, embedded, context)
         return logits, state.advanced(hidden=hidden, query=inputs.query.transpose(1, 2).flatten(0, 1))
 

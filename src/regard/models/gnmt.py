@@ -21,6 +21,7 @@ from regard.attention import (
     Mask,
     Padding,
     ScoredAttention,
+    positions_of,
 )
 from regard.layers import (
     TARGET,
@@ -152,10 +153,14 @@ class GNMTDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(width, config.target_vocabulary)
 
-    def begin(self, outputs: Tensor, states: LSTMStates, valid: Tensor) -> GNMTState:
+    def begin(self, outputs: Tensor, states: LSTMStates, source: Tokens) -> GNMTState:
         """From the encoder's outputs (B, S, n) and its states; the keys do not depend on the decoder, so they come here."""
         return GNMTState(
-            source_valid=valid, bottom=states[0], upper=states[1:], memory=self.attention.keys_values(outputs)
+            source_valid=source.valid,
+            source_places=source.places,
+            bottom=states[0],
+            upper=states[1:],
+            memory=self.attention.keys_values(outputs),
         )
 
     def advance(
@@ -165,6 +170,9 @@ class GNMTDecoder(nn.Module):
         memory: KeysValues,
         mask: Mask,
         real: Tensor | None = None,
+        *,
+        target_places: Tensor,
+        source_places: Tensor | None,
     ) -> tuple[LSTMState, Tensor, AttentionInputs]:
         """One step of the bottom layer: to its next state, a_t (N, n) and what was seen. The query is its output BEFORE.
 
@@ -172,8 +180,16 @@ class GNMTDecoder(nn.Module):
             projected: (N, 4n), the previous word as the cell's `input` projects it.
             bottom: m and c, (N, n) each; those about one sentence, next to one another, are so many queries over its outputs.
             real: (N, 1), 1 = a real token, 0 = padding; None = all real.
+            target_places: (R, N / R), where each state stands in its target.
+            source_places: (R, S), the place of each source token; None where that is its column.
         """
-        inputs = self.attention.inputs(bottom[0].unflatten(0, (len(memory.key), -1)), memory.key, mask=mask)
+        inputs = self.attention.inputs(
+            bottom[0].unflatten(0, (len(memory.key), -1)),
+            memory.key,
+            mask=mask,
+            query_positions=target_places,
+            key_positions=source_places,
+        )
         context = self.attention.attend(inputs, memory.value).flatten(0, 1)
         return self.bottom.advance(self.bottom.with_context(projected, context), bottom, real), context, inputs
 
@@ -189,8 +205,11 @@ class GNMTDecoder(nn.Module):
         bottom, outputs, contexts = state.bottom, [], []
         steps = self.bottom.input(embedded).unbind(dim=1)
         reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)
-        for projected, real in zip(steps, reals, strict=True):
-            bottom, context, _ = self.advance(projected, bottom, state.memory, mask, real)
+        places = positions_of(target.valid).split(1, dim=1)
+        for projected, real, place in zip(steps, reals, places, strict=True):
+            bottom, context, _ = self.advance(
+                projected, bottom, state.memory, mask, real, target_places=place, source_places=state.source_places
+            )
             outputs.append(bottom[0])
             contexts.append(context)
         below, context = self.dropout(torch.stack(outputs, dim=1)), torch.stack(contexts, dim=1)
@@ -240,13 +259,20 @@ class GNMT(RecurrentEncoderDecoder[GNMTConfig, GNMTEncoder, GNMTDecoder, GNMTSta
     def start(self, source: Tokens) -> GNMTState:
         """Read the source (B, S)."""
         outputs, states = self.encoder(source)
-        return self.decoder.begin(outputs, states, source.valid)
+        return self.decoder.begin(outputs, states, source)
 
     def step(self, tokens: Tensor, state: GNMTState) -> tuple[Tensor, GNMTState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
         decoder = self.decoder
         projected = decoder.bottom.input(decoder.dropout(decoder.embedding(tokens)))
-        bottom, context, inputs = decoder.advance(projected, state.bottom, state.memory, Padding(state.source_valid))
+        bottom, context, inputs = decoder.advance(
+            projected,
+            state.bottom,
+            state.memory,
+            Padding(state.source_valid),
+            target_places=state.target_places(state.length),
+            source_places=state.source_places,
+        )
         top, upper = decoder.upper.step(decoder.dropout(bottom[0]), state.upper, context)
         query = inputs.query.transpose(1, 2).flatten(0, 1)
         return decoder.output(decoder.dropout(top)), state.advanced(bottom=bottom, upper=upper, query=query)

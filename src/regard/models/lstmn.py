@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Additive, AttentionLayer, KeysValues, Mask, Padding, ScoredAttention
+from regard.attention import Additive, AttentionLayer, KeysValues, Mask, Padding, ScoredAttention, positions_of
 from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LongShortTermMemoryCell, Tokens, valid_after
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 
@@ -113,6 +113,7 @@ class LSTMNLayer(nn.Module):
         summary: Tensor,
         mask: Mask | None = None,
         real: Tensor | None = None,
+        places: Tensor | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One step.
 
@@ -123,12 +124,15 @@ class LSTMNLayer(nn.Module):
             summary: h~_{t-1}, (N, n).
             mask: which places of the tape are real; None where all are.
             real: (N, 1) bool, over whose False ones, padding, the summary stays as it is; None = all real.
+            places: (N, C + 1), where the tokens of the tape and x_t, which is not among them, stand; None = at 0, 1, 2 and so on.
 
         Returns:
             h_t (N, n), the tape with it, and h~_t.
         """
         query = torch.cat((x, summary.to(x.dtype)), dim=-1).unsqueeze(1)
-        gathered = self.attention(query, tape, mask=mask).squeeze(1)
+        of_tape = None if places is None else places[:, :-1]
+        here = query.new_full((len(x), 1), tape.key.shape[2], dtype=torch.long) if places is None else places[:, -1:]
+        gathered = self.attention(query, tape, mask=mask, query_positions=here, key_positions=of_tape).squeeze(1)
         before, memory = gathered.chunk(2, dim=-1)
         hidden, memory = self.cell.advance(projected, (before, memory))
         written = self.attention.keys_values(hidden.unsqueeze(1)).key.to(tape.key.dtype)
@@ -147,10 +151,12 @@ class LSTMNLayer(nn.Module):
         first = tape.key.shape[2]
         steps = zip(x.unbind(dim=1), self.cell.input(x).unbind(dim=1), strict=True)
         outputs = []
+        every = torch.arange(first + x.shape[1], device=x.device).expand(len(x), -1)
+        places = every if valid is None else positions_of(valid)
         for place, (token, projected) in enumerate(steps, start=first):
             mask = None if valid is None or not place else Padding(valid[:, :place])
             real = None if valid is None else valid[:, place, None]
-            hidden, tape, summary = self.advance(token, projected, tape, summary, mask, real)
+            hidden, tape, summary = self.advance(token, projected, tape, summary, mask, real, places[:, : place + 1])
             outputs.append(hidden)
         return torch.stack(outputs, dim=1) if outputs else x.new_zeros(*x.shape[:2], self.cell.width), tape, summary
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionInputs, AttentionLayer, KeysValues, Padding
@@ -78,11 +79,18 @@ class AttendingState(DecoderState):
 
     Arguments:
         memory: keys (R, 1, S, E) and values (R, 1, S, Ev) of the source, computed once per sentence.
+        source_places: (R, S), the place of each source token; None where that is its column.
         query: (N, 1, E), the last step's projected query; None before the first.
     """
 
     memory: KeysValues = field(metadata=SOURCE)
+    source_places: Tensor | None = field(default=None, metadata=SOURCE)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+    def target_places(self, place: int) -> Tensor:
+        """(R, width) int64: all hypotheses at one place of the target."""
+        sources = self.source_valid.shape[0]
+        return self.source_valid.new_full((sources, self.width), place, dtype=torch.long)
 
 
 def last_alignment(layer: AttentionLayer, state: AttendingState) -> Tensor:
@@ -95,5 +103,11 @@ def last_alignment(layer: AttentionLayer, state: AttendingState) -> Tensor:
     if state.query is None:
         return state.no_alignment()
     query = state.by_source(state.query).transpose(1, 2)
-    inputs = AttentionInputs(query=query, key=state.memory.key, mask=Padding(state.source_valid))
+    inputs = AttentionInputs(
+        query=query,
+        key=state.memory.key,
+        mask=Padding(state.source_valid),
+        query_positions=state.target_places(state.length - 1),
+        key_positions=state.source_places,
+    )
     return layer.attention.weights(inputs).squeeze(1).flatten(0, 1)

@@ -202,8 +202,6 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         before = recurrent[0]
         target = before.unflatten(0, (len(memory.key), -1))
         inputs = self.attention.inputs(target, memory.key, mask=mask, record=record)
-        if self.training:
-            inputs = self.attention.attention.draw(inputs)
         gathered = self.attention.attend(inputs, memory.value).flatten(0, 1)
         context = torch.sigmoid(self.gate(before)) * gathered
         return self.cell.advance(self.cell.with_context(projected, context), recurrent, real), context, inputs

@@ -215,17 +215,23 @@ class T5Encoder(T5Stack):
         mask: Mask | None = None
         if source.padded != "nowhere":
             mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
-        record = self.record(length, length)
+        record, places = self.record(length, length), source.places
         for layer in self.layers:
-            x = layer(x, mask, record=record)
+            x = layer(x, mask, places=places, record=record)
         return self.dropout(self.norm(x))
 
 
 class T5Decoder(T5Stack, DecoderStack):
     """A stack of decoder blocks."""
 
-    def forward(self, target: Tokens, source: Tensor, source_valid: Tensor) -> Tensor:
-        """Teacher forcing: target (B, L) and the encoder's output (B, S, D) to (B, L, D)."""
+    def forward(
+        self, target: Tokens, source: Tensor, source_valid: Tensor, source_places: Tensor | None = None
+    ) -> Tensor:
+        """Teacher forcing: target (B, L) and the encoder's output (B, S, D) to (B, L, D).
+
+        Arguments:
+            source_places: (B, S), the place of each source token where that is not its column.
+        """
         x = self.dropout(self.embedding(target.ids))
         batch, length = target.ids.shape
         mask: Mask = Causal()
@@ -235,9 +241,20 @@ class T5Decoder(T5Stack, DecoderStack):
         source_mask = Padding(source_valid).evaluated(
             batch=batch, queries=length, keys=source.shape[1], device=x.device
         )
-        record = self.record(length, length)
+        record, places = self.record(length, length), target.places
+        standing = torch.arange(length, device=x.device).expand(batch, -1) if places is None else places
         for layer in self.layers:
-            x, _, _ = layer(x, source, mask=mask, source_mask=source_mask, record=record)
+            x, _, _ = layer(
+                x,
+                source,
+                mask=mask,
+                source_mask=source_mask,
+                places=places,
+                query_places=places,
+                target_places=standing,
+                source_places=source_places,
+                record=record,
+            )
         return self.dropout(self.norm(x))
 
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
@@ -356,7 +373,7 @@ class T5(AttentionEncoderDecoder):
         Returns:
             (B, L, V); row l predicts target token l + 1.
         """
-        return self.logits(self.decoder(target, self.encoded(source), source.valid))
+        return self.logits(self.decoder(target, self.encoded(source), source.valid, source.places))
 
     def encoded(self, source: Tokens) -> Tensor:
         """The encoder's output (B, S, D)."""

@@ -214,11 +214,13 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, source: Tokens) -> Tensor:
         """Source (B, S) to (B, S, D)."""
-        x = self.embedding(source.ids, positions_of(source.valid))
+        positions = positions_of(source.valid)
+        x = self.embedding(source.ids, positions)
         batch, length = source.ids.shape
         mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
+        places = positions if source.padded == "somewhere" else None
         for layer in self.layers:
-            x = layer(x, mask)
+            x = layer(x, mask, places=places)
         return self.norm(x)
 
 
@@ -231,15 +233,32 @@ class TransformerDecoder(DecoderStack):
         self.layers = nn.ModuleList(layers)
         self.norm = norm
 
-    def forward(self, target: Tokens, source: Tensor, source_valid: Tensor) -> Tensor:
-        """Teacher forcing: target (B, L) and the encoder's output (B, S, D) to (B, L, D)."""
-        x = self.embedding(target.ids, positions_of(target.valid))
+    def forward(
+        self, target: Tokens, source: Tensor, source_valid: Tensor, source_places: Tensor | None = None
+    ) -> Tensor:
+        """Teacher forcing: target (B, L) and the encoder's output (B, S, D) to (B, L, D).
+
+        Arguments:
+            source_places: (B, S), the place of each source token where that is not its column.
+        """
+        positions = positions_of(target.valid)
+        x = self.embedding(target.ids, positions)
         batch, length = target.ids.shape
         device = x.device
         mask = (Causal() & Padding(target.valid)).evaluated(batch=batch, queries=length, keys=length, device=device)
         source_mask = Padding(source_valid).evaluated(batch=batch, queries=length, keys=source.shape[1], device=device)
+        places = positions if target.padded == "somewhere" else None
         for layer in self.layers:
-            x, _, _ = layer(x, source, mask=mask, source_mask=source_mask)
+            x, _, _ = layer(
+                x,
+                source,
+                mask=mask,
+                source_mask=source_mask,
+                places=places,
+                query_places=places,
+                target_places=positions,
+                source_places=source_places,
+            )
         return self.norm(x)
 
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
@@ -379,7 +398,7 @@ class Transformer(AttentionEncoderDecoder):
             InputError: where source or target is longer than `maximum_positions`.
         """
         check_length(target.ids.shape[1], self.config.maximum_positions, "target")
-        return self.logits(self.decoder(target, self.encoded(source), source.valid))
+        return self.logits(self.decoder(target, self.encoded(source), source.valid, source.places))
 
     def encoded(self, source: Tokens) -> Tensor:
         """The encoder's output (B, S, D).

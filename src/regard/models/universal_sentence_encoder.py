@@ -138,7 +138,7 @@ class USETransformer(VectorReader):
         states = [self.embedding(tokens.ids, positions_of(tokens.valid))]
         mask = Padding(tokens.valid).evaluated(batch=batch, queries=length, keys=length, device=tokens.ids.device)
         for block in self.blocks:
-            states.append(block(states[-1], mask))
+            states.append(block(states[-1], mask, places=tokens.places))
         return tuple(states)
 
     def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:

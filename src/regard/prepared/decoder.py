@@ -21,6 +21,9 @@ from regard.prepared.obstacles import obstacle_in, obstacle_outside
 from regard.prepared.precision import BITS, QuantisedPrecision
 from regard.prepared.stack import PreparedStack
 
+COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
+"""What `PreparedDecoder` computes itself or as a `CausalTransformer` does: all but `output_map`, which it takes over."""
+
 
 class PreparedDecoder(ForUse, CausalTransformer):
     """A decoder with weights of 8 or 4 bits: it reads, goes on and steps as the model it was made of, up to their rounding.
@@ -62,7 +65,7 @@ class PreparedDecoder(ForUse, CausalTransformer):
         )
         self.bits = bits
         self.stack = PreparedStack(list(self.layers), built)  # type: ignore[arg-type]
-        self.output = quantised_linear(model.embedding.tokens.weight, None, bits, built)
+        self.output = quantised_linear(*model.output_map(), bits, built)
         self.slow = built.slowness(bits)
         self.eval()
 
@@ -101,6 +104,9 @@ def decoder_obstacle(model: nn.Module) -> str:
     """
     if not isinstance(model, CausalTransformer) or isinstance(model, PreparedDecoder):
         return f"a {type(model).__name__} is no decoder of GPT's family"
+    own = next((name for name in COMPUTED if getattr(type(model), name) is not getattr(CausalTransformer, name)), None)
+    if own is not None:
+        return f"a {type(model).__name__} has a `{own}` of its own"
     if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) is not LearnedPositions:
         return "its positions are not learnt"
     return obstacle_outside(model) or next(filter(None, map(obstacle_in, model.layers)), "")

@@ -45,6 +45,10 @@ class Homed:
         """The first columns."""
         return Homed(self.held.crop(columns), self.homes)
 
+    def rewound(self, columns: int) -> Homed:
+        """As `crop`, and the later columns are given up, as `KeysValues.rewound` does."""
+        return Homed(self.held.rewound(columns), self.homes)
+
     def settled(self) -> KeysValues:
         """(R, G, C, E), each source in its own row."""
         return self.held if self.homes is None else self.held.select(self.homes)

@@ -33,6 +33,6 @@ class PreparedState(DecoderState):
     ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
-    def _cut(self, length: int, cut: Callable[[Any], Any]) -> Self:
+    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
         shorter = super()._cut(length, cut)
-        return shorter if shorter.past is None else replace(shorter, past=shorter.past.crop(shorter.ancestry.columns))
+        return shorter if shorter.past is None else replace(shorter, past=cut(shorter.past, shorter.ancestry.columns))

@@ -42,13 +42,7 @@ def _soft(alignment: Soft, scene: Scene, scores: Tensor) -> Weighted:
 @alignment_steps.register
 def _local(alignment: Local, scene: Scene, scores: Tensor) -> Weighted:
     mine = scene.mine(scores)
-    positions = scene.inputs.key_positions
-    places = (
-        torch.arange(len(mine), device=mine.device)
-        if positions is None
-        else positions.expand(scene.inputs.shape[0], -1)[scene.row]
-    )
-    places = places.to(mine.dtype)
+    places = scene.inputs.key_places.expand(scene.inputs.shape[0], -1)[scene.row].to(mine.dtype)
     centre, whence = _centre(scene)
     distance = places - centre
     within = distance.abs() <= alignment.window
@@ -103,11 +97,9 @@ def _centre(scene: Scene) -> tuple[Tensor, str]:
             "Here p is predicted from the decoder's state before the scores are known (local-p); it is a real number."
         )
         return scene.mine(centre).to(scene.exact), whence
-    positions = scene.inputs.query_positions
-    if positions is None:  # the alignment refuses this, in its own words
-        return torch.zeros((), dtype=scene.exact), ""
     whence = "Here p is the query's own place (local-m): token t looks around place t."
-    return positions.expand(scene.inputs.shape[0], -1)[scene.row, scene.place].to(scene.exact), whence
+    places = scene.inputs.query_places.expand(scene.inputs.shape[0], -1)
+    return places[scene.row, scene.place].to(scene.exact), whence
 
 
 def _masked_softmax(scores: Tensor, seen: Tensor) -> Tensor:
