@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.console import on_terminal
 from regard.cli.fill_spans import fill_spans, spans_line, spans_object
-from regard.cli.line_by_line import answer_all, by_hand
+from regard.cli.line_by_line import USUAL_CHUNK, answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
@@ -91,7 +91,6 @@ def fill(
         typed = by_hand(texts, input_file)
         shown = not typed and (file is not None or not on_terminal(sys.stdout))
         stack.enter_context(text_bar(predictor, len(texts) if texts else None, shown=shown))
-        together = {"together": 1} if typed else {}
         answer_all(
             waiting,
             answer,
@@ -100,7 +99,7 @@ def fill(
             object_of=spans_object if spans else _object,
             file=file,
             as_json=as_json,
-            **together,
+            together=1 if typed else USUAL_CHUNK,
         )
 
 
