@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from regard.errors import InputError
+from regard.reading import read_bytes
 
 __all__ = ["alignment", "load_code", "mechanism", "metric", "model", "reader", "score", "task"]
 
@@ -133,12 +134,7 @@ class Parts:
             InputError: where it cannot be read, or fails.
         """
         file = Path(path).resolve()
-        try:
-            source = file.read_bytes()
-        except OSError as error:
-            raise InputError(
-                f"{path}: cannot be read ({error.strerror or error}); give a Python file as code"
-            ) from error
+        source = read_bytes(path, "give a Python file as code")
         digest = hashlib.sha256(source).hexdigest()
         if (file, digest) in self._files:
             return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -23,6 +25,8 @@ DEEPEST = 100
 """How deep lists and mappings may be nested."""
 LARGEST_NUMBER = 1 << 1000
 """Whole numbers are smaller, so that each has a float; `structure.coerced` asks for less."""
+PATIENCE = 2.0
+"""Seconds until a pipe has to be open to be written to."""
 MOST_NODES = 50_000
 """Values that a YAML text may write."""
 MOST_VALUES = 200_000
@@ -57,6 +61,65 @@ def open_regular(path: str | os.PathLike[str], advice: str) -> BinaryIO:
         file.close()
         raise InputError(f"{os.fspath(path)}: is not a regular file; {advice}")
     return file
+
+
+def open_stream(path: str | os.PathLike[str], advice: str) -> BinaryIO:
+    """A regular file, or a pipe such as `<(command)` of the shell, opened to be read once from its beginning to its end.
+
+    Arguments:
+        advice: as for `open_regular`.
+
+    Raises:
+        InputError: as `open_regular`, and for a pipe that nobody has opened to write into it within `PATIENCE` seconds.
+    """
+    check_regular(path, advice, pipes=True)
+    with told(path, advice):
+        is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
+        if not is_pipe:
+            return open_regular(path, advice)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            return io.BufferedReader(_Pipe(descriptor, _first_byte(descriptor, path)))
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def _first_byte(descriptor: int, path: str | os.PathLike[str]) -> bytes:
+    """What of a pipe had to be read to know that it is written to; opening it without that would wait for a writer for ever."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            first = os.read(descriptor, 1)
+        except BlockingIOError:  # it is open to be written to, and empty so far
+            first = None
+        if first is None or first:
+            os.set_blocking(descriptor, True)
+            return first or b""
+        time.sleep(0.02)
+    raise InputError(f"{os.fspath(path)}: is a pipe that nothing is written into; start what writes, or give a file")
+
+
+class _Pipe(io.RawIOBase):
+    """A pipe of which the first byte has been read."""
+
+    def __init__(self, descriptor: int, first: bytes) -> None:
+        super().__init__()
+        self._descriptor, self._first = descriptor, first
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._first or os.read(self._descriptor, len(buffer))
+        self._first = b""
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
 
 def check_regular(path: str | os.PathLike[str], advice: str, *, pipes: bool = False) -> None:

@@ -312,8 +312,9 @@ def test_missing_folder_empty_and_forbidden(tmp_path: Path, monkeypatch: pytest.
     def forbidden(*arguments, **options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("builtins.open", forbidden)
-    assert "may not read" in error(tmp_path / "a.tsv")
+    with monkeypatch.context() as patched:
+        patched.setattr("os.open", forbidden)
+        assert "cannot be read (permission denied); check the path and its permissions" in error(tmp_path / "a.tsv")
 
 
 def test_one_column_says_what_is_needed_and_what_was_found(tmp_path: Path) -> None:

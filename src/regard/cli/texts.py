@@ -84,7 +84,7 @@ def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
         return _texts(STANDARD_INPUT, _standard_input())
     from regard.data.lines import read_lines
 
-    return _texts(str(file), read_lines(file))
+    return _texts(str(file), read_lines(file, pipes=True))
 
 
 def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | None = None) -> None:

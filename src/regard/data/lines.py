@@ -10,10 +10,10 @@ import os
 import shlex
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from regard.errors import InputError
+from regard.reading import open_regular, open_stream, told
 
 LONGEST_LINE = 1 << 20  # bytes; a longer line is no sentence, and must not fill the memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -40,13 +40,16 @@ class Line(NamedTuple):
     too_long: bool = False
 
 
-def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
+def read_lines(path: str | os.PathLike[str], *, pipes: bool = False) -> Iterator[Line]:
     r"""The lines of a UTF-8 text file; gzip (told by content), a byte-order mark and CRLF are taken care of.
 
     The file is opened, and its beginning judged, by the call itself; the lines then come one by one.
 
+    Arguments:
+        pipes: as for `open_file`.
+
     Raises:
-        InputError: no such file, a folder, not readable, empty, binary, in another encoding, broken gzip.
+        InputError: no such file, a folder, a device, not readable, empty, binary, in another encoding, broken gzip.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
@@ -55,7 +58,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
     [b'one', b'two']
     """
     name = os.fspath(path)
-    stream = open_file(name)
+    stream = open_file(name, pipes=pipes)
     try:
         lines = _split(stream, name)
         sample = _sample(lines)
@@ -66,24 +69,20 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[Line]:
     return itertools.chain(sample, lines)
 
 
-def open_file(name: str) -> BinaryIO:
+def open_file(name: str, *, pipes: bool = False) -> BinaryIO:
     """The bytes of a file, of a gzip file (told by content) what is packed in it.
 
+    Arguments:
+        pipes: whether a pipe will do, because the file is opened and read only once.
+
     Raises:
-        InputError: no such file, a folder, not readable.
+        InputError: no such file, a folder, a device, not readable; a pipe where none will do, or nothing is written into it.
     """
-    if Path(name).is_dir():
-        raise InputError(f"{name}: is a folder, not a file; give the path of a file")
-    try:
-        stream = open(name, "rb")  # noqa: SIM115  # closed by `_split`, when its lines are used up
-        if stream.peek(2)[:2] == b"\x1f\x8b":
+    advice = "check the path and its permissions"
+    stream = open_stream(name, advice) if pipes else open_regular(name, advice)
+    with told(name, advice):
+        if stream.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
             return io.BufferedReader(_Gunzip(stream), 1 << 16)  # type: ignore[arg-type]
-    except FileNotFoundError:
-        raise InputError(f"{name}: no such file; check the path") from None
-    except PermissionError:
-        raise InputError(f"{name}: you may not read this file; change its permissions or give another") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name}: cannot be read ({error}); check the path") from None
     return stream
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
+from regard.reading import check_regular
 
 TOGETHER = 1024
 """Rows that are in memory at a time."""
@@ -25,8 +25,7 @@ def parquet_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         raise InputError(
             f"{name}: reading Parquet needs pyarrow: pip install 'regard[parquet]'; or give CSV or JSONL"
         ) from None
-    if not Path(name).is_file():
-        raise InputError(f"{name}: no such file; check the path")
+    check_regular(name, "check the path")
     try:
         file = parquet.ParquetFile(name)
     except (ArrowException, OSError) as error:

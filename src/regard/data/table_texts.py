@@ -53,7 +53,7 @@ def read_table(path: Path, column: str | None, *, pairs: bool = False) -> tuple[
     name = str(path)
     if has_objects(name):
         return "jsonl", _of_objects(name, objects_of(name), column, pairs)
-    format, lines = guess(name, read_lines(path))
+    format, lines = guess(name, read_lines(path, pipes=True))
     if format == "jsonl":
         return format, _of_objects(name, objects_of_jsonl(name, lines), column, pairs)
     rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)

@@ -18,7 +18,7 @@ from regard.embeddings.nearest import nearest
 from regard.embeddings.passages import Document, Passage, Unit, files_of, read_document
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.reading import as_object, json_value
+from regard.reading import as_object, check_regular, json_value
 from regard.structure import from_mapping
 
 Vectors = NDArray[np.float32]
@@ -113,6 +113,7 @@ class Index:
         index = cls(folder, dict(origin), unit=unit, column=column)
         if not path.exists():
             return index
+        check_regular(path, "choose another file with --index")
         try:
             with safe_open(path, framework="np") as file:
                 said = file.metadata() or {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from regard.errors import InputError, nearest
-from regard.reading import json_value
+from regard.reading import json_value, read_bytes
 
 LENGTH = 800
 """Characters after which a passage ends with the line; about as many as an encoder of sentences reads."""
@@ -214,10 +214,7 @@ def files_of(folder: Path, patterns: Sequence[str] = PATTERNS) -> list[Path]:
 
 def read_text(path: Path) -> str | None:
     """The content of a text file, line ends as they are; None where it is no UTF-8 text."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check its permissions") from None
+    content = read_bytes(path, "check its permissions, or leave it out with --files")
     if b"\0" in content:
         return None
     try:

@@ -161,9 +161,9 @@ def test_no_damage_shows_a_traceback(at, byte, cut, tmp_path_factory):
 def test_what_is_missing_or_far_too_large(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_midi(tmp_path / "none.mid")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder"):
         read_midi(tmp_path)
     with (tmp_path / "large.mid").open("wb") as file:
         file.truncate((1 << 23) + 1)
-    with pytest.raises(InputError, match="cut it up"):
+    with pytest.raises(InputError, match="is larger than 8 MiB"):
         read_midi(tmp_path / "large.mid")

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from regard.data.music.piece import Note, Piece
 from regard.errors import InputError
 from regard.files import write_file
+from regard.reading import read_bytes
 
 SUFFIXES = (".mid", ".midi")
 Times = Literal["seconds", "quarters"]
@@ -111,16 +112,7 @@ def _mido() -> ModuleType:
 
 def _opened(path: str | os.PathLike[str]) -> Any:
     mido = _mido()
-    file = Path(path)
-    try:
-        size = file.stat().st_size
-        content = file.read_bytes() if size <= LARGEST else b""
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    if size > LARGEST:
-        raise InputError(f"{path}: has {size:,} bytes, and no MIDI file of music has over {LARGEST:,}; cut it up")
+    content = read_bytes(path, "give a MIDI file of music", largest=LARGEST)
     if content[:4] != b"MThd":
         raise InputError(f"{path}: is no MIDI file (it does not begin with MThd); export it as standard MIDI")
     try:

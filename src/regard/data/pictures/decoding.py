@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from pathlib import Path
 
 import numpy as np
 
 from regard.errors import InputError
+from regard.reading import read_bytes
 
 MOST_PIXELS = 1 << 26
 """A picture with more is refused: 67 million pixels take 200 MB, and a small file may unpack to any number."""
@@ -72,10 +72,4 @@ def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.nda
         InputError: for a file that is not there or cannot be read, and as `decoded_picture`.
     """
     name = os.fspath(path)
-    try:
-        content = Path(path).read_bytes()
-    except (FileNotFoundError, ValueError):
-        raise InputError(f"{name}: no such file; give the path of a picture") from None
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror or error}); give the path of a picture") from None
-    return decoded_picture(content, name, colour=colour)
+    return decoded_picture(read_bytes(path, "give the path of a picture"), name, colour=colour)

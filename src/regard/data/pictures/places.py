@@ -13,6 +13,7 @@ import numpy as np
 
 from regard.data.pictures.decoding import decoded_picture
 from regard.errors import InputError, nearest
+from regard.reading import check_regular, read_bytes
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 """How files that are taken for pictures end, in either case."""
@@ -76,18 +77,14 @@ class _Folder(PicturePlace):
         super().__init__(path, [file.relative_to(path).as_posix() for file in files])
 
     def _content(self, name: str) -> bytes:
-        try:
-            return (self.path / name).read_bytes()
-        except OSError as error:
-            raise InputError(
-                f"{self.path / name}: cannot be read ({error.strerror or error}); check the file"
-            ) from None
+        return read_bytes(self.path / name, "check the file")
 
 
 class _Archive(PicturePlace):
     """All pictures in a zip archive, which stays open: reading its list of members anew would take longer than a picture."""
 
     def __init__(self, path: Path) -> None:
+        check_regular(path, "give a zip archive, or a folder")
         try:
             self._archive = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError) as error:
