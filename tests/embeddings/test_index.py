@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from regard.embeddings.index import ChangedFile, Index, described
 from regard.embeddings.passages import LONGEST, PATTERNS, files_of, passages_of, read_document
@@ -273,3 +276,41 @@ def test_an_index_file_holds_no_pickle_and_no_text(folder, tmp_path):
     assert b"zebras" not in content
     size = int.from_bytes(content[:8], "little")
     assert "regard_index" in json.loads(content[8 : 8 + size])["__metadata__"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda vectors, files: vectors[:-1], "are float32 .* for 3 passages"),
+        (lambda vectors, files: vectors[None], "are float32 .* for 3 passages"),
+        (lambda vectors, files: vectors.astype(np.float64), "are float64 .* for 3 passages"),
+        (lambda vectors, files: np.full_like(vectors, np.nan), "not finite"),
+        (lambda vectors, files: files["a.txt"]["digests"].pop() and vectors, "as many passages as digests"),
+        (lambda vectors, files: files.clear() or vectors, "for 0 passages"),
+    ],
+)
+def test_an_index_that_does_not_fit_itself_is_refused(folder, tmp_path, damage, said):
+    index, place = Index(folder, dict(ORIGIN)), tmp_path / "index"
+    index.update(Letters(), PATTERNS)
+    index.save(place)
+    with safe_open(place, framework="np") as file:
+        about, vectors = file.metadata(), file.get_tensor("vectors")
+    files = json.loads(about["files"])
+    changed = damage(vectors, files)
+    place.write_bytes(save({"vectors": np.ascontiguousarray(changed)}, metadata={**about, "files": json.dumps(files)}))
+    with pytest.raises(InputError, match=f"is no index that can be read .*{said}"):
+        Index.load(place, folder, ORIGIN)
+
+
+def test_a_file_whose_places_are_damaged_is_read_again(folder):
+    """Its size and time say that nothing changed, and its text is not what the digest says."""
+    index, embed = Index(folder, dict(ORIGIN)), Letters()
+    index.update(embed, PATTERNS)
+    file = index.files["a.txt"]
+    index.files["a.txt"] = replace(file, passages=tuple(replace(each, start=each.start + 1) for each in file.passages))
+    with pytest.raises(ChangedFile):
+        index.search(embed(["zebras"]), 1)
+    asked = len(embed.asked)
+    index.update(embed, PATTERNS)
+    assert len(embed.asked) == asked  # the vectors are still right
+    assert index.search(embed(["zebras"]), 1)[0][0].file == "a.txt"

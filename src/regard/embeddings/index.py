@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,7 @@ class Index:
                 index.vectors = file.get_tensor("vectors")
             files = as_object(json_value(said["files"]), f"{path}: files", "remove it, or choose another file")
             index.files = {name: from_mapping(IndexedFile, values, f"{path}: {name}") for name, values in files.items()}
+            index._check()
         except (SafetensorError, OSError, ValueError, KeyError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
@@ -135,6 +136,21 @@ class Index:
                 f"{path}: is no index that can be read ({error}); remove it, or choose another file"
             ) from None
         return index
+
+    def _check(self) -> None:
+        """Refuse vectors that are not one for each passage.
+
+        Raises:
+            ValueError: saying what does not fit.
+        """
+        if any(len(file.passages) != len(file.digests) for file in self.files.values()):
+            raise ValueError("a file has as many passages as digests")
+        count = sum(len(file.passages) for file in self.files.values())
+        vectors = self.vectors
+        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != count:
+            raise ValueError(f"vectors are {vectors.dtype} {vectors.shape} for {count} passages")
+        if not np.isfinite(vectors).all():
+            raise ValueError("a vector holds a number that is not finite")
 
     def save(self, path: Path) -> None:
         """Write the index, wholly or not at all.
@@ -248,6 +264,7 @@ class Index:
             documents[name] = read_document(path, self.unit, self.column) if path.is_file() else None
         document = documents[name]
         if document is None or _digest(document.text_of(passage)) != digest:
+            self.files[name] = replace(self.files[name], size=-1)  # so that it is read again, whatever its size and time
             raise ChangedFile(f"{path}: has changed since it was read; search again")
         return Found(cosine=cosine, file=name, line=passage.line, text=document.text_of(passage))
 
