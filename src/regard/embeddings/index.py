@@ -264,7 +264,8 @@ class Index:
             documents[name] = read_document(path, self.unit, self.column) if path.is_file() else None
         document = documents[name]
         if document is None or _digest(document.text_of(passage)) != digest:
-            self.files[name] = replace(self.files[name], size=-1)  # so that it is read again, whatever its size and time
+            # So that it is read again, whatever its size and time.
+            self.files[name] = replace(self.files[name], size=-1)
             raise ChangedFile(f"{path}: has changed since it was read; search again")
         return Found(cosine=cosine, file=name, line=passage.line, text=document.text_of(passage))
 
