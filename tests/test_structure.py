@@ -66,6 +66,8 @@ def test_what_is_left_out_keeps_its_default():
     ("values", "message"),
     [
         ({}, "recipe.yaml: missing steps"),
+        ("steps", "recipe.yaml is 'steps'; it must be a mapping of settings"),
+        ([["steps", 3]], "recipe.yaml is [['steps', 3]]; it must be a mapping of settings"),
         ({"steps": 3, "optimzer": {}}, "recipe.yaml: unknown key 'optimzer'; did you mean 'optimizer'?"),
         (
             {"steps": 3, "optimizer": {"nam": "adam"}},

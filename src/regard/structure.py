@@ -25,7 +25,7 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
         where: how messages call the place, such as a file's name or a dotted key.
 
     Raises:
-        InputError: for a missing or unknown key (naming the nearest) or a value of the wrong type.
+        InputError: for what is no mapping, a missing or unknown key (naming the nearest), or a value of the wrong type.
 
     >>> @dataclasses.dataclass
     ... class Size:
@@ -35,6 +35,8 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
         ...
     regard.errors.InputError: model: unknown key 'widht'; did you mean 'width'?
     """
+    if not isinstance(values, Mapping):  # a JSON value that was to be an object
+        raise InputError(f"{where} is {values!r}; it must be a mapping of settings")
     known = {part.name: part for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = _hints(kind)
     settings: dict[str, Any] = {}
