@@ -106,6 +106,9 @@ def test_what_is_written_is_read_again(tmp_path, modes, dense, generator):
         (USUAL, {"1_Pooling__config": {}}, "says no pooling"),
         (USUAL, {"1_Pooling__config": []}, "no JSON object"),
         (USUAL, {"modules": {}}, "no list of modules"),
+        (USUAL, {"config_sentence_transformers": {"prompts": ["a"]}}, "prompts is .* must be a mapping"),
+        (USUAL, {"config_sentence_transformers": {"prompts": {"a": 1}}}, "prompts.a is 1; it must be text"),
+        (USUAL, {"config_sentence_transformers": {"default_prompt_name": []}}, r"default_prompt_name is \[\]"),
         (("Transformer", "Pooling", "Dense"), {"2_Dense__config": {"use_residual": True}}, "no plain map"),
         (
             ("Transformer", "Pooling", "Dense"),

@@ -76,6 +76,9 @@ def test_only_the_last_axis_matters_at_any_rank(transform, shape):
 def test_forbidden_and_too_early():
     logits = torch.zeros(1, 4)
     assert kept(Forbid((0, 2))(logits, NONE)[0]) == {1, 3}
+    for ids in ((4,), (0, 1 << 32), (-1,)):
+        with pytest.raises(InputError, match="is forbidden, and the model has tokens from 0 to 3"):
+            Forbid(ids)(logits, NONE)
     grown = NONE.advanced(torch.tensor([0]), torch.tensor([3]), torch.tensor([-1.0]))
     assert kept(MinimumLength(1, end_id=2)(logits, NONE)[0]) == {0, 1, 3}
     assert kept(MinimumLength(1, end_id=2)(logits, grown)[0]) == {0, 1, 2, 3}

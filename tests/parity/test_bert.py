@@ -480,6 +480,9 @@ def test_architectures_may_be_missing(family, head, made_elsewhere):
         expected = "sequence"
     assert read_config(reconfigured(folder, architectures="gone")).head == expected
     assert read_config(reconfigured(folder, architectures=None)).head == expected
+    if expected == "tokens":
+        with pytest.raises(InputError, match="architectures is 7; it must be a list of names"):
+            read_config(reconfigured(folder, architectures=7))
 
 
 def test_a_pretrained_file_tells_both_heads_whatever_the_architecture_says(made_elsewhere, rewritten):

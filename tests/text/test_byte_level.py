@@ -116,6 +116,7 @@ def test_spans_point_into_the_text(tokenizer):
         ("vocab.json", "{", "is not JSON"),
         ("vocab.json", "[]", "does not map pieces to ids"),
         ("vocab.json", '{"a": "b"}', "does not map pieces to ids"),
+        ("vocab.json", '{"a": 0, "b": 0, "<|endoftext|>": 1}', "several pieces have the id 0"),
         ("vocab.json", '{"a": 0, "b": 1}', "has no <|endoftext|>"),
         ("merges.txt", "#version: 0.2\na b c\n", "merges.txt, line 2: is no merge of two pieces"),
         ("merges.txt", "zz qq\n", "the merges do not fit the vocabulary"),

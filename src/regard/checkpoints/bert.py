@@ -172,7 +172,7 @@ def config_to_ours(
     if values.get("pruned_heads"):
         settings["pruned_heads"] = _pruned(values["pruned_heads"], where)
     plain = _plain(family, tensors, where)
-    head = _head(values, plain)
+    head = _head(values, plain, where)
     if values.get("tie_word_embeddings") is False and head in ("masked", "pretraining") and not DECODERS & plain.keys():
         raise InputError(
             f"{where}.tie_word_embeddings is False, and the weights have no table for the output; Regard's "
@@ -202,8 +202,15 @@ def _pruned(value: Any, where: str) -> list[list[int]]:
         raise InputError(f"{where}.pruned_heads is {value!r}; it must map layers to lists of heads") from None
 
 
-def _head(values: Mapping[str, Any], plain: Mapping[str, Tensor]) -> HeadKind:
-    """What stands on the encoder: told by its tensors, and where these leave it open by the architecture."""
+def _head(values: Mapping[str, Any], plain: Mapping[str, Tensor], where: str) -> HeadKind:
+    """What stands on the encoder: told by its tensors, and where these leave it open by the architecture.
+
+    Raises:
+        InputError: for an architecture that is not a list of names.
+    """
+    architectures = values.get("architectures") or []
+    if not isinstance(architectures, list):
+        raise InputError(f"{where}.architectures is {architectures!r}; it must be a list of names")
     predicts = any(name.startswith(("cls.predictions.", "vocab_transform.")) for name in plain)
     follows = "cls.seq_relationship.weight" in plain
     if predicts or follows:
@@ -214,7 +221,7 @@ def _head(values: Mapping[str, Any], plain: Mapping[str, Tensor]) -> HeadKind:
         return "spans"
     if "classifier.weight" not in plain:
         return "none"
-    named = "".join(map(str, values.get("architectures") or []))
+    named = "".join(map(str, architectures))
     for head in ("tokens", "choice", "sequence"):
         if ARCHITECTURES[head] in named:
             return head

@@ -19,6 +19,7 @@ from regard.embeddings.dense import Dense, DenseActivation
 from regard.embeddings.pooling import PoolingMode, check_modes
 from regard.errors import InputError, nearest
 from regard.files import replace_file
+from regard.structure import coerced
 
 MODULES = "modules.json"
 SETTINGS = "sentence_bert_config.json"
@@ -208,9 +209,9 @@ def _write_dense(place: Path, dense: Dense) -> None:
 
 def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
     values = _object(path) if path.is_file() else {}
-    prompts = {str(name): str(text) for name, text in (values.get("prompts") or {}).items()}
+    prompts = coerced(values.get("prompts") or {}, dict[str, str], f"{path}: prompts")
     name = values.get("default_prompt_name")
-    if name is not None and name not in prompts:
+    if name is not None and (not isinstance(name, str) or name not in prompts):
         raise InputError(f"{path}: default_prompt_name is {name!r}; {nearest(str(name), list(prompts))}")
     return prompts, name
 

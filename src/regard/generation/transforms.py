@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from regard.errors import InputError
 from regard.generation.checks import number, whole
 from regard.generation.paths import Paths
 from regard.layers import DecoderConfig
@@ -160,7 +161,16 @@ class Forbid:
     ids: tuple[int, ...]
 
     def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
-        """Minus infinity at the ids."""
+        """Minus infinity at the ids.
+
+        Raises:
+            InputError: for an id that is no token's.
+        """
+        if self.ids and not 0 <= min(self.ids) <= max(self.ids) < logits.shape[-1]:
+            wrong = next(index for index in self.ids if not 0 <= index < logits.shape[-1])
+            raise InputError(
+                f"token {wrong} is forbidden, and the model has tokens from 0 to {logits.shape[-1] - 1}; forbid none but those"
+            )
         return logits.index_fill(-1, torch.tensor(self.ids, dtype=torch.long, device=logits.device), -torch.inf)
 
 

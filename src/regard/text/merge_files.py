@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import tokenizers
@@ -38,6 +39,9 @@ def read_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
     ids = read_json(vocabulary, "copy the file again")
     if not isinstance(ids, dict) or not all(type(index) is int for index in ids.values()):
         raise InputError(f"{vocabulary}: does not map pieces to ids; give GPT-2's {vocabulary.name}")
+    if len(set(ids.values())) < len(ids):
+        twice = next(index for index, count in Counter(ids.values()).items() if count > 1)
+        raise InputError(f"{vocabulary}: several pieces have the id {twice}; copy the file again")
     backend_of = gpt.backend_of if gpt.marks_ends(ids) else byte_level.backend_of
     try:
         return backend_of(ids, _merges(merges))

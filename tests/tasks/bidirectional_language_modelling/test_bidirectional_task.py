@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -139,6 +140,20 @@ def test_a_long_word_counts_no_more_than_a_short_one(model, tmp_path):
     )[-1][0]
     words = torch.stack([states[0], states[1], states[3], states[-1]])
     np.testing.assert_allclose(encoder.embed(["a extraordinary"])[0], words.mean(dim=0).detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_folder_with_other_files_is_refused(model, tmp_path):
+    model.save(tmp_path / "lm")
+    card = tmp_path / "lm" / "regard.json"
+    values = json.loads(card.read_text())
+    for length, said in ((0, "at least 1"), ("x", "must be a whole number"), ([], "must be a whole number")):
+        card.write_text(json.dumps(values | {"task": values["task"] | {"length": length}}))
+        with pytest.raises(InputError, match=f"length is .*{said}"):
+            regard.load(tmp_path / "lm")
+    card.write_text(json.dumps(values))
+    Tokenizer.train(["a b"], kind="word", size=20).save(tmp_path / "lm")
+    with pytest.raises(InputError, match="of the kind word, and one that spells words is needed"):
+        regard.load(tmp_path / "lm")
 
 
 def test_two_runs_are_the_same_to_the_bit_with_drawn_words_too(tmp_path):

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Tokens
+from regard.models.config import check
+from regard.structure import coerced
 from regard.tasks.bidirectional_language_modelling.sentences import Spelt
 from regard.tasks.card import write_with_card
 from regard.tasks.projected_loss import projected_cross_entropy
@@ -182,9 +184,20 @@ class BidirectionalLanguageModellingTask(Task):
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> BidirectionalLanguageModellingTask:
-        """The task that `save` wrote into `folder`."""
-        length = int(values.get("length", cls.__dataclass_fields__["length"].default))
-        return cls(tokenizer=Tokenizer.load(folder), words=WordList.load(folder), length=length)
+        """The task that `save` wrote into `folder`.
+
+        Raises:
+            InputError: for a length that is none, or a tokenizer of another kind than `spelling`.
+        """
+        length = coerced(values.get("length", cls.__dataclass_fields__["length"].default), int, f"{folder}: length")
+        check(length >= 1, f"{folder}: length", length, "at least 1", "64 is usual")
+        tokenizer = Tokenizer.load(folder)
+        if tokenizer.kind != "spelling":
+            raise InputError(
+                f"{folder}: its tokenizer is of the kind {tokenizer.kind}, and one that spells words is needed; the files are of "
+                "different models, copy the folder again"
+            )
+        return cls(tokenizer=tokenizer, words=WordList.load(folder), length=length)
 
     def write(
         self,
