@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.embeddings.pooling import MODES, normalised, pool
+from regard.embeddings.pooling import MODES, normalised, pool, unit
 from regard.errors import InputError
 from regard.layers import Tokens
 
@@ -82,3 +83,10 @@ def test_normalised_vectors_have_length_one_and_zero_stays_zero():
 def test_what_is_no_way_to_pool_is_refused(modes, message):
     with pytest.raises(InputError, match=message):
         pool(torch.ones(1, 2, 3), None, modes)
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30, 1.0])
+def test_vectors_whose_squares_float32_cannot_hold_have_length_one_too(scale):
+    vectors = np.array([[3.0, 4.0], [0.0, 0.0], [-8.0, 6.0]], dtype=np.float32) * np.float32(scale)
+    assert unit(vectors).dtype == np.float32
+    np.testing.assert_allclose(unit(vectors), [[0.6, 0.8], [0.0, 0.0], [-0.8, 0.6]], rtol=4e-7)

@@ -13,6 +13,7 @@ from regard.embeddings.layers import LayerChoice, layer_choice
 from regard.embeddings.reading import BATCH_TOKENS, Group, Reader, read_all
 from regard.embeddings.windows import windows_of
 from regard.errors import InputError, nearest
+from regard.layers.finite import check_finite
 from regard.text import Tokenizer
 
 Merge = Literal["mean", "first", "last", "sum"]
@@ -128,7 +129,9 @@ def features(
     parts: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cut)
 
     def use(group: Group) -> None:
-        vectors = choice.combined(group.states).float().cpu().numpy()
+        states = choice.combined(group.states)
+        flat = states if states.dim() == 3 else states.flatten(2)
+        vectors = check_finite(flat, "these texts", where=group.valid).view_as(states).float().cpu().numpy()
         for place, number in enumerate(group.rows):
             window = cut[number][1]
             begin = 1 + window.first - window.start

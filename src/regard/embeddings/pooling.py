@@ -65,6 +65,10 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    if not np.all((lengths > 1e-15) & (lengths < 1e18)):  # whose squares float32 may not hold
+        wide = vectors.astype(np.float64)
+        lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
+        return (wide / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
     return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32, copy=False)
 
 

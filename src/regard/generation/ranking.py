@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.layers.finite import not_finite
 
 
 def leading(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -104,7 +105,4 @@ def check_choosable(best: Tensor, step: int) -> None:
         raise InputError(
             f"decoding: every token is forbidden at step {step}; lower minimum_length or forbid fewer tokens"
         )
-    raise InputError(
-        f"decoding: the model's logits at step {step} are not finite; its weights hold NaN or "
-        "infinity, or the precision overflows: check the checkpoint, or run in float32"
-    )
+    raise not_finite(f"step {step} of decoding")

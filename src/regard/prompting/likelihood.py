@@ -10,6 +10,7 @@ import torch
 
 from regard.errors import InputError
 from regard.layers import Tokens
+from regard.layers.finite import check_finite
 from regard.tasks.language_modelling.language_model import LanguageModel
 
 LOGITS = 1 << 24
@@ -139,6 +140,7 @@ def _told(model: LanguageModel, state: Any, texts: Sequence[Continued]) -> list[
     read = Tokens.pad([text.ids[text.start - 1 : -1] for text in texts], padding_id=padding, device=model.device)
     labels = Tokens.pad([text.ids[text.start :] for text in texts], padding_id=padding, device=model.device).ids
     logits, _ = model.model.read(read, state)
+    check_finite(logits, "these texts", where=read.valid)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     chosen = wide.gather(-1, labels.unsqueeze(-1))
     logs = (chosen - wide.logsumexp(dim=-1, keepdim=True)).squeeze(-1).tolist()

@@ -19,6 +19,7 @@ from torch import nn
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.layers.finite import NotFinite
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
 from regard.training.log import JsonLines
@@ -290,8 +291,11 @@ class Loop:
         """Evaluate, keep count of the best, and stop where patience is at an end."""
         progress, settings = self.progress, self.settings
         self.model.eval()
-        with torch.no_grad():
-            numbers = dict(self.evaluate())
+        try:
+            with torch.no_grad():
+                numbers = dict(self.evaluate())
+        except NotFinite as error:
+            self._diverged(progress.step, f"in validation {str(error).partition(';')[0]}")
         self.workers.scattered(self.model)
         self.model.train()
         self._write({"event": "validation", "step": progress.step, "epoch": progress.epoch, **numbers})

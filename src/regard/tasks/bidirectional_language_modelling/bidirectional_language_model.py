@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.data.batching import Batches
 from regard.errors import InputError
 from regard.layers import Reduction
+from regard.layers.finite import check_finite
 from regard.tasks.bidirectional_language_modelling.sentences import Spelt, spelt
 from regard.tasks.bidirectional_language_modelling.task import BidirectionalBatch, BidirectionalLanguageModellingTask
 from regard.tasks.predictor import Predictor
@@ -84,6 +85,7 @@ class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
                 forward, backward = self.model(batch.tokens, reduce=_probabilities(batch))
             for place, row in enumerate(rows):
                 count = len(sentences[row].words) + 1
+                check_finite(torch.stack([forward[place, :count], backward[place, :count]]), "these words")
                 sides[row] = (forward[place, :count].tolist(), backward[place, :count].tolist())
         known = self.task.words.places
         return [
@@ -116,6 +118,7 @@ class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
                 states = torch.stack(self.model.word_states(self.model.words_of(batch.tokens)), dim=2)
             vectors = states.float().cpu().numpy()
             for place, row in enumerate(rows):
+                check_finite(states[place, 1 : 1 + len(read[row].words)], "these words")
                 found[row] = vectors[place, 1 : 1 + len(read[row].words)].copy()
         return found
 

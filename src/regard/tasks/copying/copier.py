@@ -12,6 +12,7 @@ import torch
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.layers.finite import check_finite
 from regard.tasks.copying.task import COLUMN, CopyingTask
 from regard.tasks.predictor import Predictor
 
@@ -85,7 +86,8 @@ class Copier(Predictor[CopyingTask]):
         for rows in Batches(lengths, maximum_tokens=STEPS).in_order():
             batch = self.task.batch([sequences[row] for row in rows]).to(self.device)
             with torch.no_grad():
-                probabilities = torch.sigmoid(self.task.told(self.model, batch).float()).cpu()
+                told = check_finite(self.task.told(self.model, batch).float(), "these sequences")
+                probabilities = torch.sigmoid(told).cpu()
             wrong = (probabilities > 0.5) != (batch.bits.cpu() > 0.5)
             yield (
                 rows.tolist(),

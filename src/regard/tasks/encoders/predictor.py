@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
 from regard.layers import Encoded, Tokens
+from regard.layers.finite import check_finite
 from regard.tasks.encoders.inputs import Joined, padded, read_inputs
 from regard.tasks.encoders.task import EncoderTask
 from regard.tasks.predictor import Predictor
@@ -54,6 +55,9 @@ class EncoderPredictor(Predictor[E]):
 
         Yields:
             The numbers of the inputs in a batch, the batch as it was read, and what the model made of it.
+
+        Raises:
+            InputError: for logits that are not finite.
         """
         if not inputs:
             return
@@ -66,6 +70,11 @@ class EncoderPredictor(Predictor[E]):
             with torch.no_grad():
                 places = None if at is None else at(tokens)
                 found = self.model(tokens, segments.to(self.device), at=places, readings=readings)
+            for part in (found.logits, found.next_sentence, found.next_token):
+                if part is not None:
+                    # Of each token, padding too, or of each text, or of the places asked for.
+                    each = part.shape[:-1] == tokens.valid.shape and at is None
+                    check_finite(part, "these texts", where=tokens.valid if each else None)
             yield rows.tolist(), tokens, found
 
     def tell(self, predictions: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ import torch
 from regard.data.characters import Characters, digit_characters, read_characters
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
+from regard.layers.finite import check_finite
 from regard.tasks.few_shot.data import FewShotData
 from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.few_shot.preparation import HELD_OUT, write_pictures
@@ -84,7 +85,8 @@ def evaluate_episodes(model: FewShotClassifier, questions: Sequence[Question]) -
             rows = [question.picture for question in questions[start : start + TOGETHER]]
             batch = task.read_batch(store, rows).to(model.device)
             with torch.no_grad():
-                shares = model.model(batch.pictures, batch.labels).float().log_softmax(dim=-1)
+                logits = check_finite(model.model(batch.pictures, batch.labels).float(), "these pictures")
+                shares = logits.log_softmax(dim=-1)
             losses += (-shares.gather(-1, batch.asked[..., None])).flatten().tolist()
             right += (shares.argmax(dim=-1) == batch.asked).flatten().tolist()
     names = [characters.names[characters.classes[question.picture]] for question in questions]

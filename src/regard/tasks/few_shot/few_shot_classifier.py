@@ -10,6 +10,7 @@ import torch
 
 from regard.data.characters import with_bright_ink
 from regard.errors import InputError
+from regard.layers.finite import check_finite
 from regard.tasks.few_shot.task import EpisodeBatch, FewShotTask
 from regard.tasks.pictures import Picture, PictureClassification, frames_of
 from regard.tasks.predictor import Predictor
@@ -63,7 +64,8 @@ class FewShotClassifier(Predictor[FewShotTask]):
             unknown = torch.zeros(1, len(further), dtype=torch.int64)
             batch = EpisodeBatch(pictures, labels, unknown).to(self.device)
             with torch.no_grad():
-                shares = self.model(batch.pictures, batch.labels).float().softmax(dim=-1)[0]
+                logits = check_finite(self.model(batch.pictures, batch.labels).float(), "these pictures")
+                shares = logits.softmax(dim=-1)[0]
             found += [PictureClassification.of(names, row) for row in shares.tolist()]
         return found
 

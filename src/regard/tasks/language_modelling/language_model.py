@@ -12,6 +12,7 @@ import torch
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
+from regard.layers.finite import check_finite
 from regard.prepared import PreparedDecoder, QuantisedPrecision
 from regard.tasks.language_modelling.beginning import Beginning
 from regard.tasks.language_modelling.stop_text import StopText
@@ -267,6 +268,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             for start in range(0, read.ids.shape[1], stretch):
                 part = slice(start, start + stretch)
                 logits, state = self.model.read(Tokens(read.ids[:, part], read.valid[:, part], read.padded), state)
+                check_finite(logits, "these texts", where=read.valid[:, part])
                 labels = told[:, part].unsqueeze(-1)
                 wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
                 chosen = wide.gather(-1, labels)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from regard.layers import Tokens
+from regard.layers.finite import check_finite
 from regard.text import Tokenizer
 
 STRETCH = 128
@@ -43,6 +44,7 @@ def most_probable(
     for start in range(0, read.ids.shape[1], STRETCH):
         part = slice(start, start + STRETCH)
         logits, state = model.read(Tokens(read.ids[:, part], read.valid[:, part]), state)
+        check_finite(logits, "these texts", where=read.valid[:, part])
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
         top = wide.topk(min(count, wide.shape[-1]), dim=-1)
         values.append(top.values)

@@ -16,6 +16,7 @@ from regard.data.running_text import Document
 from regard.data.sentence_pairs import Cutting, write_documents
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.layers.finite import check_number
 from regard.tasks.encoders.predictor import BATCH_TOKENS
 from regard.tasks.masked_language_modelling.data import MaskedTextData
 from regard.tasks.masked_language_modelling.documents import Given, encoded, in_memory, reader
@@ -108,6 +109,10 @@ def _sums(
         found: dict[str, LossSum] = {"": loss, **loss.beside}
         for name, part in found.items():
             total, labels, right = sums.get(name, (0.0, 0, 0))
-            sums[name] = (total + part.total.item(), labels + part.tokens, right + int(part.correct))
+            sums[name] = (
+                total + check_number(part.total.item(), "these texts"),
+                labels + part.tokens,
+                right + int(part.correct),
+            )
         model.tell([None] * len(rows))
     return sums

@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Pictures
+from regard.layers.finite import check_finite
 from regard.metrics.classification import classification_scores
 from regard.tasks.picture_classification.store import LABEL, PictureStore
 from regard.tasks.picture_classification.task import PictureClassificationTask, batch_of
@@ -76,7 +77,7 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
     def probabilities(self, pictures: Pictures) -> Tensor:
         """Of every class, (B, classes) float32."""
         with torch.no_grad():
-            return self.model(pictures).float().softmax(dim=-1).cpu()
+            return check_finite(self.model(pictures).float(), "these pictures").softmax(dim=-1).cpu()
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """Accuracy, and F1 as the mean over classes."""

@@ -21,6 +21,7 @@ from regard.embeddings.readers import Readers
 from regard.embeddings.reading import BATCH_TOKENS, Group, read_all
 from regard.errors import InputError
 from regard.layers import VectorReader
+from regard.layers.finite import check_finite
 from regard.metrics.regression import pearson, spearman
 from regard.tasks.encoders import EncoderPredictor
 from regard.tasks.encoders.inputs import TEXT
@@ -232,7 +233,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
 
         def use(group: Group) -> None:
             hidden = group.states[0] if len(group.states) == 1 and not choice.weights else choice.combined(group.states)
-            found: Tensor = self.task.vectors(hidden, group.valid, group.pooled)
+            found: Tensor = check_finite(self.task.vectors(hidden, group.valid, group.pooled), "these texts")
             vectors[group.rows] = found.float().cpu().numpy()
             if texts is not None and not reader.parallel:
                 self._tell(texts, vectors, group.rows)

@@ -12,6 +12,7 @@ from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
 from regard.data.running_text import Document
 from regard.errors import InputError
+from regard.layers.finite import check_number
 from regard.tasks.masked_language_modelling.documents import Given, encoded, in_memory, reader
 from regard.tasks.span_corruption.data import SpanTextData
 from regard.tasks.span_corruption.preparation import stretches
@@ -65,7 +66,7 @@ def evaluate_spans(
             parts = task.corruption.corrupt([texts[row] for row in rows], rows.tolist(), task.tokenizer.sentinels)
             batch = task.batch([each.input.tolist() for each in parts], [each.target.tolist() for each in parts])
             found = task.loss(model.model, batch.to(model.device))
-            total += found.total.item()
+            total += check_number(found.total.item(), "these texts")
             tokens += found.tokens
             correct += int(found.correct)
     metrics = task.metrics_of(total / tokens, correct / tokens)

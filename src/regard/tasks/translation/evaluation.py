@@ -14,6 +14,7 @@ from regard.data.batching import Batches
 from regard.data.pairs import pairs_in_memory
 from regard.errors import InputError
 from regard.generation import GenerationSettings
+from regard.layers.finite import check_number
 from regard.tasks.translation.metrics import compared
 from regard.tasks.translation.translator import Translation, Translator
 from regard.text import Tokenizer
@@ -156,7 +157,7 @@ def teacher_forced(
         for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order():
             batch = task.batch([sources[row] for row in rows], [targets[row] for row in rows])
             found = task.loss(translator.model, batch.to(translator.device))
-            total += found.total.item()
+            total += check_number(found.total.item(), "these pairs")
             tokens += found.tokens
             correct += int(found.correct)
     loss = total / tokens
