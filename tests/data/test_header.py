@@ -55,6 +55,24 @@ def test_pairs_whose_columns_are_doubtful_are_refused(tmp_path, text, words):
     assert len(list(read_pairs(file(tmp_path, text), source=0, target=1))) >= 2
 
 
+TICKETS = "".join(
+    f"T-{number};2026-01-{number + 10};{'buy' if number % 5 == 0 else 'hello'} now;{'spam' if number % 5 == 0 else 'ham'}\n"
+    for number in range(20)
+)
+
+
+@pytest.mark.parametrize("columns", [{"text": "Message body", "label": "Routing"}, {"text": 2, "label": 3}])
+def test_names_above_ids_and_dates_are_a_header(tmp_path, columns):
+    """Named or counted, they are no example; and a row cut short is reported, not a reason to read other columns."""
+    path = file(tmp_path, "\ufeffTicket No;received;Message body;Routing\n" + TICKETS + "T-99;cut short\n")
+    malformed = MalformedRows()
+    found = list(read_labelled(path, malformed=malformed, **columns))
+    assert len(found) == 20
+    assert {row.label for row in found} == {"spam", "ham"}
+    assert found[0].text == "buy now"
+    assert malformed.total == 1
+
+
 SPAM = "".join(f"{number},buy {number},spam\n{number + 50},hello {number},ham\n" for number in range(5))
 
 

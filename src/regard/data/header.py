@@ -75,14 +75,18 @@ COMMON = frozenset(
 SAMPLE = 100
 """Rows that tell."""
 
+ENOUGH = 6
+"""Rows below the first that say what a column holds."""
+
+_DIGIT = re.compile(r"\d")
 _NAME = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
 
 
 def has_header(name: str, sample: Sequence[Row], advice: str | None) -> bool:
     """Whether the first row names the columns.
 
-    It does where at least two of its cells, or all, are usual names of columns; or where all look like names and stand above
-    numbers. It does not where a cell of it is a number, or stands again below, or two are equal.
+    It does where at least two of its cells, or all, are usual names of columns; or where all look like names and one stands above
+    numbers, or without a digit above cells that all have some, such as dates and ids. It does not where a cell of it is a number, or stands again below, or two are equal.
 
     Arguments:
         sample: the first rows.
@@ -103,11 +107,17 @@ def has_header(name: str, sample: Sequence[Row], advice: str | None) -> bool:
         return False
     common = sum(cell in COMMON for cell in first)
     above_numbers = any(len(column) > 1 and all(map(_number, column)) for column in below)
+    above_digits = any(
+        len(column) >= ENOUGH and not _DIGIT.search(cell) and all(map(_DIGIT.search, column))
+        for cell, column in zip(first, below, strict=True)
+    )
     named = all(_NAME.fullmatch(cell) for cell in first if cell)
-    if common >= min(2, len(first)) or (above_numbers and named):
+    if common >= min(2, len(first)) or ((above_numbers or above_digits) and named):
         return True
     last = below[-1]
-    classes = len(first) > 1 and len(last) >= 6 and 2 * len(set(last)) <= len(last) and min(map(last.count, last)) > 1
+    classes = (
+        len(first) > 1 and len(last) >= ENOUGH and 2 * len(set(last)) <= len(last) and min(map(last.count, last)) > 1
+    )
     if advice is not None and named and (common or classes):
         raise InputError(f"{name}: the first line, {short(rows[0])}, may name the columns or be data; {advice}")
     return False

@@ -129,7 +129,11 @@ def _columns(
     cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
     open_choice = all(column is None for column in chosen)
     usual = usual_texts(cells) is not None and not (labelled and _label(cells) is None)
-    say = "say which columns they are, by name or counted from 0: data.text=0" + (" data.label=1" if labelled else "")
+    say = "say which columns they are, by name where the first line has names, such as data.text=message" + (
+        " data.label=kind, else counted from 0: data.text=0 data.label=1"
+        if labelled
+        else ", else counted from 0: data.text=0"
+    )
     headed = header is True or by_name
     if header == "auto" and not by_name:
         headed = usual or has_header(name, sample, say if open_choice else None)

@@ -14,6 +14,8 @@ from regard.errors import InputError, nearest
 
 Row = tuple[int, list[str]] | MalformedRow  # a line number and its cells
 
+USUAL = 0.8
+"""The share of rows that says what a separator is."""
 _WIDTH_SAMPLE = 100  # rows that say how many columns a table has
 
 
@@ -69,15 +71,19 @@ def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
 
 
 def _separator(sample: Sequence[Line]) -> str:
-    """A semicolon where it separates every row into equally many cells and the comma does not, or into fewer; else a comma."""
+    """A semicolon where it separates the rows into equally many cells and the comma does not, or into fewer; else a comma.
+
+    One row in five may have another number of cells: it is reported as such, and does not make a comma of a semicolon.
+    """
     text = [line.content.decode(errors="replace") for line in sample if not line.too_long]
     widths = {}
     for separator in ",;":
         try:
-            found = {len(row) for row in csv.reader([line + "\n" for line in text], delimiter=separator) if row}
+            found = Counter(len(row) for row in csv.reader([line + "\n" for line in text], delimiter=separator) if row)
         except csv.Error:
-            found = set()
-        widths[separator] = found.pop() if len(found) == 1 else 0
+            found = Counter()
+        width, times = max(found.items(), key=lambda one: one[1], default=(0, 0))
+        widths[separator] = width if times >= USUAL * found.total() else 0
     return ";" if widths[";"] > max(1, widths[","]) else ","
 
 
