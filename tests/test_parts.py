@@ -320,3 +320,25 @@ def test_without_own_parts_nothing_is_recorded(tmp_path):
     config = BahdanauConfig(source_vocabulary=9, target_vocabulary=9, hidden_width=4, attention_width=5)
     assert isinstance(alignment_layer(config).attention, ScoredAttention)
     assert not isinstance(alignment_layer(config).attention.score, ScaledDot)
+
+
+def test_a_config_that_lacks_what_tasks_fill_in_is_refused_by_all_names(tmp_path):
+    file = tmp_path / "bare.py"
+    file.write_text(
+        "import dataclasses, regard\n"
+        "from typing import ClassVar\n"
+        "from torch import nn\n"
+        "@dataclasses.dataclass(frozen=True, kw_only=True)\n"
+        "class BareConfig:\n"
+        "    model_type: ClassVar[str] = 'bare'\n"
+        "    vocabulary: int\n"
+        "    width: int = 8\n"
+        "@regard.parts.model(config=BareConfig, interface='whole_text')\n"
+        "class Bare(nn.Module):\n"
+        "    pass\n"
+    )
+    lacking = "layers, segments, maximum_positions, padding_id, head, outputs"
+    with pytest.raises(
+        InputError, match=f"'bare' of .*bare.py: BareConfig has no {lacking}; a model of whole texts has them"
+    ):
+        regard.train("classify", ["model.name=bare"], output=tmp_path / "run", data=[("a", "b")] * 9, code=str(file))

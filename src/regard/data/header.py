@@ -86,7 +86,8 @@ def has_header(name: str, sample: Sequence[Row], advice: str | None) -> bool:
     """Whether the first row names the columns.
 
     It does where at least two of its cells, or all, are usual names of columns; or where all look like names and one stands above
-    numbers, or without a digit above cells that all have some, such as dates and ids. It does not where a cell of it is a number, or stands again below, or two are equal.
+    numbers, or without a digit above cells that all have some, such as dates and ids. It does not where a cell of it is a number,
+    or stands again below, or two are equal.
 
     Arguments:
         sample: the first rows.

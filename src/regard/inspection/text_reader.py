@@ -56,7 +56,10 @@ class TextReader:
         tokenizer = foreign_tokenizer(place, config)
         model = read_model(place)
         if not isinstance(model, TextEncoder | CausalClassifier | VectorReader | ELMo):
-            raise RuntimeError(f"{type(model).__name__} is registered as a model of whole texts and is none")
+            raise InputError(
+                f"{folder}: a {config.model_type} is a model of your own, and the command shows those of the package alone; in "
+                "Python, regard.look(model) shows every attention layer in it"
+            )
         return cls(model, tokenizer)
 
     def view(self, text: str, second: str | None = None, *, addresses: Sequence[str] | None = None) -> AttentionView:

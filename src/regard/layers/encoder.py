@@ -27,9 +27,9 @@ class Encoded(NamedTuple):
     """
 
     hidden: Tensor
-    pooled: Tensor | None
-    logits: Tensor | None
-    next_sentence: Tensor | None
+    pooled: Tensor | None = None
+    logits: Tensor | None = None
+    next_sentence: Tensor | None = None
     next_token: Tensor | None = None
 
 

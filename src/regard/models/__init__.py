@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from torch import nn
 
+from regard.errors import InputError
+from regard.layers import EncoderConfig
 from regard.models.attention_stack import AttentionStack, AttentionStackConfig
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.bert import Bert, BertConfig
@@ -55,7 +57,7 @@ from regard.models.universal_sentence_encoder import (
     USETransformerConfig,
 )
 from regard.models.vit import ViT, ViTConfig
-from regard.parts import WithOwn
+from regard.parts import Part, WithOwn
 
 __all__ = [
     "GNMT",
@@ -189,6 +191,24 @@ class Family:
         return interface in (self.interface, *ALSO_SERVES.get(self.interface, ()))
 
 
+def _own_family(part: Part) -> Family:
+    """The family of a model of the user's own.
+
+    Raises:
+        InputError: where the config of a model of whole texts lacks what tasks fill in or ask for.
+    """
+    config = part.settings["config"]
+    if part.settings["interface"] in ("whole_text", "encoder"):
+        asked = [name for name in vars(EncoderConfig) if not name.startswith("_")]
+        lacking = [name for name in asked if not hasattr(config, name) and name not in config.__dataclass_fields__]
+        if lacking:
+            raise InputError(
+                f"the model {part.name!r} of {part.origin}: {config.__name__} has no {', '.join(lacking)}; a model of whole "
+                "texts has them, as fields or properties (regard.layers.EncoderConfig says what each is)"
+            )
+    return Family(model=part.value, **part.settings)
+
+
 MODELS: Mapping[str, Family] = WithOwn(
     "model",
     {
@@ -243,6 +263,6 @@ MODELS: Mapping[str, Family] = WithOwn(
         TransformerConfig.model_type: Family(TransformerConfig, Transformer),
         ViTConfig.model_type: Family(ViTConfig, ViT, interface="picture_classifier"),
     },
-    lambda part: Family(model=part.value, **part.settings),
+    _own_family,
 )
 """By name: the package's, and after them those of the user's own (`regard.parts.model`)."""
