@@ -17,6 +17,7 @@ import regard
 from regard import parts
 from regard.attention import ScaledDot, ScoredAttention
 from regard.cli.main import main
+from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import MODELS, BahdanauConfig, LuongConfig, Transformer, TransformerConfig
 from regard.models.bahdanau import alignment_layer
