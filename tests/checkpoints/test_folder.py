@@ -218,6 +218,10 @@ DAMAGES = {
         lambda f: change_json(f / "config.json", lambda v: v.update(model_type="transformers")),
         ("config.json", "'transformers'", "did you mean 'transformer'?"),
     ),
+    "family that is no name": (
+        lambda f: (change_json(f / "config.json", lambda v: v.update(model_type={})), (f / "regard.json").unlink()),
+        ("config.json", "model_type is '{}'"),
+    ),
     "unknown setting": (
         lambda f: change_json(f / "config.json", lambda v: v.update(head=3)),
         ("config.json", "unknown key 'head'", "'heads'"),

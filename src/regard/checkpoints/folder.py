@@ -370,7 +370,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
 
 def _is_theirs(values: Mapping[str, Any]) -> bool:
     """Whether a config.json is in one of Hugging Face's layouts, not in our own, whose families have some of the same names."""
-    return values.get("model_type") in LAYOUTS and "format_version" not in values
+    return str(values.get("model_type")) in LAYOUTS and "format_version" not in values
 
 
 def _family(path: Path) -> tuple[dict[str, Any], str]:
