@@ -56,19 +56,29 @@ def test_a_copy_of_a_checkpoint_is_never_removed(recipe, pairs, tmp_path):
     assert len([name for name in steps_of(run) if len(name) == 13]) <= 2
 
 
-@pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/step-00000001"])
-def test_checkpoints_behind_a_link_are_refused_and_stay(linked, recipe, pairs, tmp_path):
+@pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/step-00000001", "data"])
+def test_folders_behind_a_link_are_refused_and_stay(linked, recipe, pairs, tmp_path):
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     regard.train(recipe(steps=2, save_every=1), output=run, data=pairs)
     (elsewhere / "step-00000009").mkdir(parents=True)
     (elsewhere / "step-00000009" / "precious").write_text("years of work")
-    if linked == "checkpoints":
-        shutil.copytree(run / "checkpoints", elsewhere, dirs_exist_ok=True)
-        shutil.rmtree(run / "checkpoints")
+    (elsewhere / ".partial-theirs").mkdir()
+    if linked in ("checkpoints", "data"):
+        shutil.copytree(run / linked, elsewhere, dirs_exist_ok=True)
+        shutil.rmtree(run / linked)
     (run / linked).symlink_to(elsewhere)
     with pytest.raises(regard.InputError, match="is a symbolic link"):
         regard.train(recipe(steps=5, save_every=1), output=run, data=pairs, resume=True)
     assert (elsewhere / "step-00000009" / "precious").read_text() == "years of work"
+    assert (elsewhere / ".partial-theirs").is_dir()
+
+
+def test_a_file_where_prepared_data_are_kept(recipe, pairs, tmp_path):
+    regard.train(recipe(steps=2, save_every=1), output=tmp_path, data=pairs)
+    shutil.rmtree(tmp_path / "data")
+    (tmp_path / "data").write_text("")
+    with pytest.raises(regard.InputError, match="data: is no folder"):
+        regard.train(recipe(steps=2, save_every=1), output=tmp_path, data=pairs, resume=True)
 
 
 def test_one_process_trains_into_a_folder_and_death_lets_it_go(recipe, pairs, tmp_path):

@@ -372,9 +372,13 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     """Make the folder this recipe's own, or make sure it is.
 
     Raises:
-        InputError: where it holds another run, or one that was not to be resumed.
+        InputError: where it holds another run, or one that was not to be resumed, or `data` or `checkpoints` in it is no folder of its own.
     """
     path = folder / RECIPE
+    for place in (folder / "data", folder / "checkpoints"):
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            what = "a symbolic link, and what it points to could be removed" if place.is_symlink() else "no folder"
+            raise InputError(f"{place}: is {what}; put the folder itself there, or train into another folder")
     if path.is_file() and is_prepared(folder / "data"):  # else it never began, and has nothing to lose
         if not resume:
             raise InputError(
