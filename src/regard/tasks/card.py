@@ -125,6 +125,7 @@ def model_card(
     else:
         lines += _elsewhere(layout, task.get("languages") or [])
     if metrics:
+        lines += ["Measured on the validation examples, which also chose the checkpoint; other data may give less.", ""]
         lines += ["| metric | value |", "|---|---|"]
         lines += [f"| {name} | {value:.4g} |" for name, value in metrics.items()]
         lines.append("")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
@@ -17,6 +18,7 @@ from regard.vectors.evaluation.similarity import JudgedPair, SimilaritySet
 from regard.vectors.report import Subject, html_page
 from regard.vectors.report.drawing import Bar, drawn_bars, drawn_map
 from regard.vectors.report.maps import word_map
+from regard.vectors.report.prejudice import direction
 from regard.vectors.report.tables import Cell, Row, Table, drawn_table, figure
 
 WORDS = [word for words in CATEGORIES.values() for word in words]
@@ -180,3 +182,17 @@ def test_the_best_of_a_row_is_set_off_where_one_is_best(numbers, better, best):
     row = Row(name="r", cells=tuple(figure(number) for number in numbers), larger_is_better=better)
     page = drawn_table(Table(columns=("a", "b"), rows=(row, Row(name="s", cells=(Cell(text="x"), Cell(text="y"))))))
     assert re.findall(r"<td class=best[^>]*>([^<]*)", page) == ([] if best is None else [best])
+
+
+def test_what_rounding_leaves_after_debiasing_is_not_drawn_as_bias(subjects):
+    """All embeddings of a page have one scale, and none is stretched to fill it."""
+    subject = subjects[0]
+    found = subject.audit.direction
+    quiet = [each._replace(cosine=each.cosine * 1e-6) for each in found.occupations]
+    changed = dataclasses.replace(subject.audit, direction=dataclasses.replace(found, occupations=quiet))
+    debiased = Subject(vectors=subject.vectors, report=subject.report, audit=changed)
+    for page in ([subject, debiased], [debiased]):
+        drawn = direction(page).split("<h3>")[-1]
+        widths = [float(width) for width in re.findall(r'<rect class="g\d" [^>]* width="([\d.]+)"', drawn)]
+        assert len(widths) > 5
+        assert max(widths) <= 0.5  # the least that is drawn

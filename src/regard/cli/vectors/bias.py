@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Words from either end, and pairs of words, that are printed; --json has all."""
+LEAST = 0.005
+"""The smallest cosine that is listed: less is 0.00 to two digits, as rounding leaves it after debiasing."""
 
 
 def bias(
@@ -156,8 +158,8 @@ def _direction_rows(found: DirectionAudit) -> list[tuple[str, str]]:
     shares = ", ".join(f"{100 * share:.0f} %" for share in subspace.explained[:3])
     missing = f"; {len(subspace.missing)} words of the pairs have no vector" if subspace.missing else ""
     ends = [
-        [each for each in found.occupations if each.cosine > 0][:SHOWN],
-        [each for each in reversed(found.occupations) if each.cosine < 0][:SHOWN],
+        [each for each in found.occupations if each.cosine >= LEAST][:SHOWN],
+        [each for each in reversed(found.occupations) if each.cosine <= -LEAST][:SHOWN],
     ]
     rows = [
         ("direction", f"{positive} - {negative}, of {len(subspace.sets)} pairs; components explain {shares}{missing}"),

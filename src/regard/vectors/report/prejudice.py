@@ -13,6 +13,9 @@ from regard.vectors.report.tables import NOTHING, Cell, Row, Table, drawn_table,
 ENDS = 10
 """Occupations that are drawn from either end."""
 
+LEAST_REACH = 0.05
+"""The cosine at the end of the bars' scale, at least."""
+
 ANSWERS = 12
 
 
@@ -22,9 +25,11 @@ def direction(subjects: Sequence[Subject]) -> str:
     there = [(subject, audit) for subject, audit in found if audit is not None]
     if not there:
         return ""
+    # One scale for all, so that embeddings can be compared; what rounding leaves after debiasing is drawn as next to nothing.
+    reach = max([LEAST_REACH, *(abs(each.cosine) for _, audit in there for each in audit.occupations)])
     return (
         drawn_table(_direct(there))
-        + f'<div class="side">{"".join(_occupations(subject, audit) for subject, audit in there)}</div>'
+        + f'<div class="side">{"".join(_occupations(subject, audit, reach) for subject, audit in there)}</div>'
         + drawn_table(_answers(there))
     )
 
@@ -63,12 +68,11 @@ def _direct(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
     )
 
 
-def _occupations(subject: Subject, audit: DirectionAudit) -> str:
+def _occupations(subject: Subject, audit: DirectionAudit, reach: float) -> str:
     positive, negative = audit.subspace.ends
     half = min(ENDS, (len(audit.occupations) + 1) // 2)
     ends = [*audit.occupations[:half], *audit.occupations[max(len(audit.occupations) - half, half) :]]
     bars = [Bar(name=each.word, value=each.cosine, group=3 if each.cosine > 0 else 0) for each in ends]
-    reach = max((abs(each.cosine) for each in ends), default=0.1)
     title = f"{subject.name}: occupations from {negative} (below 0) to {positive} (above 0), cosine"
     return f"<div><h3>{html.escape(title)}</h3>{drawn_bars(bars, low=-reach, high=reach, title=title)}</div>"
 
