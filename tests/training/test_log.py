@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,21 @@ def test_what_is_no_number_is_null(tmp_path):
     log.write({"event": "train", "loss": float("nan"), "rate": float("inf"), "step": 3})
     line = (tmp_path / "log.jsonl").read_text()
     assert json.loads(line, parse_constant=pytest.fail) == {"event": "train", "loss": None, "rate": None, "step": 3}
+
+
+@pytest.mark.parametrize("kind", ["link", "nowhere", "pipe", "folder"])
+def test_what_is_no_file_of_the_run_is_left_alone(kind, tmp_path):
+    """A resumed run cuts its log back: behind a link that would be somebody else's file."""
+    path, other = tmp_path / "log.jsonl", tmp_path / "diary.txt"
+    other.write_text("years of work")
+    make = {
+        "link": lambda: path.symlink_to(other),
+        "nowhere": lambda: path.symlink_to(tmp_path / "nothing"),
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+    }
+    make[kind]()
+    with pytest.raises(InputError, match=r"log\.jsonl: is no file of its own"):
+        JsonLines(path, 3)
+    assert other.read_text() == "years of work"
+    assert not (tmp_path / "nothing").exists()

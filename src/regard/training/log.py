@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from regard.errors import InputError
 from regard.files import writing_errors
 from regard.structure import finite
 
@@ -18,10 +19,16 @@ class JsonLines:
     Arguments:
         path: of the file.
         size: bytes to keep of what is there.
+
+    Raises:
+        InputError: for a place that cannot be written to, or one that is a link, a pipe or another thing than a file: what a
+            link points to is not the run's to cut back.
     """
 
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise InputError(f"{path}: is no file of its own; remove it, or train into another folder")
         with writing_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:

@@ -372,7 +372,8 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     """Make the folder this recipe's own, or make sure it is.
 
     Raises:
-        InputError: where it holds another run, or one that was not to be resumed, or `data` or `checkpoints` in it is no folder of its own.
+        InputError: where it holds another run, or one that was not to be resumed, or where `data` or `checkpoints` in it is no
+            folder of its own.
     """
     path = folder / RECIPE
     for place in (folder / "data", folder / "checkpoints"):
