@@ -217,6 +217,7 @@ READERS = {
     ("json", "load"),
     ("json", "loads"),
     ("json", "JSONDecoder"),
+    ("yaml", "SafeLoader"),
     ("yaml", "load"),
     ("yaml", "safe_load"),
     ("yaml", "full_load"),
@@ -237,6 +238,7 @@ OWN_TEXT = {
     "text/feeding.py",
     "text/training.py",
     "text/vocabulary.py",
+    "yaml_nodes.py",
 }
 
 

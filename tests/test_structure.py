@@ -131,3 +131,20 @@ def test_json_has_no_word_for_nan():
         "a": [1.5, None],
         "b": [None, "x", None, 3],
     }
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63), 1 << 200])
+def test_a_whole_number_is_one_that_the_libraries_take(value):
+    for hint in (int, int | None, tuple[int, ...]):
+        with pytest.raises(InputError, match="whole numbers go up to"):
+            coerced([value] if hint == tuple[int, ...] else value, hint, "seed")
+    assert coerced((1 << 63) - 1, int, "seed") == (1 << 63) - 1
+    with pytest.raises(InputError, match="whole numbers go up to 9,223,372,036,854,775,807"):
+        coerced(value, int, "seed")
+
+
+def test_a_long_value_is_not_shown_whole():
+    for value, hint in (([1] * 10**6, int), ("x" * 10**6, bool), (1 << 20_000, int), (1 << 20_000, str)):
+        with pytest.raises(InputError) as caught:
+            coerced(value, hint, "seed")
+        assert len(str(caught.value)) < 400

@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import yaml
-
 from regard.errors import InputError
 
 LARGEST = 1 << 28
@@ -411,95 +409,16 @@ def yaml_value(text: str) -> Any:
     """
     if len(text) > LARGEST_YAML:
         raise ValueError(f"it is longer than {_spoken(LARGEST_YAML)}")
-    loader = None
+    from regard.yaml_nodes import value_of  # which `--help` does not wait for
+
     try:
-        loader = _Loader(text.removeprefix("\ufeff"))
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _count(node)
-        value = loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f", in line {error.problem_mark.line + 1}"
-        raise ValueError(", ".join(filter(None, (error.context, error.problem))) + line) from None
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        value = value_of(text.removeprefix("\ufeff"), deepest=DEEPEST, most_nodes=MOST_NODES, most_values=MOST_VALUES)
     except RecursionError:  # where the caller stands deep already
         raise ValueError(_too_deep()) from None
-    except (ValueError, KeyError, AttributeError, IndexError, TypeError, OverflowError) as error:
-        # The library checks neither that a date is one nor what a tag such as !!int is put before.
-        raise ValueError(_own(error) if type(error) is ValueError else "a value is not of its kind") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
+    except ValueError as error:
+        raise ValueError(_own(error)) from None
     _check_plain(value)
     return value
-
-
-_TAGS = {
-    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "timestamp", "seq", "map", "merge")
-}
-
-
-class _Loader(yaml.SafeLoader):
-    """The safe loader, with bounds: the nodes are counted while they are made."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = self._made = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        self._depth += 1
-        self._made += 1
-        if self._depth > DEEPEST:
-            raise ValueError(_too_deep())
-        if self._made > MOST_NODES:
-            raise ValueError(f"it holds more than {MOST_NODES:,} values")
-        node: Any = super().compose_node(parent, index)
-        self._depth -= 1
-        if node.tag not in _TAGS:
-            raise ValueError(
-                f"line {node.start_mark.line + 1} has a value of the kind {node.tag.rsplit(':', 1)[-1][:60]!r}"
-            )
-        return node
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        node = super().compose_mapping_node(anchor)
-        seen: set[tuple[str, str]] = set()
-        for key, _ in node.value:
-            said = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
-            if said in seen:
-                raise ValueError(f"the key {key.value[:60]!r} is there twice, again in line {key.start_mark.line + 1}")
-            if said is not None:
-                seen.add(said)
-        return node
-
-
-def _count(root: Any) -> None:
-    """Refuse a graph of nodes that would be too large a tree, or none because a node is within itself."""
-    sizes: dict[int, int] = {}
-    within: set[int] = set()
-    todo: list[tuple[Any, bool]] = [(root, False)]
-    while todo:
-        node, done = todo.pop()
-        if id(node) in sizes:
-            continue
-        if not isinstance(node, yaml.CollectionNode):
-            sizes[id(node)] = 1
-            continue
-        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
-        if done:
-            within.discard(id(node))
-            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in parts)
-            if sizes[id(node)] > MOST_VALUES:
-                raise ValueError(f"with its aliases replaced it holds more than {MOST_VALUES:,} values")
-            continue
-        within.add(id(node))
-        todo.append((node, True))
-        for part in parts:
-            if id(part) in within:
-                raise ValueError(f"an alias names what it stands in, from line {part.start_mark.line + 1}")
-            todo.append((part, False))
 
 
 def _check_plain(value: Any) -> None:

@@ -15,6 +15,9 @@ from regard.parts import Choice
 
 D = TypeVar("D")
 
+LARGEST_WHOLE = (1 << 63) - 1
+"""The largest whole number of a setting: the largest that the libraries beneath take."""
+
 
 def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
     """The dataclass `kind` with its fields taken from `values`, nested dataclasses included.
@@ -77,7 +80,7 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
             return value
         if isinstance(value, Mapping):
             return from_mapping(hint, value, where)
-        raise InputError(f"{where} is {value!r}; it must be a mapping of settings")
+        raise InputError(f"{where} is {_shown(value)}; it must be a mapping of settings")
     if origin is typing.Annotated:
         choice = options[1]
         return choice.checked(value, where) if isinstance(choice, Choice) else coerced(value, options[0], where)
@@ -85,7 +88,7 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
         if value in options:
             return value
         wanted = " or ".join(map(repr, options))
-        raise InputError(f"{where} is {value!r}; choose {wanted}")
+        raise InputError(f"{where} is {_shown(value)}; choose {wanted}")
     if origin in (typing.Union, types.UnionType):
         nested = [option for option in options if dataclasses.is_dataclass(option) or typing.get_origin(option) is dict]
         if nested and isinstance(value, Mapping):
@@ -95,12 +98,13 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
                 return coerced(value, option, where)
             except InputError:
                 continue
-        if float in options and isinstance(value, float):
-            return coerced(value, float, where)
-        raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}{_quoted(value, hint)}")
+        for kind in (float, int):
+            if kind in options and type(value) is kind:  # of the right kind, and out of range
+                return coerced(value, kind, where)
+        raise InputError(f"{where} is {_shown(value)}; it must be {_spoken(hint)}{_quoted(value, hint)}")
     if origin is tuple and isinstance(value, list | tuple):
         if options[1:] != (Ellipsis,) and len(options) != len(value):
-            raise InputError(f"{where} is {value!r}; it must be a list of {len(options)}")
+            raise InputError(f"{where} is {_shown(value)}; it must be a list of {len(options)}")
         kinds = options[:1] * len(value) if options[1:] == (Ellipsis,) else options
         return tuple(coerced(part, kind, where) for part, kind in zip(value, kinds, strict=True))
     if origin is dict and isinstance(value, Mapping):
@@ -113,11 +117,14 @@ def coerced(value: Any, hint: Any, where: str) -> Any:
     if hint is float and (number := _number(value)) is not None:
         if math.isfinite(number):
             return number
-        raise InputError(f"{where} is {value!r}; it must be a finite number")
+        raise InputError(f"{where} is {_shown(value)}; it must be a finite number")
     kind = origin or hint
     if isinstance(kind, type) and isinstance(value, kind) and not (isinstance(value, bool) and kind is int):
+        # A subclass of int stands for a size that is not known yet, which no user gives.
+        if type(value) is int and not -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
+            raise InputError(f"{where} is {_shown(value)}; whole numbers go up to {LARGEST_WHOLE:,}")
         return value
-    raise InputError(f"{where} is {value!r}; it must be {_spoken(hint)}{_quoted(value, hint)}")
+    raise InputError(f"{where} is {_shown(value)}; it must be {_spoken(hint)}{_quoted(value, hint)}")
 
 
 def finite(value: Any) -> Any:
@@ -131,6 +138,14 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _shown(value: Any) -> str:
+    """A value as a message shows it: of what is long the beginning."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**60:
+        return "a number of more than 60 digits"
+    shown = repr(value)
+    return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
 def _number(value: Any) -> float | None:

@@ -102,6 +102,13 @@ def test_help_answers_in_less_than_half_a_second():
         (["translate", "folder", "--beam", "wide"], "'--beam'"),
         (["translate", "folder", "--batch-size", "0"], "'--batch-size'"),
         (["evaluate", "folder", "data.tsv", "--limit", "0"], "'--limit'"),
+        (["evaluate", "folder", "data.tsv", "--limit", str(1 << 64)], "--limit: the number is too large"),
+        (
+            ["generate", "folder", "--seed", str(1 << 64)],
+            "--seed: the number is too large; whole numbers go up to 9,223,",
+        ),
+        (["vectors", "bias", "v.txt", "--seed", str(1 << 63)], "--seed: the number is too large"),
+        (["compare", "dates", "seed=1", "--seeds", "1000000000", "-o", "x"], "'--seeds'"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(command, words, sentence):

@@ -112,7 +112,7 @@ def run(
             show_default=False,
         ),
     ],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 1 to N instead of the claim's own.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, help="Seeds 1 to N instead of the claim's own.")] = None,
     output: Output = RUNS,
     record: Annotated[
         Path | None,

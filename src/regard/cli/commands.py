@@ -39,6 +39,22 @@ def with_code(command: Callable[..., None]) -> Callable[..., None]:
     return coded
 
 
+def _bounded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command that refuses whole numbers which the libraries beneath do not take."""
+
+    @functools.wraps(command)
+    def bounded(*arguments: Any, **settings: Any) -> Any:
+        from regard.structure import LARGEST_WHOLE  # which `--help` does not wait for
+
+        for name, value in settings.items():
+            if isinstance(value, int) and not -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
+                option = "--" + name.rstrip("_").replace("_", "-")
+                raise InputError(f"{option}: the number is too large; whole numbers go up to {LARGEST_WHOLE:,}")
+        return command(*arguments, **settings)
+
+    return bounded
+
+
 class Commands(TyperGroup):
     """The commands of a group, or all of them."""
 
@@ -50,7 +66,10 @@ class Commands(TyperGroup):
         """
         if self.get_command(ctx, args[0]) is None:
             raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and command.callback is not None:
+            command.callback = _bounded(command.callback)
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.

@@ -49,7 +49,9 @@ def compare(
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Train each arm with seeds 1 to N; 3 unless the file says.", show_default=False),
+        typer.Option(
+            min=1, max=1000, help="Train each arm with seeds 1 to N; 3 unless the file says.", show_default=False
+        ),
     ] = None,
     budget: Annotated[
         str | None,

@@ -154,7 +154,8 @@ def test_without_gensim_it_is_said_what_to_install(text, monkeypatch):
     ("given", "says"),
     [
         ({"method": "skip"}, "method is 'skip'; choose 'skipgram' or 'cbow'"),
-        ({"width": 0}, "width is 0 but must be at least 1"),
+        ({"width": 0}, "width is 0 but must be from 1 to"),
+        ({"width": 10**12}, "width is 1000000000000 but must be from 1 to 2"),
         ({"learning_rate": 0.0}, r"learning_rate is 0\.0 but must be a number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"seed": -1}, "seed is -1"),

@@ -12,7 +12,12 @@ from regard.tasks.picture_classification.foreign import classifies_pictures, for
 from regard.tasks.picture_classification.preparation import prepare
 from regard.tasks.picture_classification.task import PictureClassificationTask
 
-ANY_SIDE = math.lcm(*range(1, 65)) << 8
+
+class AnySize(int):
+    """A size that is not known yet, told from one that a user gives, which has a bound."""
+
+
+ANY_SIDE = AnySize(math.lcm(*range(1, 65)) << 8)
 """A side in pixels that divides by every usual patch, and can be halved as often as any model halves it."""
 
 PICTURE_CLASSIFICATION = Kind(

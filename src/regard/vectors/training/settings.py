@@ -100,7 +100,8 @@ class VectorSettings:
                     object.__setattr__(self, name, value)  # frozen for everybody else
         check_types(self)
         for name in ("width", "window", "minimum_count", "epochs", "workers", "negative", "batch", "buckets"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "at least 1", "raise it")
+            check(1 <= getattr(self, name) <= 1 << 31, name, getattr(self, name), "from 1 to 2^31", "choose another")
+        check(self.width <= 100_000, "width", self.width, "at most 100,000", "lower it")
         for name in ("learning_rate", "largest_count", "clip"):
             value = getattr(self, name)
             check(0 < value < float("inf"), name, value, "a number above 0", "raise it")
