@@ -55,6 +55,9 @@ def _bounded(command: Callable[..., Any]) -> Callable[..., Any]:
     return bounded
 
 
+_BOUNDED = _bounded(print).__code__
+
+
 class Commands(TyperGroup):
     """The commands of a group, or all of them."""
 
@@ -67,8 +70,11 @@ class Commands(TyperGroup):
         if self.get_command(ctx, args[0]) is None:
             raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
         name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and command.callback is not None:
-            command.callback = _bounded(command.callback)
+        callback = None if command is None else command.callback
+        if (
+            command is not None and callback is not None and callback.__code__ is not _BOUNDED
+        ):  # once, however often it is called
+            command.callback = _bounded(callback)
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
