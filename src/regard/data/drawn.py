@@ -34,7 +34,7 @@ class Drawn(Sequence[Example]):
         seed: another seed gives other examples.
 
     Raises:
-        InputError: for an unknown split, or a negative size.
+        InputError: for an unknown split, a negative size, or one above `MOST`.
     """
 
     called: ClassVar[str]
