@@ -26,6 +26,7 @@ def read_chorales(path: str | os.PathLike[str], split: Split = "train", *, voice
         InputError: for what is missing or no such file, and for a step of more pitches than voices.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> file = Path(tempfile.mkdtemp()) / "chorales.json"
     >>> _ = file.write_text('{"train": [[[60, 67], [62]]], "valid": [], "test": []}')
     >>> read_chorales(file, voices=3)
