@@ -11,7 +11,7 @@ import regard
 from regard.data.dates import Dates
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.models import GPT2Config
+from regard.models import GPT2Config, ViTConfig
 from regard.models.config import check_memory
 
 
@@ -26,6 +26,12 @@ from regard.models.config import check_memory
 def test_a_config_has_bounds(changes, sentence):
     with pytest.raises(InputError, match=sentence):
         GPT2Config(**{"vocabulary": 9, "width": 8, "heads": 2, "layers": 1} | changes)
+
+
+def test_sides_of_pictures_have_bounds_too():
+    sizes = {"picture_width": 8, "picture_channels": 1, "outputs": 3, "patch": 4, "width": 8, "heads": 2, "layers": 1}
+    with pytest.raises(InputError, match="picture_height is 1099511627776 but must be at most 16,777,216"):
+        ViTConfig(picture_height=2**40, **sizes)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class ChunkedAttention(Attention):
     each of its keys counts before - n + 2 times, which adds the logarithm of that to s_ij.
 
     Time and memory grow with the length, not with its square. Places are `key_places` and `query_places` of the inputs. Where
-    places are given that are not slots, such as under padding in front, the weights are laid out.
+    positions are given, as with padding on the left, the whole matrix of weights is computed.
 
     Arguments:
         chunk: m, in tokens.

@@ -17,7 +17,7 @@ from regard.parts import Code, load_code
 def check(folder: str | os.PathLike[str], *, code: Code | None = None) -> Report:
     """Look at every file of a folder that Regard or `transformers` wrote, and try to open it.
 
-    Nothing is changed. Damage is told of and never raised.
+    Nothing is changed. Damage is listed in the report and raises no error.
 
     Arguments:
         folder: of a model, a run, vectors of words, a token store, or of texts with an index.
