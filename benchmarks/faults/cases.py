@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import importlib
 import os
+import pkgutil
 import random
 import shutil
 import sys
@@ -19,6 +21,8 @@ import judging
 import mutating
 import recipe_cases
 import valid
+
+import regard
 
 NAMES = {"model": [*valid.RECIPES, *valid.FOREIGN], "run": list(valid.RUNS), "vectors": list(valid.VECTORS)}
 
@@ -59,11 +63,12 @@ class Faults:
         command_lines.write_material(self.valid / "material", self.valid / "model", self.valid / "vectors", self.data)
 
     def warm(self) -> None:
-        """Do with undamaged folders what is done with damaged ones, so that all is imported; each has to answer.
+        """Import all, and do with undamaged folders what is done with damaged ones; each has to answer.
 
         Raises:
             SystemExit: where one does not.
         """
+        import_all()
         here = Path.cwd()
         for kind in ("model", "run", "vectors", "index"):
             for name in self.names.get(kind, [kind]):
@@ -123,6 +128,13 @@ class Faults:
             name = draw.choice(self.names[kind]) if kind != "index" else "index"
             what, do = self._do(kind, name, work, draw, damage=True)
         return what, judging.judged(self.scratch, do)
+
+
+def import_all() -> None:
+    """Import the whole package, so that no case does."""
+    for module in pkgutil.walk_packages(regard.__path__, "regard."):
+        if ".peers." not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 
 
 def _shown(word: str) -> str:

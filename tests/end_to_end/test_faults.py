@@ -43,6 +43,7 @@ def test_a_few_cases_of_each_kind(harness, monkeypatch, tmp_path):
     ):  # put back what `run` replaces
         monkeypatch.setattr(owner, name, getattr(owner, name))
     names = {"model": ["bahdanau", "classifier"], "run": ["bahdanau"], "vectors": ["folder", "words.bin"]}
+    cases.import_all()
     faults = cases.Faults(tmp_path, 1, names)
     counts = {"model": 12, "run": 6, "vectors": 10, "index": 4, "command": 12, "recipe": 6}
     figures, wrong = cases.run(faults, counts, print)
