@@ -178,6 +178,18 @@ def test_a_copy_is_made_anew_once_the_model_has_learnt(encoder, rows):
         )
 
 
+def test_a_model_made_in_inference_mode_is_read_and_seen_to_change(encoder, rows):
+    texts = rows(4)
+    with torch.inference_mode():
+        model = encoder()
+        readers = Readers(model, 0)
+        first = readers.reader()
+        assert readers.reader() is first
+        model.layers[2].feedforward.inner.weight.mul_(1.1)
+        found = read(readers.reader(), texts, [4])[0][0]
+        torch.testing.assert_close(found, model(Tokens.pad(texts)).hidden[0], rtol=1e-5, atol=1e-5)
+
+
 def test_another_mechanism_is_read_by_the_model_itself(encoder):
     from regard.attention import Cosine, ScoredAttention
 

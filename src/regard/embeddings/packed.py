@@ -224,8 +224,14 @@ def _norm(norm: nn.Module, dtype: torch.dtype) -> Norm:
 
 
 def _origin(model: TextEncoder) -> tuple[object, ...]:
-    """Where each parameter is and how often it was written, and copies of the norms: fused optimisers count nothing."""
-    marks = [(parameter.data_ptr(), parameter._version) for parameter in model.parameters()]
+    """Where each parameter is and how often it was written, and copies of the norms: fused optimisers count nothing.
+
+    Tensors made in `torch.inference_mode` count nothing either, so of these all are copied.
+    """
+    marks = [
+        each.detach().clone() if each.is_inference() else (each.data_ptr(), each._version)
+        for each in model.parameters()
+    ]
     norms = [part.weight.detach().clone() for part in model.modules() if isinstance(part, nn.LayerNorm)]
     return (*marks, *norms)
 
