@@ -88,6 +88,20 @@ def checked_kind(path: Path, kind: str | None) -> Kind:
     return chosen
 
 
+def kind_like(path: Path, kind: str | None, vectors: WordVectors) -> Kind:
+    """As `checked_kind`, but a .txt of vectors that were read from GloVe's text is GloVe's again, without a header.
+
+    >>> import numpy as np
+    >>> read = WordVectors(words=("a",), matrix=np.ones((1, 2), dtype=np.float32), metadata={"format": "glove"})
+    >>> kind_like(Path("changed.txt"), None, read), kind_like(Path("changed.vec"), None, read)
+    ('glove', 'word2vec')
+    """
+    chosen = checked_kind(path, kind)
+    unpacked = path.with_suffix("") if path.suffix == ".gz" else path
+    again = kind is None and unpacked.suffix == ".txt" and vectors.metadata.get("format") == "glove"
+    return "glove" if again else chosen
+
+
 def kind_of(path: Path) -> Kind:
     """What a name says about the format.
 

@@ -55,6 +55,7 @@ def test_it_is_the_equation(drawn, make_test):
     assert found.associations == pytest.approx(values, abs=1e-6)
     total = sum(values[word] for word in x) - sum(values[word] for word in y)
     assert found.statistic == pytest.approx(total, abs=1e-6)
+    assert found.to_json()["p_test"] == "one-sided permutation test, exact, all 70 partitions"
     assert found.effect_size == pytest.approx(total / 4 / np.std(list(values.values())), abs=1e-5)
     partitions = [
         sum(values[word] for word in half) - sum(values[word] for word in {*values} - {*half})
@@ -73,12 +74,39 @@ def test_counting_by_halves_is_counting_all(values, data):
     assert count_at_least(np.array(values, dtype=float), size, least) == plain
 
 
+@pytest.mark.parametrize(("first", "second"), [(2, 6), (6, 2), (5, 3), (4, 4)])
+def test_the_permutation_test_counts_partitions_of_both_sizes(first, second):
+    """p of the difference of means, over all ways to choose so many words for X as there are."""
+    values = np.random.default_rng(first).normal(size=first + second)
+
+    def difference(chosen) -> float:
+        rest = [each for place, each in enumerate(values) if place not in chosen]
+        return float(np.mean(values[list(chosen)]) - np.mean(rest))
+
+    partitions = list(itertools.combinations(range(first + second), first))
+    there = difference(tuple(range(first)))
+    plain = sum(difference(chosen) >= there - 1e-12 for chosen in partitions) / len(partitions)
+    exact = permutation_test(values[:first], values[first:], exact_below=10**9, samples=1, seed=0)
+    assert (exact.p, exact.partitions, exact.method) == (pytest.approx(plain), len(partitions), "exact")
+    sampled = permutation_test(values[:first], values[first:], exact_below=0, samples=20_000, seed=4)
+    assert abs(sampled.p - plain) < 4 * sampled.standard_error
+
+
+def test_few_words_against_many_are_counted_without_all_their_subsets():
+    """2 words of 102 make 5,151 partitions; all subsets of half of them would be 2^51."""
+    values = np.arange(102.0)[::-1]
+    assert permutation_test(values[:2], values[2:], exact_below=10**9, samples=1, seed=0).p == 1 / 5151
+    assert permutation_test(values[:100], values[100:], exact_below=10**9, samples=1, seed=0).p == 1 / 5151
+    assert permutation_test(values[:60], values[60:], exact_below=10**40, samples=9, seed=0).method == "sampled"
+
+
 def test_p_is_never_zero_and_what_is_alike_counts():
-    best = permutation_test(np.array([5.0, 4.0, 3.0, 2.0, 1.0, 0.0]), exact_below=10**9, samples=10, seed=0)
+    best = permutation_test(np.array([5.0, 4.0, 3.0]), np.array([2.0, 1.0, 0.0]), exact_below=10**9, samples=10, seed=0)
     assert best.p == 1 / 20
-    alike = permutation_test(np.full(6, 0.1), exact_below=10**9, samples=10, seed=0)
+    alike = permutation_test(np.full(3, 0.1), np.full(3, 0.1), exact_below=10**9, samples=10, seed=0)
     assert alike.p == 1.0
-    drawn = permutation_test(np.arange(12.0)[::-1].copy(), exact_below=0, samples=99, seed=0)
+    falling = np.arange(12.0)[::-1]
+    drawn = permutation_test(falling[:6], falling[6:], exact_below=0, samples=99, seed=0)
     assert drawn.p == pytest.approx(1 / 100, abs=1e-2)
     assert drawn.p >= 1 / 100
 
@@ -87,11 +115,11 @@ def test_p_is_never_zero_and_what_is_alike_counts():
 def test_a_sampled_p_is_near_the_exact_one(shift):
     values = np.random.default_rng(1).normal(size=16)
     values[:8] += shift
-    exact = permutation_test(values, exact_below=10**9, samples=1, seed=0)
-    sampled = permutation_test(values, exact_below=0, samples=20_000, seed=4)
+    exact = permutation_test(values[:8], values[8:], exact_below=10**9, samples=1, seed=0)
+    sampled = permutation_test(values[:8], values[8:], exact_below=0, samples=20_000, seed=4)
     assert (exact.partitions, exact.standard_error, sampled.method) == (12_870, 0.0, "sampled")
     assert abs(sampled.p - exact.p) < 4 * sampled.standard_error
-    again = permutation_test(values, exact_below=0, samples=20_000, seed=4)
+    again = permutation_test(values[:8], values[8:], exact_below=0, samples=20_000, seed=4)
     assert again == sampled
 
 
@@ -106,15 +134,21 @@ def test_both_deviations_and_swapped_sets(drawn, make_test):
         association_test(drawn, make_test(x, y, a, b), ddof=2)  # type: ignore[arg-type]
 
 
-def test_missing_words_are_left_out_and_sets_made_equal(drawn, make_test):
+def test_words_without_a_vector_alone_are_left_out(drawn, make_test):
+    """The longer list of targets keeps all its words, in whatever order they stand."""
     x, y, a, b = _sets(drawn)
     found = association_test(drawn, make_test([*x, "unheard"], y[:3], a, [*b, "nobody"]))
     assert found.missing == ("unheard", "nobody")
-    assert found.left_out == ("x3",)
-    assert found.sizes == (3, 3, 3, 5)
-    assert found.to_json()["left_out"] == ["x3"]
-    same = association_test(drawn, make_test(x[:3], y[:3], a, b))
-    assert (found.effect_size, found.p) == (same.effect_size, same.p)
+    assert found.sizes == (4, 3, 3, 5)
+    assert found.words == (tuple(x), tuple(y[:3]), tuple(a), tuple(b))
+    said = found.to_json()
+    assert (said["sizes"], said["words"][1], said["missing"]) == ([4, 3, 3, 5], y[:3], ["unheard", "nobody"])
+    values = [found.associations[word] for word in (*x, *y[:3])]
+    assert found.effect_size == pytest.approx((np.mean(values[:4]) - np.mean(values[4:])) / np.std(values))
+    assert found.permutation.partitions == math.comb(7, 3)
+    turned = association_test(drawn, make_test(x[::-1], y[:3], a, b))
+    assert (turned.effect_size, turned.p) == (pytest.approx(found.effect_size), pytest.approx(found.p))
+    assert any("more words with vectors than the other" in each for each in found.cautions)
     with pytest.raises(InputError, match="has 1 of the 2 words of x, and 2 are needed"):
         association_test(drawn, make_test(["x0", "unheard"], y, a, b))
     with pytest.raises(InputError, match="has 0 of the 1 words of a, and 1 are needed"):
@@ -132,7 +166,7 @@ def test_it_says_what_it_does_not_show(drawn, make_test):
     x, y, a, b = _sets(drawn)
     few = association_test(drawn, make_test(x[:2], y[:2], a, b))
     assert any("no proof that there is no bias" in each for each in few.cautions)
-    assert any("smallest possible one is 0.167" in each for each in few.cautions)
+    assert any("smallest possible p is 0.167" in each for each in few.cautions)
     flat = drawn.with_matrix(np.ones_like(drawn.matrix))
     found = association_test(flat, make_test(x, y, a, b))
     assert math.isnan(found.effect_size)

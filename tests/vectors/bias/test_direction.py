@@ -222,10 +222,14 @@ def test_word_lists_are_json_or_lines(tmp_path):
     assert read_word_sets(file) == (("woman", "man"), ("she", "he"))
     file.write_text("woman man\n\nshe\the they\n")
     assert read_word_sets(file) == (("woman", "man"), ("she", "he", "they"))
+    file.write_text("woman, man\nshe;he\n")
+    assert read_word_sets(file) == (("woman", "man"), ("she", "he"))
     file.write_text('[["nurse", 0.1, -0.3], ["smith", 0, 1], ["nurse", 1, 1]]')
     assert read_words(file) == ("nurse", "smith")
     file.write_text("nurse\nsmith\n")
     assert read_words(file) == ("nurse", "smith")
+    file.write_text("nurse,0.5,-1e-2\n\nsmith\t0\n1984\n")
+    assert read_words(file) == ("nurse", "smith", "1984")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +238,11 @@ def test_word_lists_are_json_or_lines(tmp_path):
         ("", "has no words"),
         ("[]", "has no words"),
         ('{"a": 1}', "is no JSON list"),
-        ('[["she"]]', "set 1: is 'she'; give two words"),
+        (
+            '[["she"]]',
+            "entry 1: is 'she'; give two words or more that differ: a line such as woman man, or JSON such as",
+        ),
+        ("woman man\n\nshe\n", "line 3: is 'she'; give two words"),
         ('[["she", "she"]]', "give two words or more that differ"),
         ("[[1, 2]]", "give a word, or a list of words"),
         ("[", "is not JSON"),
@@ -248,3 +256,18 @@ def test_word_lists_that_cannot_be_used_are_refused(tmp_path, content, says):
         read_word_sets(file)
     with pytest.raises(InputError, match="no such file"):
         read_words(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("nurse\npolice officer\n", "line 2: has the words 'police' and 'officer'; give one word a line"),
+        ('[["woman", "man"]]', "entry 1: has the words 'woman' and 'man'; give one word a line"),
+    ],
+)
+def test_a_list_of_words_with_two_in_an_entry_is_refused(tmp_path, content, says):
+    """The second word would be lost without a word."""
+    file = tmp_path / "list"
+    file.write_text(content)
+    with pytest.raises(InputError, match=says):
+        read_words(file)

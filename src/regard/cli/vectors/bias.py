@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from regard.cli.console import print_json, print_table, say
+from regard.cli.console import one_line, print_json, print_table, say
 from regard.cli.opening import Device
 from regard.errors import InputError
 
@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Words from either end, and pairs of words, that are printed; --json has all."""
-LEAST = 0.005
-"""The smallest cosine that is listed: less is 0.00 to two digits, as rounding leaves it after debiasing."""
+
+PAIRS_FORM = 'a line such as woman man for each, or JSON such as [["woman", "man"], ["she", "he"]].'
+WORDS_FORM = 'a word a line, or JSON such as ["nurse", "smith"].'
+"""What the files of lists look like, for --help."""
+
+P_IS = (
+    "p: of a one-sided permutation test of the target words, over all their partitions (exact) or some drawn (sampled)."
+)
 
 
 def bias(
@@ -32,7 +38,7 @@ def bias(
         typer.Option(
             "--weat",
             metavar="FILE",
-            help="JSON with targ1, targ2, attr1, attr2, or a folder of such; may be repeated.",
+            help="JSON objects with the lists targ1, targ2, attr1, attr2, or a folder of such files; may be repeated.",
         ),
     ] = None,
     seat: Annotated[
@@ -40,17 +46,22 @@ def bias(
         typer.Option("--seat", metavar="FILE", help="The same with sentences; may be repeated."),
     ] = None,
     pairs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON or text: pairs such as woman, man; eight if not given.")
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Pairs that make the direction: {PAIRS_FORM} Eight if not given."),
     ] = None,
     occupations: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON or text: words that should be neutral; a few if not given."),
+        typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few if not given."),
     ] = None,
     specific: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON or text: words that are not neutral, such as actress.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Words that need not be neutral, such as actress, in the same form."),
     ] = None,
     ddof: Annotated[
-        int, typer.Option(min=0, max=1, help="Of effect sizes: 0 (the population's deviation) or 1 (the sample's).")
+        int,
+        typer.Option(
+            metavar="N", min=0, max=1, help="Of effect sizes: 0 (the population's deviation) or 1 (the sample's)."
+        ),
     ] = 0,
     case: Annotated[
         str,
@@ -125,11 +136,24 @@ def is_model(path: Path) -> bool:
 
 
 def read_tests(paths: Sequence[Path]) -> list[AssociationTest]:
-    """Association tests from files, and from all .json and .jsonl of folders."""
+    """Association tests from files, and from all .json and .jsonl of folders; of those with the same words the first."""
     from regard.vectors.bias import read_association_tests
 
     files = [file for path in paths for file in (_in_folder(path) if path.is_dir() else [path])]
-    return [test for file in files for test in read_association_tests(file)]
+    first: dict[object, str] = {}
+    found, again = [], []
+    for file in files:
+        for test in read_association_tests(file):
+            words = tuple(frozenset(each.words) for each in (*test.targets, *test.attributes))
+            here = f"{test.name} of {file.name}"
+            if words in first:
+                again.append(f"{here} is {first[words]}")
+            else:
+                first[words] = here
+                found.append(test)
+    if again:
+        say(f"tests with the same words are made once, and {len(again)} are left out: {', '.join(again)}")
+    return found
 
 
 def _in_folder(folder: Path) -> list[Path]:
@@ -140,42 +164,40 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _print(found: Audit) -> None:
-    print(found.name)
+    print(one_line(found.name))
     if found.direction is not None:
         print_table(_direction_rows(found.direction))
     if found.tests:
         print()
-        print("\n".join(_test_lines(found.tests)))
-        for sentence in found.dropped_words():
-            print(sentence)
+        print_columns(_test_rows(found.tests))
+        print(P_IS)
+    dropped = found.dropped_words()
+    if dropped:
+        print("\nWords that are left out:")
+        print("\n".join(f"- {one_line(sentence)}" for sentence in dropped))
     print("\nWhat this does not show:")
-    print("\n".join(f"- {sentence}" for sentence in found.cautions) + "\n")
+    print("\n".join(f"- {one_line(sentence)}" for sentence in found.cautions) + "\n")
 
 
 def _direction_rows(found: DirectionAudit) -> list[tuple[str, str]]:
     subspace = found.subspace
-    positive, negative = subspace.ends
+    positive, negative = map(one_line, subspace.ends)
     shares = ", ".join(f"{100 * share:.0f} %" for share in subspace.explained[:3])
-    missing = f"; {len(subspace.missing)} words of the pairs have no vector" if subspace.missing else ""
-    ends = [
-        [each for each in found.occupations if each.cosine >= LEAST][:SHOWN],
-        [each for each in reversed(found.occupations) if each.cosine <= -LEAST][:SHOWN],
-    ]
     rows = [
-        ("direction", f"{positive} - {negative}, of {len(subspace.sets)} pairs; components explain {shares}{missing}"),
+        ("direction", f"{positive} - {negative}, of {len(subspace.sets)} pairs; components explain {shares}"),
         ("direct bias", f"{found.direct_bias:.3f} of {found.judged} occupations ({_against(found)})"),
-        (f"towards {positive}", _listed(ends[0])),
-        (f"towards {negative}", _listed(ends[1])),
+        (f"towards {positive}", _listed(found, 1)),
+        (f"towards {negative}", _listed(found, -1)),
     ]
-    answers = [
-        f"{each.word}: {each.answer.word} (or {each.with_given.word})" for each in found.answers if each.answer.word
-    ]
+    if {each.word for sign in (1, -1) for each in found.side(sign)[:SHOWN]} & {*found.specific}:
+        rows.append(("*", "a specific word, which the direct bias leaves out"))
+    answers = [f"{each.word}: {each.answer.word} ({each.with_given.word})" for each in found.answers]
     if answers:
-        asked = f"{negative} : x = {positive} : ?"
-        rows.append((asked, ", ".join(answers[:SHOWN]) + "; in brackets with the three words themselves"))
+        shown = f"{_first(answers, 'the first')}; in brackets the answer if {negative}, x and {positive} are let in"
+        rows.append((f"{negative} : x = {positive} : ?", one_line(shown)))
     if found.pairs:
-        alike = ", ".join(f"{each.first}-{each.second} {each.score:.2f}" for each in found.pairs[:SHOWN])
-        rows.append((f"{positive} : x = {negative} : y", alike))
+        alike = [f"{each.first}-{each.second} {each.score:.2f}" for each in found.pairs]
+        rows.append((f"{positive} : x = {negative} : y", one_line(_first(alike, "the best"))))
     return rows
 
 
@@ -183,25 +205,34 @@ def _against(found: DirectionAudit) -> str:
     return f"{found.random_direct_bias:.3f} along random directions"
 
 
-def _listed(projections: Any) -> str:
-    return ", ".join(f"{each.word} {each.cosine:+.2f}" for each in projections) or "no occupation"
+def _listed(found: DirectionAudit, sign: int) -> str:
+    marked = {*found.specific}
+    words = [f"{each.word}{'*' if each.word in marked else ''} {each.cosine:+.2f}" for each in found.side(sign)]
+    return one_line(_first(words, "the farthest")) or "no occupation"
 
 
-def _test_lines(tests: Sequence[Association]) -> list[str]:
-    rows = [("test", "targets", "attributes", "words", f"d (ddof {tests[0].ddof})", "p", "left out")]
+def _first(words: Sequence[str], which: str) -> str:
+    """The first of a list, and of how many they are the first."""
+    cut = f"{which} {SHOWN} of {len(words)}: " if len(words) > SHOWN else ""
+    return cut + ", ".join(words[:SHOWN])
+
+
+def _test_rows(tests: Sequence[Association]) -> list[tuple[str, ...]]:
+    rows = [("test", "targets", "attributes", "words", f"d (ddof {tests[0].ddof})", "p", "permutations", "no vector")]
     for each in tests:
-        found = each.permutation
-        error = f" ± {found.standard_error:.1g}" if found.method == "sampled" else ""
         rows.append(
             (
-                each.test,
-                " / ".join(each.targets),
-                " / ".join(each.attributes),
-                "+".join(map(str, each.sizes)),
-                f"{each.effect_size:.2f}",
-                f"{found.p:.2g}{error}",
-                str(len(each.missing) + len(each.left_out) or ""),
+                *(each.test, " / ".join(each.targets), " / ".join(each.attributes), "+".join(map(str, each.sizes))),
+                *(f"{each.effect_size:.2f}", each.permutation.said, each.permutation.extent),
+                str(len(each.missing) or ""),
             )
         )
+    return rows
+
+
+def print_columns(rows: Sequence[tuple[str, ...]]) -> None:
+    """Rows of text on standard output, the first being names of columns, in columns as wide as they have to be."""
+    rows = [tuple(map(one_line, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    for row in rows:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

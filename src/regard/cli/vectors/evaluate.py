@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import on_terminal, print_json, say
+from regard.cli.console import on_terminal, one_line, print_json, say
+from regard.cli.vectors.bias import PAIRS_FORM, WORDS_FORM, read_tests
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.vectors.evaluation.lookup import Case
     from regard.vectors.evaluation.report import Report
     from regard.vectors.store import WordVectors
 
@@ -65,6 +65,18 @@ def evaluate(
         list[Path] | None,
         typer.Option("--weat", metavar="FILE", help="Association tests for the page's part on bias; may be repeated."),
     ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Pairs for the page's part on bias: {PAIRS_FORM} Eight if not given."),
+    ] = None,
+    occupations: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few if not given."),
+    ] = None,
+    specific: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Words that need not be neutral, such as actress, in the same form."),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Of all that is drawn.")] = 0,
     output: Annotated[
         Path | None,
@@ -82,7 +94,7 @@ def evaluate(
     Example:
       regard vectors evaluate skipgram.vec --similarity sets/ --analogies questions-words.txt
       regard vectors evaluate skipgram.vec cbow.vec glove.txt --similarity EN-WS-353-ALL.txt --common --json
-      regard vectors evaluate skipgram.vec glove.txt --weat weat/ -o report.html
+      regard vectors evaluate skipgram.vec glove.txt --weat weat/ --occupations professions.json -o report.html
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.data.malformed import MalformedRows
     from regard.vectors.evaluation.battery import evaluate as run
@@ -92,10 +104,23 @@ def evaluate(
 
     if output is not None and output.suffix not in (".html", ".htm"):
         raise InputError(f"{output}: a report is a page; give a name that ends in .html")
-    if weat and output is None:
+    for_page = {"weat": weat, "pairs": pairs, "occupations": occupations, "specific": specific}
+    alone = next((name for name, given in for_page.items() if given), None)
+    if alone is not None and output is None:
         raise InputError(
-            "--weat is for the page; give --output FILE.html, or use: regard vectors bias VECTORS --weat FILE"
+            f"--{alone} is for the page; give --output FILE.html, or use: regard vectors bias VECTORS --{alone} FILE"
         )
+    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, read_word_sets, read_words
+
+    about_bias: dict[str, Any] = {
+        "word_tests": read_tests(weat or ()),
+        "pairs": GENDER_PAIRS if pairs is None else read_word_sets(pairs),
+        "occupations": OCCUPATIONS if occupations is None else read_words(occupations),
+        "specific": () if specific is None else read_words(specific),
+        # Capitals are never ignored altogether here: the name Will must not be taken for the word will.
+        "case": "exact" if case == "exact" else "lower",
+        "seed": seed,
+    }
     malformed = MalformedRows()
     battery = read_battery(
         similarity or (),
@@ -121,8 +146,7 @@ def evaluate(
             say(f"{each.name} ...")
         reports.append(run(each, battery, [other for other in tables if other is not each]))
     if output is not None:
-        # Capitals are never ignored altogether here: the name Will must not be taken for the word will.
-        _write(output, tables, reports, weat or (), "exact" if case == "exact" else "lower", seed)
+        _write(output, tables, reports, about_bias)
     if as_json:
         print_json({"common": common, "vectors": [report.to_json() for report in reports]})
         return
@@ -132,24 +156,24 @@ def evaluate(
 
 
 def _write(
-    output: Path, tables: Sequence[WordVectors], reports: Sequence[Report], weat: Sequence[Path], case: Case, seed: int
+    output: Path, tables: Sequence[WordVectors], reports: Sequence[Report], about_bias: Mapping[str, Any]
 ) -> None:
     """The page, with an audit of bias for each table that can have one."""
-    from regard.cli.vectors.bias import read_tests
     from regard.files import write_file
-    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, Audit, audit
+    from regard.vectors.bias import Audit, audit
     from regard.vectors.report import Subject, html_page
 
-    tests = read_tests(weat)
-    subjects = []
+    subjects, said = [], {}
     for vectors, report in zip(tables, reports, strict=True):
         try:
-            found = audit(vectors, pairs=GENDER_PAIRS, occupations=OCCUPATIONS, word_tests=tests, case=case, seed=seed)
+            found = audit(vectors, **about_bias)
         except InputError as error:
             found = Audit(name=vectors.name, direction=None, tests=(), skipped=(str(error),))
         for sentence in (*(f"not tested: {each}" for each in found.skipped), *found.dropped_words()):
-            say(f"{vectors.name}: {sentence}")
+            said.setdefault(sentence, []).append(vectors.name)
         subjects.append(Subject(vectors=vectors, report=report, audit=found))
+    for sentence, names in said.items():  # vectors of the same words lack the same ones, which is said once
+        say(one_line(f"{', '.join(names)}: {sentence}"))
     write_file(output, html_page(subjects))
     say(f"{output} written")
 

@@ -12,7 +12,7 @@ from regard.vectors.bias.association_lists import AssociationTest, NamedWords, r
 from regard.vectors.bias.audit import Audit, DirectionAudit, audit, audit_of_texts, direction_audit
 from regard.vectors.bias.clusters import ClusterTest, cluster_test
 from regard.vectors.bias.debiasing import Leftover, hard_debiased, leftover, spellings
-from regard.vectors.bias.effects import Change, DebiasingEffects, debiasing_effects
+from regard.vectors.bias.effects import AssociationChange, Change, DebiasingEffects, debiasing_effects
 from regard.vectors.bias.lists import GENDER_PAIRS, OCCUPATIONS, read_word_sets, read_words
 from regard.vectors.bias.permutations import Permutation, permutation_test
 from regard.vectors.bias.projections import Projection, direct_bias, indirect_bias, projections, random_direct_bias
@@ -26,6 +26,7 @@ __all__ = [
     "AnalogyAnswer",
     "AnalogyPair",
     "Association",
+    "AssociationChange",
     "AssociationTest",
     "Audit",
     "BiasSubspace",

@@ -22,7 +22,7 @@ Embed = Callable[[Sequence[str]], NDArray[np.floating]]
 """From n texts to their vectors, (n, W)."""
 
 EXACT_BELOW = 200_000_000_000
-"""Partitions: up to 20 + 20 words all are counted, in less than a second."""
+"""Partitions: up to 20 + 20 words all are counted."""
 
 SAMPLES = 100_000
 
@@ -34,29 +34,33 @@ class Association:
     Arguments:
         test: its name.
         targets, attributes: what X, Y and A, B are called.
-        sizes: how many words of X, Y, A and B took part.
+        words: of X, Y, A and B that took part, as the vectors have them.
         effect_size: d = (mean over X of s - mean over Y of s) / deviation of s over both; nan where all s are alike.
         ddof: 0 where that deviation is the population's, 1 where it is the sample's.
         statistic: sum over X of s - sum over Y of s.
-        permutation: how probable one as large is under random partitions: p, one-sided.
+        permutation: how probable one as large is under random partitions of the target words: p, one-sided.
         associations: s(w, A, B) of every target word that took part.
         missing: words of the lists that have no vector.
-        left_out: words of the longer set of targets that were left out so that both are equally long.
         cautions: what this does not show.
     """
 
     test: str
     targets: tuple[str, str]
     attributes: tuple[str, str]
-    sizes: tuple[int, int, int, int]
+    words: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
     effect_size: float
     ddof: int
     statistic: float
     permutation: Permutation
     associations: Mapping[str, float]
     missing: tuple[str, ...]
-    left_out: tuple[str, ...]
     cautions: tuple[str, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """How many words of X, Y, A and B took part."""
+        first, second, one, other = map(len, self.words)
+        return first, second, one, other
 
     @property
     def p(self) -> float:
@@ -71,17 +75,18 @@ class Association:
             "targets": list(self.targets),
             "attributes": list(self.attributes),
             "sizes": list(self.sizes),
+            "words": [list(words) for words in self.words],
             "effect_size": self.effect_size,
             "ddof": self.ddof,
             "statistic": self.statistic,
             "p": found.p,
+            "p_test": f"one-sided permutation test, {found.extent} partitions",
             "p_method": found.method,
             "p_standard_error": found.standard_error,
             "partitions": found.partitions if found.partitions < 1 << 53 else None,
             "samples": found.samples,
             "associations": dict(self.associations),
             "missing": list(self.missing),
-            "left_out": list(self.left_out),
             "cautions": list(self.cautions),
         }
 
@@ -100,18 +105,19 @@ def association_test(
 
         s(w, A, B) = mean over a in A of cos(w, a) - mean over b in B of cos(w, b)
         d          = (mean over X of s - mean over Y of s) / deviation of s over X and Y
-        p          = the share of partitions of X and Y into halves whose sum over the first half of s is as large, or larger
+        p          = the share of partitions of X and Y, into as many words as these have, that differ as much or more
 
-    Words without a vector, or with one of zeros, are left out; the longer set of targets then loses words from its end until both
-    are equally long. The result says which.
+    Words without a vector, or with one of zeros, are left out, and the result says which. The published test has equally many
+    words in X and in Y. Where those that are left are not, all of them still take part: means and partitions do not need equal
+    numbers, and which words to drop would be arbitrary. The result then has a caution that says so.
 
     Arguments:
-        ddof: of the deviation. 0, the population's, is the default, with which |d| is 2 at most; published figures have either,
-            and at 8 + 8 words d is larger by a factor of 1.033 with 0 than with 1.
+        ddof: of the deviation. 0, the population's, is the default, with which |d| is 2 at most where X and Y have equally many
+            words; published figures have either, and at 8 + 8 words d is larger by a factor of 1.033 with 0 than with 1.
         case: how words are found: `lower`, as they are written, or else in lower case; `exact`; or `ignore`, the first word of
             the table that differs in capitals at most.
-        exact_below: count all partitions where there are at most so many, which up to 20 + 20 words takes less than a second;
-            else draw `samples` of them, and p = (r + 1) / (samples + 1), of which r have a sum as large.
+        exact_below: count all partitions where there are at most so many, as there are up to 20 + 20 words; else draw `samples`
+            of them, and p = (r + 1) / (samples + 1), of which r differ as much.
         seed: of the drawing.
 
     Raises:
@@ -195,39 +201,38 @@ def _tested(
 ) -> Association:
     if samples < 1:
         raise InputError(f"samples is {samples}; give 1 or more")
-    kept = [here.of(words.words) for words in (*test.targets, *test.attributes)]
-    size = min(len(kept[0]), len(kept[1]))
+    first, second, one, other = kept = [here.of(words.words) for words in (*test.targets, *test.attributes)]
     for words, found, least in zip((*test.targets, *test.attributes), kept, (2, 2, 1, 1), strict=True):
         if len(found) < least:
             raise InputError(
                 f"test {test.name!r}: {here.name} has {len(found)} of the {len(words.words)} words of {words.name}, and "
                 f"{least} are needed; leave the test out, or give vectors of more words"
             )
-    left_out = (*kept[0][size:], *kept[1][size:])
-    first, second = kept[0][:size], kept[1][:size]
-    values = word_associations(here.vectors_of((*first, *second)), *(here.vectors_of(words) for words in kept[2:]))
-    permutation = permutation_test(values, exact_below=exact_below, samples=samples, seed=seed)
-    d = effect_size(values[:size], values[size:], ddof)
+    values = word_associations(here.vectors_of((*first, *second)), here.vectors_of(one), here.vectors_of(other))
+    of_first, of_second = values[: len(first)], values[len(first) :]
+    permutation = permutation_test(of_first, of_second, exact_below=exact_below, samples=samples, seed=seed)
+    d = effect_size(of_first, of_second, ddof)
     return Association(
         test=test.name,
         targets=(test.targets[0].name, test.targets[1].name),
         attributes=(test.attributes[0].name, test.attributes[1].name),
-        sizes=(size, size, len(kept[2]), len(kept[3])),
+        words=(first, second, one, other),
         effect_size=d,
         ddof=ddof,
-        statistic=float(values[:size].sum() - values[size:].sum()),
+        statistic=float(of_first.sum() - of_second.sum()),
         permutation=permutation,
         associations=dict(zip((*first, *second), values.tolist(), strict=True)),
         missing=here.missing(test.words),
-        left_out=left_out,
-        cautions=_cautions(permutation, alike=d != d),
+        cautions=_cautions(permutation, len(first), len(second), alike=d != d),
     )
 
 
-def _cautions(permutation: Permutation, *, alike: bool) -> tuple[str, ...]:
+def _cautions(permutation: Permutation, first: int, second: int, *, alike: bool) -> tuple[str, ...]:
     found = [cautions.NO_ABSENCE, cautions.ABOUT_WORDS]
+    if first != second:
+        found.append(cautions.UNEQUAL)
     if 1 / permutation.partitions >= 0.05:
-        found.append(cautions.TOO_FEW.format(smallest=1 / permutation.partitions))
+        found.append(cautions.TOO_FEW.format(first=first, second=second, smallest=1 / permutation.partitions))
     if permutation.method == "sampled":
         found.append(cautions.SAMPLED.format(samples=permutation.samples, least=1 / (permutation.samples + 1)))
     if alike:

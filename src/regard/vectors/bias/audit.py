@@ -12,12 +12,15 @@ from regard.vectors.bias.analogies import AnalogyAnswer, AnalogyPair, analogy_an
 from regard.vectors.bias.association import Association, Embed, association_test, association_test_of_texts
 from regard.vectors.bias.association_lists import AssociationTest
 from regard.vectors.bias.lists import WordSet
-from regard.vectors.bias.present import Presence
+from regard.vectors.bias.present import Presence, said_missing
 from regard.vectors.bias.projections import Projection, direct_bias, projections, random_direct_bias
 from regard.vectors.bias.sentences import sentence_means
 from regard.vectors.bias.subspace import BiasSubspace, bias_subspace
 from regard.vectors.evaluation.lookup import Case
 from regard.vectors.store import WordVectors
+
+LEAST = 0.005
+"""The smallest cosine that lies on a side: less is 0.00 to two digits, as rounding leaves it after debiasing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +31,9 @@ class DirectionAudit:
         subspace: the direction.
         occupations: on it, from the positive end to the negative one.
         missing: occupations without a vector.
+        specific: occupations that may lie along the direction, which the direct bias leaves out.
+        missing_specific: specific words without a vector.
+        specific_words: how many were given.
         direct_bias: DB_1 of the occupations that are not specific.
         random_direct_bias: the mean of the same along random directions.
         judged: how many occupations that is of.
@@ -39,6 +45,9 @@ class DirectionAudit:
     subspace: BiasSubspace
     occupations: tuple[Projection, ...]
     missing: tuple[str, ...]
+    specific: tuple[str, ...]
+    missing_specific: tuple[str, ...]
+    specific_words: int
     direct_bias: float
     random_direct_bias: float
     judged: int
@@ -51,12 +60,28 @@ class DirectionAudit:
         cautions.ENGLISH_AND_BINARY,
     )
 
+    def side(self, sign: int) -> tuple[Projection, ...]:
+        """The occupations on one side, the farthest first: 1 for the positive end, -1 for the negative one."""
+        turned = self.occupations if sign > 0 else self.occupations[::-1]
+        return tuple(each for each in turned if sign * each.cosine >= LEAST)
+
+    def dropped_words(self) -> tuple[str, ...]:
+        """A sentence for each list some of whose words have no vector, with the first of their names."""
+        pairs = self.subspace.missing
+        return (
+            *([f"pairs: no vector for {', '.join(pairs)}"] if pairs else []),
+            *said_missing("occupations", self.missing, len(self.missing) + len(self.occupations)),
+            *said_missing("specific words", self.missing_specific, self.specific_words),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As `regard vectors bias --json` prints it."""
         return {
             "direction": self.subspace.to_json(),
             "occupations": [each._asdict() for each in self.occupations],
             "missing": list(self.missing),
+            "specific": list(self.specific),
+            "missing_specific": list(self.missing_specific),
             "direct_bias": self.direct_bias,
             "random_direct_bias": self.random_direct_bias,
             "judged": self.judged,
@@ -84,19 +109,23 @@ class Audit:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is said beside all results, each sentence once."""
-        parts = [*([] if self.direction is None else [self.direction]), *self.tests]
-        return tuple(dict.fromkeys(sentence for part in parts for sentence in part.cautions))
+        """What is said beside all results, each sentence once; one that is not about all tests names those it is about."""
+        about: dict[str, list[str]] = {} if self.direction is None else {each: [] for each in self.direction.cautions}
+        for test in self.tests:
+            for sentence in test.cautions:
+                about.setdefault(sentence, []).append(test.test)
+        return tuple(
+            sentence if not tests or sentence in cautions.OF_EVERY_TEST else f"{', '.join(tests)}: {sentence}"
+            for sentence, tests in about.items()
+        )
 
     def dropped_words(self) -> tuple[str, ...]:
-        """A sentence for each test that was made without some of its words, naming them."""
-        said = []
-        for test in self.tests:
-            if test.missing:
-                said.append(f"{test.test}: no vector for {', '.join(test.missing)}")
-            if test.left_out:
-                said.append(f"{test.test}: left out so that both targets are equally long: {', '.join(test.left_out)}")
-        return tuple(said)
+        """A sentence for each list, and for each test, that was used without some of its words, naming them."""
+        lists = () if self.direction is None else self.direction.dropped_words()
+        return (
+            *lists,
+            *(f"{test.test}: no vector for {', '.join(test.missing)}" for test in self.tests if test.missing),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As `regard vectors bias --json` prints it."""
@@ -177,14 +206,23 @@ def direction_audit(
     Raises:
         InputError: where the vectors have no pair, or none of the occupations.
     """
-    subspace = bias_subspace(vectors, pairs)
-    left_out = {*specific}
-    judged = Presence(vectors).of(word for word in dict.fromkeys(occupations) if word not in left_out)
+    subspace, here = bias_subspace(vectors, pairs), Presence(vectors)
+    asked, named = tuple(dict.fromkeys(occupations)), tuple(dict.fromkeys(specific))
+    apart = {*here.of(named)}
+    judged = tuple(word for word in here.of(asked) if word not in apart)
+    if not judged:
+        raise InputError(
+            f"{vectors.name}: of the {len(asked)} occupations none has a vector and is not specific; give others, or fewer "
+            "specific words"
+        )
     positive, negative = subspace.ends
     return DirectionAudit(
         subspace=subspace,
-        occupations=tuple(projections(vectors, subspace.direction, occupations)),
-        missing=Presence(vectors).missing(dict.fromkeys(occupations)),
+        occupations=tuple(projections(vectors, subspace.direction, asked)),
+        missing=here.missing(asked),
+        specific=tuple(word for word in here.of(asked) if word in apart),
+        missing_specific=here.missing(named),
+        specific_words=len(named),
         direct_bias=direct_bias(vectors, subspace.direction, judged),
         random_direct_bias=random_direct_bias(vectors, judged, seed=seed),
         judged=len(judged),

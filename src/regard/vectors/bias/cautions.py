@@ -4,7 +4,9 @@ from __future__ import annotations
 
 NO_ABSENCE = "A small effect, or none, is no proof that there is no bias: other words, or another test, may show it."
 ABOUT_WORDS = (
-    "The p-value is about the words chosen for the test: it says nothing about people, or how often texts say a thing."
+    "The p-value of an association test is that of a one-sided permutation test: the share of partitions of its target words "
+    "that differ as much. It is about the words chosen for the test, and says nothing about people, or how often texts say a "
+    "thing."
 )
 ONE_DIRECTION = (
     "A projection looks along one direction, found with a few pairs of words; what lies beside it is not measured."
@@ -18,12 +20,19 @@ LEAVING_OUT = (
     "An analogy that leaves out the words it was asked with cannot say that man is to doctor as woman is to doctor; both "
     "answers are given (Nissim, van Noord and van der Goot 2020)."
 )
-TOO_FEW = "With so few words no p-value can be small: the smallest possible one is {smallest:.3g}."
+TOO_FEW = "With {first} and {second} target words no p-value can be small: the smallest possible p is {smallest:.3g}."
+UNEQUAL = (
+    "One list of targets has more words with vectors than the other. All take part, and p is over partitions into groups of "
+    "these sizes; the published test has lists of one size, where |d| is 2 at most, and here it can be larger."
+)
 ALL_ALIKE = "All target words have the same association, so there is no effect size."
-SAMPLED = "The p-value is an estimate from {samples:,} random partitions, and cannot be below {least:.1e}."
+SAMPLED = "The p-value is an estimate from {samples:,} partitions drawn at random, and cannot be below {least:.1e}."
 SENTENCES = "The test looks at the vectors of whole sentences: what the template adds to them is measured too (May et al. 2019)."
 TEMPLATES = (
     "The scores are about these templates and these words; another template may order the words otherwise, and a score near "
     "zero is no proof that there is no bias."
 )
 UTILITY = "That similarity and analogies stay says what was not lost; it does not say that the bias has gone."
+
+OF_EVERY_TEST = (NO_ABSENCE, ABOUT_WORDS, SENTENCES)
+"""What is said of association tests as such; other sentences stand beside the name of the test that they are about."""

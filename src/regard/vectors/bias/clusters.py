@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.vectors.bias import cautions
-from regard.vectors.bias.present import unit64
+from regard.vectors.bias.present import rows_of, unit64
 from regard.vectors.bias.subspace import BiasSubspace
 from regard.vectors.store import CHUNK, WordVectors
 
@@ -87,7 +87,7 @@ def cluster_test(
 
 def _candidates(original: WordVectors, leave_out: Iterable[str], among: int) -> np.ndarray:
     wanted = original.lengths[:among] > 0
-    wanted[[row for row in (original.rows.get(word, among) for word in leave_out) if row < len(wanted)]] = False
+    wanted[[row for row in rows_of(original, leave_out) if row < len(wanted)]] = False
     return np.flatnonzero(wanted)
 
 

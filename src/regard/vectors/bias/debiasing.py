@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard.errors import InputError
 from regard.vectors.bias.lists import WordSet
-from regard.vectors.bias.present import unit64
+from regard.vectors.bias.present import rows_of, unit64
 from regard.vectors.bias.subspace import BiasSubspace
 from regard.vectors.store import CHUNK, Matrix, WordVectors
 
@@ -39,7 +39,8 @@ def hard_debiased(
     published code takes it from the rounding). The words of the pairs themselves are neutralised too unless they are specific.
 
     Arguments:
-        specific: words that may keep what they have in the subspace, such as she, mother and queen.
+        specific: words that may keep what they have in the subspace, such as she, mother and queen; found as they are written,
+            or else in lower case.
         equalize: pairs, or larger sets, such as grandmother and grandfather.
 
     Returns:
@@ -58,7 +59,7 @@ def hard_debiased(
             f"{vectors.name}: has vectors of {vectors.width}, and the directions are of {subspace.directions.shape[1]}; "
             "find the directions in the same vectors"
         )
-    kept = {vectors.rows[word] for word in specific if word in vectors.rows}
+    kept = {*rows_of(vectors, specific)}
     matrix, gone = _neutralised(vectors, subspace, kept)
     sets = [found for words in equalize for found in spellings(vectors, words)]
     done = [words for words in dict.fromkeys(sets) if _equalise(vectors, matrix, subspace, words)]
@@ -99,7 +100,7 @@ def leftover(vectors: WordVectors, subspace: BiasSubspace, leave_out: Iterable[s
     Leftover(largest=0.6, mean=0.3, words=2)
     """
     wanted = np.ones(len(vectors), dtype=bool)
-    wanted[[vectors.rows[word] for word in leave_out if word in vectors.rows]] = False
+    wanted[rows_of(vectors, leave_out)] = False
     pieces = [
         np.linalg.norm(unit64(vectors.matrix[start : start + CHUNK]) @ subspace.directions.T, axis=1)
         for start in range(0, len(vectors), CHUNK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from os import PathLike, fspath
 from typing import Any
 
@@ -32,12 +32,15 @@ OCCUPATIONS: WordSet = (
 )
 """Occupations whose English names do not tell a gender; for a first look."""
 
+_BETWEEN = re.compile(r"[\s,;]+")
+"""What stands between words on a line of text."""
+
 LARGEST = 1 << 26
 """Bytes; a larger file is no word list."""
 
 
 def read_word_sets(path: str | PathLike[str]) -> tuple[WordSet, ...]:
-    """Pairs, or larger sets, of words: a JSON list of lists, or lines with the words of a set between spaces.
+    """Pairs, or larger sets, of words: a JSON list of lists, or a set a line, its words between spaces, commas or semicolons.
 
     Raises:
         InputError: for a file that cannot be read, or a set of fewer than two words.
@@ -49,20 +52,36 @@ def read_word_sets(path: str | PathLike[str]) -> tuple[WordSet, ...]:
     (('woman', 'man'), ('she', 'he'))
     """
     name = fspath(path)
-    found = [_words(each, f"{name}, set {number}") for number, each in enumerate(_entries(name), start=1)]
-    for number, words in enumerate(found, start=1):
+    sets = []
+    for where, entry in _entries(name):
+        words = _words(entry, f"{name}, {where}")
         if len(set(words)) < 2:
-            raise InputError(f"{name}, set {number}: is {' '.join(words)!r}; give two words or more that differ")
-    return tuple(tuple(dict.fromkeys(words)) for words in found)
+            raise InputError(
+                f"{name}, {where}: is {' '.join(words)!r:.60}; give two words or more that differ: a line such as woman man, "
+                'or JSON such as [["woman", "man"], ["she", "he"]]'
+            )
+        sets.append(tuple(dict.fromkeys(words)))
+    return tuple(sets)
 
 
 def read_words(path: str | PathLike[str]) -> WordSet:
-    """Words: a JSON list of them, or of lists that begin with one, or lines of text; each once.
+    """Words: a JSON list of them, or a word a line; numbers after a word are not read. Each once.
 
     Raises:
-        InputError: for a file that cannot be read, or has no words.
+        InputError: for a file that cannot be read, has no words, or two words in an entry.
     """
-    return tuple(dict.fromkeys(_words(each, f"{fspath(path)}, entry {n}")[0] for n, each in _numbered(fspath(path))))
+    name = fspath(path)
+    found = []
+    for where, entry in _entries(name):
+        first, *others = _words(entry, f"{name}, {where}")
+        second = next((word for word in others if not _is_number(word)), None)
+        if second is not None:
+            raise InputError(
+                f"{name}, {where}: has the words {first!r:.40} and {second!r:.40}; give one word a line, or JSON such as "
+                '["nurse", "smith"], and a word of several parts as the vectors have it, such as police_officer'
+            )
+        found.append(first)
+    return tuple(dict.fromkeys(found))
 
 
 def read_values(path: str | PathLike[str]) -> list[Any]:
@@ -85,27 +104,33 @@ def read_values(path: str | PathLike[str]) -> list[Any]:
     return values
 
 
-def _numbered(name: str) -> Iterator[tuple[int, Any]]:
-    return enumerate(_entries(name), start=1)
-
-
-def _entries(name: str) -> list[Any]:
-    """The entries of a JSON list, or the words of each line."""
-    text = _text(name).strip()
-    if text[:1] in ("[", "{"):
+def _entries(name: str) -> list[tuple[str, Any]]:
+    """The entries of a JSON list, or the words of each line, each with where it stands."""
+    text = _text(name)
+    if text.lstrip()[:1] in ("[", "{"):
         values = read_values(name)
         if len(values) != 1 or not isinstance(values[0], list):
             raise InputError(f"{name}: is no JSON list; give one list of words, or of lists of words")
-        entries = values[0]
+        entries = [(f"entry {number}", each) for number, each in enumerate(values[0], start=1)]
     else:
-        entries = [line.split() for line in text.splitlines() if line.strip()]
+        lines = text.splitlines()
+        split = [(f"line {number}", _BETWEEN.split(line.strip())) for number, line in enumerate(lines, start=1)]
+        entries = [(where, found) for where, words in split if (found := [word for word in words if word])]
     if not entries:
         raise InputError(f"{name}: has no words; give a JSON list, or a line for each entry")
     return entries
 
 
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _words(entry: Any, where: str) -> list[str]:
-    """The words of an entry; numbers that stand behind them are left out."""
+    """The words of an entry; numbers of JSON that stand behind them are left out."""
     words = [entry] if isinstance(entry, str) else entry
     if not isinstance(words, list) or not words or not isinstance(words[0], str):
         raise InputError(f"{where}: is {str(entry)!r:.60}; give a word, or a list of words")

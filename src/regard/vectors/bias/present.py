@@ -14,6 +14,9 @@ from regard.vectors.store import WordVectors
 
 Numbers = NDArray[np.float64]
 
+NAMED = 8
+"""Words without a vector that a sentence names; JSON has all."""
+
 
 @dataclass(frozen=True)
 class Presence:
@@ -69,6 +72,29 @@ class Presence:
     def vectors_of(self, words: Sequence[str]) -> Numbers:
         """The unit vectors of words that all have one, (n, W) float64."""
         return unit64(self.vectors.of(words).astype(np.float64))
+
+
+def rows_of(vectors: WordVectors, words: Iterable[str]) -> list[int]:
+    """The rows of those words that are in the table itself, each once: as they are written, or else in lower case.
+
+    >>> rows_of(WordVectors(words=("mary", "she"), matrix=np.eye(2, dtype=np.float32)), ["Mary", "mary", "he"])
+    [0]
+    """
+    lookup = Lookup(vectors=vectors, case="lower")
+    return list(dict.fromkeys(row for row in map(lookup.row, words) if row is not None))
+
+
+def said_missing(what: str, missing: Sequence[str], total: int) -> tuple[str, ...]:
+    """A sentence about those words of a list that have no vector, with the first of their names; none where all have one.
+
+    >>> said_missing("occupations", ["smith"], 3)
+    ('occupations: 1 of 3 has no vector: smith',)
+    """
+    if not missing:
+        return ()
+    more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
+    have = "has" if len(missing) == 1 else "have"
+    return (f"{what}: {len(missing):,} of {total:,} {have} no vector: {', '.join(missing[:NAMED])}{more}",)
 
 
 def unit64(vectors: NDArray[np.floating]) -> Numbers:

@@ -25,7 +25,8 @@ def overview(subjects: Sequence[Subject]) -> Table:
             row("words", lambda each: f"{len(each.vectors):,}"),
             row("width", lambda each: f"{each.vectors.width:,}"),
             row("words that are not there", lambda each: "by subwords" if each.vectors.subwords else "no vector"),
-            row("came about by", lambda each: _origin(each)),
+            row("format", lambda each: str(each.vectors.metadata.get("format") or "")),
+            *([row("method", _method)] if any(map(_method, subjects)) else []),
         ),
     )
 
@@ -162,11 +163,12 @@ def _table(subjects: Sequence[Subject], rows: Sequence[Row], corner: str = "") -
     return Table(columns=names(subjects), rows=tuple(rows), corner=corner) if rows else None
 
 
-def _origin(subject: Subject) -> str:
+def _method(subject: Subject) -> str:
+    """How the vectors were trained and changed, where their file says so."""
     said = subject.vectors.metadata
     settings = said.get("settings")
     method = said.get("method") or (settings.get("method") if isinstance(settings, dict) else None)
-    return str(method or said.get("format") or "")
+    return ", ".join([*([str(method)] if method else []), *(["debiased"] if "debiased" in said else [])])
 
 
 def _percent(value: float | None, note: str = "") -> Cell:

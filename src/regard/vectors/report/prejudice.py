@@ -18,6 +18,9 @@ LEAST_REACH = 0.05
 
 ANSWERS = 12
 
+SPECIFIC = "*"
+"""Stands after a word that may lie along the direction."""
+
 
 def direction(subjects: Sequence[Subject]) -> str:
     """The direct bias as a table, and for each embedding the occupations at both ends as bars."""
@@ -72,16 +75,38 @@ def _occupations(subject: Subject, audit: DirectionAudit, reach: float) -> str:
     positive, negative = audit.subspace.ends
     half = min(ENDS, (len(audit.occupations) + 1) // 2)
     ends = [*audit.occupations[:half], *audit.occupations[max(len(audit.occupations) - half, half) :]]
-    bars = [Bar(name=each.word, value=each.cosine, group=3 if each.cosine > 0 else 0) for each in ends]
+    marked = {*audit.specific}
+    bars = [
+        Bar(
+            name=each.word + (SPECIFIC if each.word in marked else ""),
+            value=each.cosine,
+            group=3 if each.cosine > 0 else 0,
+        )
+        for each in ends
+    ]
     title = f"{subject.name}: occupations from {negative} (below 0) to {positive} (above 0), cosine"
-    return f"<div><h3>{html.escape(title)}</h3>{drawn_bars(bars, low=-reach, high=reach, title=title)}</div>"
+    notes = []
+    if len(ends) < len(audit.occupations):
+        notes.append(f"The {half} at either end of {len(audit.occupations)}.")
+    if marked & {each.word for each in ends}:
+        notes.append(f"{SPECIFIC}: a specific word, which the direct bias leaves out.")
+    note = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
+    listed = _listed(audit.dropped_words())
+    return (
+        f"<div><h3>{html.escape(title)}</h3>{note}{drawn_bars(bars, low=-reach, high=reach, title=title)}{listed}</div>"
+    )
+
+
+def _listed(sentences: Sequence[str]) -> str:
+    lines = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+    return f"<ul>{lines}</ul>" if lines else ""
 
 
 def _answers(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
     """What the analogies answer, the word itself allowed and not."""
-    words = list(dict.fromkeys(each.word for _, audit in found for each in audit.answers))[:ANSWERS]
+    words = list(dict.fromkeys(each.word for _, audit in found for each in audit.answers))
     rows = []
-    for word in words:
+    for word in words[:ANSWERS]:
         cells = []
         for _, audit in found:
             answer = next((each for each in audit.answers if each.word == word), None)
@@ -95,27 +120,33 @@ def _answers(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
     return Table(
         columns=tuple(subject.name for subject, _ in found),
         rows=tuple(rows),
-        corner=f"{negative} : x = {positive} : ?",
+        corner=f"{negative} : x = {positive} : ?" + (f", {ANSWERS} of {len(words)}" if len(words) > ANSWERS else ""),
     )
 
 
 def _tests(name: str, audit: Audit) -> str:
-    without = [*audit.dropped_words(), *(f"not tested: {sentence}" for sentence in audit.skipped)]
-    listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in without)
-    listed = f"<ul>{listed}</ul>" if listed else ""
+    missing = [f"{each.test}: no vector for {', '.join(each.missing)}" for each in audit.tests if each.missing]
+    listed = _listed([*missing, *(f"not tested: {sentence}" for sentence in audit.skipped)])
     if not audit.tests:
         return f"<div><h3>{html.escape(name)}</h3>{listed}</div>" if listed else ""
     bars = [Bar(name=_called(each), value=_finite(each.effect_size), note=_note(each), group=1) for each in audit.tests]
-    title = f"{name}: effect size d (ddof {audit.tests[0].ddof}), from -2 to 2"
+    # Beyond 2 only where the two lists of targets have unequally many words.
+    reach = max([2.0, *(abs(bar.value) for bar in bars if bar.value is not None)])
+    title = f"{name}: effect size d (ddof {audit.tests[0].ddof}), from {-reach:.3g} to {reach:.3g}"
     rows = tuple(
         Row(
             name=_called(each),
-            cells=(figure(_finite(each.effect_size), digits=2), Cell(text=_p(each)), Cell(text=_words(each))),
+            note=f"against {' / '.join(each.attributes)}",
+            cells=(
+                figure(_finite(each.effect_size), digits=2),
+                Cell(text=each.permutation.said, note=each.permutation.extent),
+                Cell(text=_words(each)),
+            ),
         )
         for each in audit.tests
     )
-    table = Table(columns=("d", "p, one-sided", "words"), rows=rows, corner="test")
-    drawn = drawn_bars(bars, low=-2, high=2, title=title) + drawn_table(table)
+    table = Table(columns=("d", "p, one-sided permutation test", "words"), rows=rows, corner="test")
+    drawn = drawn_bars(bars, low=-reach, high=reach, title=title) + drawn_table(table)
     return f"<div><h3>{html.escape(title)}</h3>{drawn}{listed}</div>"
 
 
@@ -124,18 +155,12 @@ def _called(test: Association) -> str:
 
 
 def _note(test: Association) -> str:
-    return f"{' / '.join(test.targets)} against {' / '.join(test.attributes)}; p {_p(test)}"
-
-
-def _p(test: Association) -> str:
-    permutation = test.permutation
-    error = f" ± {permutation.standard_error:.1g}" if permutation.method == "sampled" else ""
-    return f"{permutation.p:.2g}{error}"
+    return f"{' / '.join(test.targets)} against {' / '.join(test.attributes)}; p {test.permutation.said}"
 
 
 def _words(test: Association) -> str:
-    gone = len(test.missing) + len(test.left_out)
-    return "+".join(map(str, test.sizes)) + (f", {gone} left out" if gone else "")
+    gone = len(test.missing)
+    return "+".join(map(str, test.sizes)) + (f", {gone} without a vector" if gone else "")
 
 
 def _finite(value: float) -> float | None:
