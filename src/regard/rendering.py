@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 Rows = Sequence[tuple[str, str]]
@@ -37,6 +37,43 @@ def metric_text(name: str, value: float) -> tuple[str, str]:
     else:
         number = f"{value:.1f}" if metric in OF_A_HUNDRED else f"{value:.4g}"
     return f"{words} {language.replace('_', ' ')}".rstrip(), number
+
+
+OF_EACH_CLASS = ("precision", "recall", "f1")
+
+
+def metric_rows(metrics: Mapping[str, float], words: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """A row for each metric, and one for all that is said of a class.
+
+    Arguments:
+        words: what to call metrics, where it is otherwise than usual.
+
+    >>> metric_rows({"f1": 0.5, "precision.spam": 1.0, "recall.spam": 0.3333, "f1.spam": 0.5}, {"f1": "F1 of spam"})
+    [('F1 of spam', '50.00 %'), ('  spam', 'precision 1.000, recall 0.333, F1 0.500')]
+    """
+    called = words or {}
+    names = [name.partition(".")[2] for name in metrics if name.startswith(f"{OF_EACH_CLASS[0]}.")]
+    whole = [name for name in names if all(f"{metric}.{name}" in metrics for metric in OF_EACH_CLASS)]
+    told = {f"{metric}.{name}" for name in whole for metric in (*OF_EACH_CLASS, "examples")}
+    rows = []
+    for name, value in metrics.items():
+        if name not in told:
+            usual, number = metric_text(name, value)
+            rows.append((called.get(name, usual), number))
+    for name in whole:
+        precision, recall, f1 = (metrics[f"{metric}.{name}"] for metric in OF_EACH_CLASS)
+        rows.append((f"  {name}", class_text(precision, recall, f1, metrics.get(f"examples.{name}"))))
+    return rows
+
+
+def class_text(precision: float, recall: float, f1: float, examples: float | None = None) -> str:
+    """How well a class was found, and of how many examples that is known.
+
+    >>> class_text(1, 0.5, 2 / 3, 12)
+    'precision 1.000, recall 0.500, F1 0.667 (12 examples)'
+    """
+    counted = "" if examples is None else f" ({examples:,.0f} {'example' if examples == 1 else 'examples'})"
+    return f"precision {precision:.3f}, recall {recall:.3f}, F1 {f1:.3f}{counted}"
 
 
 def text_table(rows: Iterable[tuple[str, str]]) -> str:

@@ -138,12 +138,41 @@ def test_any_number_of_labels_is_told_in_a_line(command, topics):
     assert all_of_them["classifications"][0]["labels"] == ["sea", "sun"]
 
 
-def test_a_threshold_is_for_any_number_of_labels(command, spam, topics):
-    assert (
-        "--threshold is for models that tell any number of labels"
-        in command("classify", spam, "a", "--threshold", "0.5").err
-    )
-    assert "threshold is 2" in command("classify", topics, "a", "--threshold", "2").err
+def test_a_threshold_decides_on_a_class_or_on_labels(command, spam, topics, alike, tmp_path):
+    def told(*options: str) -> list[str]:
+        lines = command("classify", spam, "see the bus", "win a prize", *options).out.splitlines()
+        return [line.split("\t")[0] for line in lines]
+
+    assert told() == ["ham", "spam"]
+    assert told("--threshold", "1e-9") == ["spam", "spam"]
+    assert told("--positive", "ham", "--threshold", "1e-9") == ["ham", "ham"]
+    assert "threshold is 2" in command("classify", topics, "a", "--threshold", "2").refusal()
+    for options, message in (
+        (("--positive", "hma", "--threshold", "0.5"), "positive is 'hma', which is no class; did you mean 'ham'"),
+        (("--positive", "ham"), "--positive names the class that a threshold decides on; give --threshold too"),
+    ):
+        assert message in command("classify", spam, "a", *options).refusal()
+    assert "--threshold is for models that tell classes" in command("classify", alike, "a", "--threshold", "1").err
+    assert "--positive is for models that tell one class" in command("classify", topics, "a", "--positive", "sun").err
+
+
+def test_an_evaluation_says_of_which_class_f1_is(command, spam, alike, tmp_path):
+    file = tmp_path / "test.csv"
+    file.write_text("text,label\nwin a prize,spam\nsee the bus,ham\nsee you at the bus,ham\n")
+    shown = dict(line.split("  ", 1) for line in command("evaluate", spam, file).out.splitlines() if "F1 of" in line)
+    assert list(shown) == ["F1 of spam"]
+    answer = command("evaluate", spam, file, "--positive", "ham", "--threshold", "1e-9")
+    assert [line.split() for line in answer.out.splitlines() if line.startswith(("F1", "threshold"))] == [
+        ["F1", "of", "ham", "80.00", "%"],
+        ["threshold", "1e-09", "of", "ham"],
+    ]
+    assert "  spam" in answer.out
+    assert "recall 0.000, F1 0.000 (1 example)" in answer.out
+    found = json.loads(command("evaluate", spam, file, "positive=ham", "threshold=1e-9", "--json").out)
+    assert (found["positive"], found["threshold"], found["metrics"]["f1"]) == ("ham", 1e-9, 0.8)
+    rated = tmp_path / "rated.csv"
+    rated.write_text("text,pair,label\nape,ape,1\nape,bee,0\n")
+    assert "positive is not for task regression" in command("evaluate", alike, rated, "--positive", "ham").refusal()
 
 
 def test_labels_of_a_file_are_measured(command, topics, tmp_path):

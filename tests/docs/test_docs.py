@@ -9,6 +9,7 @@ the command line's own help and, where they name a recipe, against that recipe.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import doctest
 import importlib.util
 import io
@@ -34,6 +35,7 @@ from regard.claims.comparison import read_comparison
 from regard.cli.main import main
 from regard.tasks import TASKS
 from regard.training import read_recipe
+from regard.training.settings import TrainingSettings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -229,6 +231,20 @@ def test_tables_of_settings_are_those_of_the_code() -> None:
     listed = (DOCS / "training.md").read_text("utf-8")
     for section in ("data", "data.dates", "tokenizer", "training", "generation"):
         assert f" {section} -->" in listed
+
+
+def test_settings_of_classes_that_are_named_exist_and_all_are_named() -> None:
+    tasks = ("classification", "multi_label_classification", "regression", "multi_output_regression")
+    known = {f"data.{part.name}" for task in tasks for part in dataclasses.fields(TASKS[task].sections["data"])}
+    page = (DOCS / "classifying.md").read_text("utf-8")
+    listed = {
+        key for row in re.findall(r"^\| (`data\..*)$", page, re.MULTILINE) for key in re.findall(r"`([\w.]+)`", row)
+    }
+    assert known <= listed
+    named = re.findall(r"\bdata\.[a-z_]+", BLOCK.sub("", page)) + re.findall(r'"(data\.\w+)=', page)
+    assert {name for name in named if not name.startswith("data.LabelledData")} <= known | {"data.format"}
+    training = {part.name for part in dataclasses.fields(TrainingSettings)}
+    assert {name.partition(".")[2] for name in re.findall(r"\btraining\.[a-z_]+", page)} <= training
 
 
 @lru_cache

@@ -53,6 +53,27 @@ def test_whichever_limit_comes_first(recipe, pairs, tmp_path):
     assert (one.steps, one.reason) == (1, "1 tokens done")
 
 
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        (
+            {"steps": 3, "warmup": 12},
+            "training.warmup is 12 updates and the whole training 3, so the learning rate ends at 25 %",
+        ),
+        ({"steps": None, "epochs": 1, "warmup": 5000}, "training.warmup is 5,000 updates and the whole training"),
+        ({"steps": 3, "warmup": 3}, ""),
+    ],
+)
+def test_a_warmup_longer_than_the_training_is_told(changes, wanted, recipe, pairs, tmp_path):
+    said: list[str] = []
+    run = regard.train(recipe(**changes), output=tmp_path / "run", data=pairs, say=said.append)
+    told = [sentence for sentence in said if "training.warmup" in sentence]
+    assert len(told) == bool(wanted)
+    assert all(sentence.startswith(f"warning: {wanted}") for sentence in told)
+    peak, warmup = 1e-2, changes["warmup"]
+    assert lines(run.folder)[-1]["learning_rate"] == pytest.approx(peak * run.steps / warmup)
+
+
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_a_planned_schedule_falls_to_zero_at_the_last_token(schedule, recipe, pairs, tmp_path):
     values = recipe(steps=None, tokens=1500, schedule=schedule, warmup=2)

@@ -10,6 +10,9 @@ from torch import nn
 
 import regard
 import regard.training.run as run_module
+from regard.tasks import TASKS
+from regard.tasks.classification.task import ClassificationTask
+from regard.text import Tokenizer
 from regard.training import Trained
 from regard.training.progress import Progress
 from regard.training.progress_bar import ProgressBar, validation_line
@@ -45,6 +48,32 @@ def test_steps_loss_speed_and_time_left():
     assert "loss 2.0000" in last
     assert "1,234 tokens/s" in last
     assert "left" in last
+
+
+def test_the_speed_is_of_what_the_task_counts_and_f1_has_the_name_of_its_class():
+    tokenizer = Tokenizer.train(["a b"], kind="bert", size=30)
+    bar = ProgressBar(on := console(terminal=False))
+    bar.prepared(ClassificationTask(tokenizer=tokenizer, classes=("ham", "spam")))
+    bar.logged({"event": "validation", "step": 8, "epoch": 1, "loss": 0.5, "f1": 0.25, "recall.spam": 0.5})
+    assert shown(on).splitlines() == ["step 8: validation loss 0.5, F1 of spam 0.25, recall spam 0.5"]
+    units = {name: kind.task.unit for name, kind in TASKS.items()}
+    assert units["classification"] == units["regression"] == units["question_answering"] == "examples"
+    assert (units["tagging"], units["translation"], units["picture_classification"]) == ("words", "tokens", "pictures")
+
+
+def test_a_speed_of_examples_is_not_called_one_of_tokens(tmp_path):
+    on = console()
+    recipe = {
+        "task": "classification",
+        "model": {"name": "bert", "width": 8, "heads": 2, "layers": 1, "feedforward_width": 8},
+        "data": {},
+        "tokenizer": {"size": 60},
+        "training": {"steps": 3, "batch_tokens": 400, "precision": "float32"},
+    }
+    rows = [(f"text {number}", "ham" if number % 2 else "spam") for number in range(40)]
+    regard.train(recipe, output=tmp_path / "run", data=rows, callbacks=[ProgressBar(on)])
+    assert re.search(r"[\d,]+ examples/s", shown(on))
+    assert "tokens/s" not in shown(on)
 
 
 def test_the_numbers_are_averages_that_forget():

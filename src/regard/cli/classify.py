@@ -59,11 +59,20 @@ def classify(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="The class that --threshold decides on, the last of two if not said.",
+            show_default=False,
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
             metavar="P",
-            help="For a model that tells any number of labels: the least probability of a label that is told.",
+            help="The least probability at which that class is told, else the most probable of the others is; of a model that "
+            "tells any number of labels: that of each label.",
             show_default=False,
         ),
     ] = None,
@@ -84,6 +93,7 @@ def classify(
       regard classify runs/paraphrases "It rains." --pair "Rain is falling."
       regard classify runs/spam --input messages.txt --output classes.tsv
       regard classify runs/spam --input messages.txt --json
+      regard classify runs/spam --input messages.txt --positive spam --threshold 0.3
       regard classify runs/mnist seven.png scans.zip
       regard classify runs/few-shot --shown letters/ unknown.png
     """  # noqa: D301  # \b keeps the lines of the example apart
@@ -95,21 +105,21 @@ def classify(
 
         task = task_of(model)
         if task in ("picture_classification", "few_shot"):
-            unfit = [name for name, given in (("--pair", pair), ("--input", input_file)) if given is not None]
+            given = (("--pair", pair), ("--input", input_file), ("--positive", positive), ("--threshold", threshold))
+            unfit = [name for name, value in given if value is not None]
             classify_pictures(model, texts or (), file, as_json, device, shown=shown, unfit=unfit)
             return
         if shown is not None:
             raise InputError("--shown is for models that learn from a few pictures; this one reads texts, leave it out")
         waiting = read_input(texts or (), input_file, text_column, pairs=True)
-        if threshold is not None and task != "multi_label_classification":
-            raise InputError(
-                "--threshold is for models that tell any number of labels; this one does not, leave it out"
-            )
+        _check_deciding(task, positive, threshold)
         rates = task in ("regression", "multi_output_regression")
         predictor: Any = opened(model, device, None if rates or task in CLASSIFYING else "classification")
         ask = predictor.rate_batch if rates else predictor.classify_batch
-        if threshold is not None:
-            ask = functools.partial(ask, threshold=threshold)
+        deciding = {
+            name: value for name, value in (("positive", positive), ("threshold", threshold)) if value is not None
+        }
+        ask = functools.partial(ask, **deciding)
 
         def answer(chunk: list[Text]) -> Any:
             return ask([_parts(text, pair, predictor.task.pairs) for text in chunk])
@@ -129,6 +139,20 @@ def classify(
             empty=functools.partial(_empty, pairs=pair is None and predictor.task.pairs is not False),
             **together,
         )
+
+
+def _check_deciding(task: str, positive: str | None, threshold: float | None) -> None:
+    """Refuse a class or a threshold for a model that has none.
+
+    Raises:
+        InputError: naming the option.
+    """
+    if positive is not None and task != "classification":
+        raise InputError("--positive is for models that tell one class of each text; this one does not, leave it out")
+    if threshold is not None and task not in CLASSIFYING:
+        raise InputError("--threshold is for models that tell classes or labels; this one does not, leave it out")
+    if positive is not None and threshold is None:
+        raise InputError("--positive names the class that a threshold decides on; give --threshold too")
 
 
 def _empty(text: Text, *, pairs: bool) -> bool:

@@ -54,7 +54,24 @@ def evaluate(
     ] = None,
     beam: options.Beam = None,
     length_penalty: options.LengthPenalty = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take only so many pairs, the first.")] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="Of a classifier: the class that F1 is of, the last of two if not said.",
+            show_default=False,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Of a classifier: the least probability at which that class, or a label, is told; of a model that answers "
+            "questions: the lead of no answer that is believed.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Take only so many examples, the first.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the translations, one in each line.")
     ] = None,
@@ -80,6 +97,7 @@ def evaluate(
       regard evaluate runs/gpt test.txt stride=32
       regard evaluate runs/gpt test.txt precision=int8
       regard evaluate runs/sentiment dev.tsv format=sst2
+      regard evaluate runs/spam test.csv --positive spam --threshold 0.3
       regard evaluate runs/t5 dev.jsonl part=summaries beam=4
       regard evaluate runs/flickr8k captions.dev.tsv images.dev.zip beam=5
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
@@ -98,6 +116,8 @@ def evaluate(
             "bins": bins,
             "beam": beam,
             "length_penalty": length_penalty,
+            "positive": positive,
+            "threshold": threshold,
         },
         limit=limit,
         batch_size=batch_size,

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import metric_text, print_json, print_table
+from regard.cli.console import print_json, print_table
+from regard.metrics.classification import f1_in_words
 from regard.reading import read_json_object
+from regard.rendering import metric_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,6 +140,7 @@ def _encoder(path: Path, place: Path) -> dict[str, Any]:
         "head": sizes.pop("head"),
         "outputs": sizes.pop("outputs"),
         "labels": list(labels) if isinstance(labels, list | tuple) else [],
+        "positive": card.task.get("positive"),
         "parameters": sum(parameter.numel() for parameter in reader.model.parameters()),
         "sizes": sizes,
         "tokenizers": {"text": _tokenizer(reader.tokenizer)},
@@ -241,10 +244,17 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(
             ("run", f"{run['step']:,} steps, {run['seconds']:.0f} seconds; {state}; best at {run['best_step']:,}")
         )
-    rows += [metric_text(name, value) for name, value in values["metrics"].items()]
+    rows += metric_rows(values["metrics"], _words(values))
     versions = ", ".join(f"{name} {version}" for name, version in values["versions"].items())
     rows.append(("written by", versions or "another program"))
     return rows
+
+
+def _words(values: Mapping[str, Any]) -> dict[str, str]:
+    """F1 with the class that it is of, where the model is a classifier."""
+    if values["task"] not in ("classification", "picture_classification") or len(values.get("labels", ())) < 2:
+        return {}
+    return {"f1": f1_in_words(values["labels"], values.get("positive"))}
 
 
 def _head_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:

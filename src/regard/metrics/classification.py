@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.errors import InputError
@@ -144,6 +144,42 @@ def classification_scores(
         classes=classes,
         count=len(gold),
     )
+
+
+OF_EACH_CLASS = ("precision", "recall", "f1", "examples")
+"""What `by_class` says of each class."""
+
+
+def by_class(classes: Mapping[str, ClassScore]) -> dict[str, float]:
+    """The scores of each class as metrics with names of their own, such as `f1.spam`; `examples.spam` are those that are of it.
+
+    >>> list(by_class({"spam": class_score(gold=4, predicted=2, correct=1)}).items())[1:]
+    [('recall.spam', 0.25), ('f1.spam', 0.3333333333333333), ('examples.spam', 4.0)]
+    """
+    return {
+        f"{metric}.{name}": value
+        for name, of in classes.items()
+        for metric, value in zip(OF_EACH_CLASS, (of.precision, of.recall, of.f1, float(of.gold)), strict=True)
+    }
+
+
+def judged_class(classes: Sequence[str], positive: str | None) -> str | None:
+    """The class that F1 speaks of: the positive one, failing that the last of two; None of more, where it is the mean.
+
+    >>> judged_class(["ham", "spam"], None), judged_class(["ham", "spam"], "ham"), judged_class(["a", "b", "c"], None)
+    ('spam', 'ham', None)
+    """
+    return positive if positive is not None else classes[-1] if len(classes) == 2 else None
+
+
+def f1_in_words(classes: Sequence[str], positive: str | None) -> str:
+    """What to call F1, so that it says of which class it is.
+
+    >>> f1_in_words(["ham", "spam"], None), f1_in_words(["a", "b", "c"], None)
+    ('F1 of spam', 'F1 (mean of 3 classes)')
+    """
+    of = judged_class(classes, positive)
+    return f"F1 of {of}" if of is not None else f"F1 (mean of {len(classes)} classes)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -115,7 +115,9 @@ def evaluate(model: PictureClassifierPredictor, data: Sequence[Any], /) -> Pictu
 
 
 @overload
-def evaluate(model: Classifier, data: Sequence[Any], /) -> ClassificationEvaluation: ...
+def evaluate(
+    model: Classifier, data: Sequence[Any], /, *, positive: str | None = None, threshold: float | None = None
+) -> ClassificationEvaluation: ...
 
 
 @overload
@@ -146,6 +148,7 @@ def evaluate(
     seed: int | None = None,
     part: str | None = None,
     length: int | None = None,
+    positive: str | None = None,
     threshold: float | None = None,
     n_best: int | None = None,
     precision: str | None = None,
@@ -168,6 +171,7 @@ def evaluate(
     seed: int | None = None,
     part: str | None = None,
     length: int | None = None,
+    positive: str | None = None,
     threshold: float | None = None,
     n_best: int | None = None,
     precision: str | None = None,
@@ -190,8 +194,9 @@ def evaluate(
         seed: of the tokens that are hidden, for masked language modelling.
         part: which of its tasks, for text to text.
         length: tokens of an input, for span corruption.
-        threshold: the lead of "no answer" that is believed, for question answering; the least probability of a label that is
-            told, for classification with any number of labels.
+        positive: the class that F1 is of and the threshold decides on, for classification.
+        threshold: the lead of "no answer" that is believed, for question answering; the least probability at which the positive
+            class, or a label, is told, for classification.
         n_best: passages kept, for question answering.
         precision: to compute in, for sentence embedding.
         decoding: how tags are chosen, for tagging.
@@ -210,6 +215,7 @@ def evaluate(
         "seed": seed,
         "part": part,
         "length": length,
+        "positive": positive,
         "threshold": threshold,
         "n_best": n_best,
         "precision": precision,

@@ -61,6 +61,9 @@ class Predictor(Generic[T]):
     judged: ClassVar[tuple[str, ...]] = ()
     """The metrics that `judge` finds; none where a model's own answers are not judged."""
 
+    judged_of_each: ClassVar[tuple[str, ...]] = ()
+    """What `judge` finds besides of each of the task's `named`, as `f1.spam`."""
+
     judged_by_own: ClassVar[bool] = False
     """Whether `judge` computes metrics of the user's own too."""
 

@@ -52,6 +52,18 @@ class Task(ABC):
 
     name: ClassVar[str]
 
+    unit: ClassVar[str] = "tokens"
+    """What `labels` counts, and with it a run's `tokens`: of texts that are told one thing each it is `examples`."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Classes, labels or numbers that are judged one by one; none unless a task says so."""
+        return ()
+
+    def metric_words(self) -> dict[str, str]:
+        """What to call metrics, where it is otherwise than usual; nothing unless a task says so."""
+        return {}
+
     @property
     @abstractmethod
     def tokenizers(self) -> Mapping[str, Tokenizer]:

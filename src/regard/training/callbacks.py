@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from regard.tasks.predictor import Predictor
+from regard.tasks.task import Task
 from regard.training.progress import Progress
 
 
@@ -21,11 +22,18 @@ class Callback:
     >>> Answers().stepped(Progress(), 0.0)  # regard.train("dates", output="runs/dates", callbacks=[Answers()])
     """
 
+    def prepared(self, task: Task) -> None:
+        """Before `started`, with what is learnt: its classes, and the unit of which `progress.tokens` counts."""
+
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
         """Before the first update of this sitting."""
 
     def stepped(self, progress: Progress, tokens_per_second: float) -> None:
-        """After each update."""
+        """After each update.
+
+        Arguments:
+            tokens_per_second: what was learnt from, in the task's unit: target tokens, or examples, words or pictures.
+        """
 
     def evaluated(self, predictor: Predictor[Any], metrics: Mapping[str, float], progress: Progress) -> None:
         """After each evaluation, with the model as it is then, ready to predict; not of models sharded by FSDP.

@@ -56,6 +56,7 @@ class Loop:
         evaluate: numbers on the validation set, `loss` among them; every worker calls it.
         save: write a checkpoint of this moment; every worker calls it.
         obstacle: why a finished run that was restored cannot go further; empty where it can.
+        say: receives sentences for the user.
     """
 
     task: Task
@@ -73,6 +74,7 @@ class Loop:
     evaluate: Callable[[], Mapping[str, float]]
     save: Callable[[], None]
     obstacle: str = ""
+    say: Callable[[str], None] | None = None
     beside: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
     asked_to_stop: int = field(init=False, default=0)
     saved: float = field(init=False, default=0.0)
@@ -120,7 +122,14 @@ class Loop:
             progress.finished = self._reason_to_stop(len(windows)) or self._out_of_patience()
             if self.obstacle and not progress.finished:
                 raise InputError(self.obstacle)
+        self._tell_of_warmup(expected)
         self.saved = progress.seconds
+        for callback in self.callbacks if self.workers.first else ():
+            prepared = getattr(
+                callback, "prepared", None
+            )  # classes with the first four methods alone are callbacks too
+            if prepared is not None:
+                prepared(self.task)
         self._tell("started", self.model, progress, expected)
         try:
             while not progress.finished:
@@ -141,6 +150,17 @@ class Loop:
                     progress.epoch, progress.window = progress.epoch + 1, 0
         finally:
             self._tell("ended", progress)
+
+    def _tell_of_warmup(self, expected: int | None) -> None:
+        """Say it where the learning rate will not reach its peak before the run ends: nothing else would show that."""
+        warmup = self.settings.warmup
+        if self.say is None or self.progress.finished or expected is None or expected >= warmup:
+            return
+        self.say(
+            f"warning: training.warmup is {warmup:,} updates and the whole training {expected:,}, so the learning rate ends at "
+            f"{100 * expected / warmup:.0f} % of its peak; train longer, or lower training.warmup, such as to "
+            f"{max(1, expected // 10):,}"
+        )
 
     def _asked(self) -> int:
         """The signal that one of the workers got, 0 where none did: all have to stop at the same update.

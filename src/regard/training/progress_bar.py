@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from torch import nn
 
+from regard.tasks.task import Task
 from regard.training.callbacks import Callback
 from regard.training.progress import Progress
 
@@ -20,10 +21,11 @@ EVERY = 60.0  # seconds between two lines where there is no bar
 
 
 class ProgressBar(Callback):
-    """Shows updates done of all, loss, target tokens per second and time left; validation results go above the bar.
+    """Shows updates done of all, loss, time left, and what is learnt from per second: target tokens, examples, words or pictures.
 
-    It writes to standard error. Where that is neither a terminal nor a notebook, it writes a line for each evaluation, and one
-    every minute. The loss and the speed are running averages, of which the last 20 updates make up most.
+    Validation results go above the bar. It writes to standard error. Where that is neither a terminal nor a notebook, it writes a
+    line for each evaluation, and one every minute. The loss and the speed are running averages, of which the last 20 updates
+    make up most.
 
     Arguments:
         console: where to draw instead.
@@ -39,12 +41,17 @@ class ProgressBar(Callback):
         self._lines = None if drawn else console or Console(stderr=True, soft_wrap=True)
         self._console = (console or Console(stderr=True)) if drawn else None
         self._bar: Bar | None = None
+        self._unit, self._called = "tokens", dict[str, str]()
         self._loss = _Average()
         self._speed = _Average()
         self._seen = (0.0, 0)
         self._drawn = 0.0
         self._total: int | None = None
         self._began = (0.0, 0)
+
+    def prepared(self, task: Task) -> None:
+        """Learn what the speed is measured in, and what metrics are called."""
+        self._unit, self._called = task.unit, task.metric_words()
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
         """Draw the bar, as far as the run already is."""
@@ -90,9 +97,10 @@ class ProgressBar(Callback):
         if event["event"] == "train":  # with this line the run's own sums begin anew
             self._seen = (0.0, 0)
         elif event["event"] == "validation":
+            line = validation_line(event, self._called)
             if self._bar is not None:
-                self._bar.console.print(validation_line(event), markup=False, highlight=False)
-            self._line(validation_line(event))
+                self._bar.console.print(line, markup=False, highlight=False)
+            self._line(line)
 
     def ended(self, progress: Progress) -> None:
         """Leave the bar where it is."""
@@ -110,7 +118,7 @@ class ProgressBar(Callback):
         """How far the run is, in a line of words."""
         parts = [f"step {progress.step:,}" + (f" of {self._total:,}" if self._total else "")]
         if self._speed.value:
-            parts.append(f"loss {self._loss.value:.4f}, {self._speed.value:,.0f} tokens/s")
+            parts.append(f"loss {self._loss.value:.4f}, {self._speed.value:,.0f} {self._unit}/s")
         began, first = self._began
         if self._total and progress.step > first:
             left = (self._total - progress.step) * (now - began) / (progress.step - first)
@@ -120,13 +128,16 @@ class ProgressBar(Callback):
     def _draw(self, progress: Progress) -> None:
         if self._bar is None:
             return
-        numbers = f"loss {self._loss.value:.4f}  {self._speed.value:,.0f} tokens/s" if self._speed.value else ""
+        numbers = f"loss {self._loss.value:.4f}  {self._speed.value:,.0f} {self._unit}/s" if self._speed.value else ""
         self._bar.update(self._bar.task_ids[0], completed=progress.step, numbers=numbers)
         self._bar.refresh()
 
 
-def validation_line(event: Mapping[str, Any]) -> str:
+def validation_line(event: Mapping[str, Any], called: Mapping[str, str] | None = None) -> str:
     """The results of an evaluation in a line of words.
+
+    Arguments:
+        called: what to call metrics, where it is otherwise than usual.
 
     >>> validation_line({"event": "validation", "step": 300, "epoch": 1, "loss": 0.0123, "exact_match": 0.995})
     'step 300: validation loss 0.0123, exact match 99.5 %'
@@ -134,7 +145,7 @@ def validation_line(event: Mapping[str, Any]) -> str:
     parts = []
     for name, value in event.items():
         metric = name.partition(".")[0]  # such as bleu.de, of one language among several
-        words = name.replace("_", " ").replace(".", " ").replace("bleu", "BLEU")
+        words = (called or {}).get(name) or name.replace("_", " ").replace(".", " ").replace("bleu", "BLEU")
         if metric in ("exact_match", "token_accuracy"):
             parts.append(f"{words} {100 * value:.1f} %")
         elif metric == "bleu":

@@ -86,7 +86,9 @@ class Recipe:
 
     def _check_judged(self, kind: Kind) -> None:
         judged, settings = kind.judged, self.training
-        if settings.best not in ("loss", *judged):
+        metric, _, name = settings.best.partition(".")
+        of_one = bool(name) and metric in kind.predictor.judged_of_each and metric != "examples"
+        if settings.best not in ("loss", *judged) and not of_one:
             raise InputError(
                 f"training.best is {settings.best!r}, which no model for task {self.task} is judged by; "
                 f"{nearest(settings.best, ['loss', *judged])}{own_hint('metric') if kind.predictor.judged_by_own else ''}"

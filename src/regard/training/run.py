@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from regard.files import PARTIAL_PREFIX, clear_partial, locked, new_folder, repl
 from regard.models import MODELS
 from regard.models.config import check_memory
 from regard.parts import Code, load_code
-from regard.rendering import html_table, metric_text, text_table
+from regard.rendering import html_table, metric_rows, text_table
 from regard.tasks.card import README, run_section
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
@@ -45,7 +45,7 @@ from regard.training.recipe import Recipe, differences, read_recipe, write_recip
 from regard.training.recomputing import recompute_blocks
 from regard.training.settings import LIMITS, TrainingSettings
 from regard.training.trackers import tracker_of
-from regard.training.validation import judged_names, losses_by_group
+from regard.training.validation import judged_names, losses_by_group, names_of_each
 from regard.training.workers import Workers, joined
 
 RECIPE = "recipe.yaml"
@@ -66,6 +66,7 @@ class Trained:
         steps: updates made; `best_step` is the one the folder's model is from.
         seconds: spent training, over all sittings.
         reason: why the run ended.
+        words: what to call metrics, where it is otherwise than usual.
     """
 
     folder: Path
@@ -74,6 +75,7 @@ class Trained:
     best_step: int
     seconds: float
     reason: str
+    words: dict[str, str] = field(default_factory=dict, repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
         """Names and values as people read them; what `print` and notebooks show."""
@@ -81,7 +83,7 @@ class Trained:
             ("model", str(self.folder)),
             ("steps", f"{self.steps:,} ({self.reason}); the best is from step {self.best_step:,}"),
             ("seconds", f"{self.seconds:.1f}"),
-            *(metric_text(name, value) for name, value in self.metrics.items()),
+            *metric_rows(self.metrics, self.words),
         ]
 
     def __str__(self) -> str:
@@ -172,6 +174,7 @@ class _Run:
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
         self.task, self.kind = prepared.task, kind_of(recipe.task)
         self.talk = talk
+        self.of_each = names_of_each(self.kind.predictor.judged_of_each, self.task, settings.best)
         self.config = recipe.model_config(prepared.task.model_settings(), prepared.task.settings_of_some())
         self.model = self._begun()
         dtype, chosen = resolve(settings.precision, workers.device)
@@ -209,6 +212,7 @@ class _Run:
             evaluate=self._evaluate,
             save=self._save,
             obstacle=self.checkpoints.obstacle,
+            say=talk,
         )
         self.metrics: dict[str, float] = {}
 
@@ -261,6 +265,7 @@ class _Run:
             best_step=progress.best_step,
             seconds=progress.seconds,
             reason=progress.finished,
+            words=self.task.metric_words(),
         )
 
     def _evaluate(self) -> dict[str, float]:
@@ -272,7 +277,7 @@ class _Run:
         always = predictor.judged_always and settings.parallel == "ddp"
         count = len(validation) if always else min(settings.evaluate_generated, len(validation))
         if count:
-            names = judged_names(self.kind.judged, self.task)
+            names = [*judged_names(self.kind.judged, self.task), *self.of_each]
             # Only the first worker judges; the others get to know what it found.
             found = self._judged(count) if self.workers.first else {}
             numbers = self.workers.summed(*(found.get(name, 0.0) for name in names))
@@ -285,7 +290,8 @@ class _Run:
             )
         self.metrics = metrics
         self._tell_evaluated(metrics)
-        return metrics
+        hidden = {*self.of_each} - {settings.best}
+        return {name: value for name, value in metrics.items() if name not in hidden}
 
     def _tell_evaluated(self, metrics: Mapping[str, float]) -> None:
         """Give the callbacks the model as it is; whatever they draw, training draws on as if they had not."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from regard.data.token_store import TokenStore
+from regard.errors import InputError, nearest
 from regard.tasks.task import Task
 from regard.training.loop import Loop, evaluation_loss
 
@@ -16,6 +19,28 @@ def losses_by_group(loop: Loop, task: Task, store: TokenStore) -> dict[str, floa
     for group, rows in task.groups(store).items():
         metrics |= {f"{name}.{group}": value for name, value in evaluation_loss(loop, store, rows).items()}
     return metrics
+
+
+MOST_NAMED = 20
+"""The most classes, labels or numbers of which each evaluation keeps figures."""
+
+
+def names_of_each(metrics: Sequence[str], task: Task, best: str) -> list[str]:
+    """The names of what `Predictor.judge` finds of each class, such as `f1.spam`; of many classes that of `best` alone.
+
+    Arguments:
+        metrics: the predictor's `judged_of_each`.
+        best: `training.best`.
+
+    Raises:
+        InputError: where `best` names a class that there is not.
+    """
+    metric, _, name = best.partition(".")
+    if metric in metrics and name and name not in task.named:
+        raise InputError(f"training.best is {best!r}, and there is no {name!r}; {nearest(name, task.named)}")
+    shown = task.named if len(task.named) <= MOST_NAMED else ()
+    names = [f"{each}.{of}" for of in shown for each in metrics]
+    return names if not name or best in names or metric not in metrics else [*names, best]
 
 
 def judged_names(judged: tuple[str, ...], task: Task) -> list[str]:

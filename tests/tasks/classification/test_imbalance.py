@@ -10,8 +10,8 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.layers import Encoded
-from regard.tasks.classification.data import LabelledData
-from regard.tasks.classification.preparation import prepare_classes
+from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData
+from regard.tasks.classification.preparation import prepare_classes, prepare_ratings
 from regard.tasks.classification.task import LABEL
 from regard.tasks.encoders import EncoderTokenizerSettings
 
@@ -87,23 +87,126 @@ def test_weights_that_cannot_be_are_refused(weights, message, tmp_path):
         prepare()
 
 
-def test_training_tells_the_figures_of_each_class_and_which_is_never_predicted(tmp_path):
-    recipe = {
+TRAINING = {"steps": 2, "batch_tokens": 400, "precision": "float32"}
+
+
+def recipe(*, data: dict | None = None, **training) -> dict:
+    return {
         "task": "classification",
         "model": {"name": "bert", "width": 8, "heads": 2, "layers": 1, "feedforward_width": 8},
-        "data": {"validation_share": 0.2},
+        "data": {"validation_share": 0.2, **(data or {})},
         "tokenizer": {"size": 60},
-        "training": {"steps": 2, "batch_tokens": 400, "precision": "float32"},
+        "training": TRAINING | training,
     }
+
+
+def test_training_tells_the_figures_of_each_class_and_which_is_never_predicted(tmp_path):
     said: list[str] = []
-    run = regard.train(recipe, output=tmp_path / "run", data=rows(ham=60, spam=10), say=said.append)
-    told = said[said.index("on the validation data:") + 1 :]
-    assert [line.split()[0] for line in told[:2]] == ["ham", "spam"]
-    assert told[0].endswith("(12 examples)")
-    assert told[1].endswith("(2 examples)")
+    run = regard.train(recipe(), output=tmp_path / "run", data=rows(ham=60, spam=10), say=said.append)
+    shown = dict(run.rows())
+    assert shown["  ham"].endswith("(12 examples)")
+    assert shown["  spam"].endswith("(2 examples)")
+    assert "F1 of spam" in shown
+    assert run.metrics["f1"] == run.metrics["f1.spam"]
     predicted = {one.label for one in run.load().classify_batch([text for text, _ in rows(ham=60, spam=10)])}
-    warned = [line for line in told if line.startswith("warning: the class ")]
+    warned = [line for line in said if line.startswith("warning: the class ")]
     missing = {"ham", "spam"} - predicted
     assert missing, "two steps are too few to learn both"
     assert {line.split("'")[1] for line in warned} >= missing
     assert all("data.class_weights=balanced" in line for line in warned)
+
+
+def test_the_figures_of_many_classes_are_those_of_the_largest(tmp_path):
+    given = [(f"text {number % 21} {number}", f"class{number % 21:02}") for number in range(210)]
+    said: list[str] = []
+    run = regard.train(recipe(), output=tmp_path / "run", data=given, say=said.append)
+    told = said[said.index("on the validation data:") + 1 :]
+    assert [line.split()[0] for line in told[:20]] == [f"class{number:02}" for number in range(20)]
+    assert told[20].startswith("  ... and 1 smaller class")
+    assert not [name for name in run.metrics if "class" in name]
+
+
+# --- which class, and from which probability on ---
+
+
+def test_the_class_that_f1_is_of_can_be_chosen(tmp_path):
+    data, validation = rows(ham=60, spam=10), rows(ham=12, spam=4)
+    run = regard.train(
+        recipe(data={"positive": "ham", "threshold": 0.999999}, best="f1.spam"),
+        output=tmp_path / "run",
+        data=data,
+        validation=validation,
+    )
+    # No probability of ham reaches the threshold, so all are told to be spam.
+    assert run.metrics["f1.ham"] == run.metrics["f1"] == 0.0
+    assert run.metrics["f1.spam"] == pytest.approx(2 * 0.25 / 1.25)
+    assert run.metrics["recall.spam"] == 1.0
+    assert run.metrics["examples.spam"] == 4.0
+    assert "F1 of ham" in dict(run.rows())
+    model = run.load()
+    assert (model.task.positive, model.task.threshold) == ("ham", 0.999999)
+    found = regard.evaluate(model, validation)
+    assert (found.positive, found.threshold, found.metrics["f1"]) == ("ham", 0.999999, 0.0)
+    other = regard.evaluate(model, validation, positive="spam", threshold=1e-6)
+    assert (other.positive, other.metrics["f1"]) == ("spam", run.metrics["f1.spam"])
+    model.save(tmp_path / "again")
+    assert regard.load(tmp_path / "again").task == model.task
+
+
+def test_a_threshold_decides_on_the_positive_class(tmp_path):
+    model = regard.train(recipe(), output=tmp_path / "run", data=rows(ham=60, spam=10)).load()
+    texts = [text for text, _ in rows(ham=5, spam=5)]
+    shares = [said.probabilities["spam"] for said in model.classify_batch(texts)]
+    middle = sorted(shares)[5]
+    told = model.classify_batch(texts, threshold=middle)
+    assert [said.label == "spam" for said in told] == [share >= middle for share in shares]
+    assert all(said.probability == said.probabilities[said.label] for said in told)
+    assert model.classify(texts[0], positive="ham", threshold=1e-6).label == "ham"
+    with pytest.raises(InputError, match="positive is 'sapm', which is no class; did you mean 'spam'"):
+        model.classify(texts[0], positive="sapm", threshold=0.5)
+    with pytest.raises(InputError, match=r"threshold is 1\.5; it must be above 0 and below 1"):
+        regard.evaluate(model, rows(ham=2), threshold=1.5)
+
+
+def test_of_more_classes_the_best_of_the_others_is_told_below_the_threshold(tmp_path):
+    task = prepare_classes(LabelledData(), SETTINGS, tmp_path / "a", seed=1, given=rows(a=9, b=9, c=9)).task
+    assert task.positive_class() is None
+    assert task.metric_words() == {"f1": "F1 (mean of 3 classes)"}
+    with pytest.raises(InputError, match="of 3 classes it is not said which it decides on; name one as positive"):
+        task.positive_class(None, 0.4)
+    assert task.positive_class("a", 0.4) == "a"
+    assert [task.told(row, "a", 0.4) for row in ([0.4, 0.5, 0.1], [0.39, 0.3, 0.31], [0.1, 0.2, 0.7])] == [0, 2, 2]
+    with pytest.raises(
+        InputError, match=r"of 3 classes it is not said which it decides on; name one as data\.positive"
+    ):
+        prepare_classes(LabelledData(threshold=0.4), SETTINGS, tmp_path / "b", seed=1, given=rows(a=9, b=9, c=9))
+    with pytest.raises(InputError, match=r"data\.positive is 'd', which is no class"):
+        prepare_classes(LabelledData(positive="d"), SETTINGS, tmp_path / "c", seed=1, given=rows(a=9, b=9, c=9))
+
+
+@pytest.mark.parametrize(
+    ("best", "message"),
+    [
+        ("f1.sapm", "training.best is 'f1.sapm', and there is no 'sapm'; did you mean 'spam'"),
+        ("examples.spam", "no model for task classification is judged by"),
+        ("f1.", "no model for task classification is judged by"),
+    ],
+)
+def test_a_best_that_no_class_has_is_refused_before_training(best, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        regard.train(recipe(best=best), output=tmp_path / "run", data=rows(ham=60, spam=10))
+
+
+def test_settings_of_classes_are_refused_where_there_are_none(tmp_path):
+    rated = [(f"text {number}", float(number)) for number in range(9)]
+    for name, value in (("positive", "spam"), ("threshold", 0.3), ("class_weights", "balanced")):
+        with pytest.raises(InputError, match=rf"data\.{name} is for classes, and task regression has numbers"):
+            prepare_ratings(LabelledData(**{name: value}), SETTINGS, tmp_path, seed=1, given=rated)
+    with pytest.raises(
+        InputError, match=r"data\.threshold is for classes, and task multi_output_regression has numbers"
+    ):
+        MultiOutputData(threshold=0.3)
+    with pytest.raises(
+        InputError, match=r"data\.positive is for classes, and task multi_label_classification has labels"
+    ):
+        MultiLabelData(positive="spam")

@@ -107,7 +107,10 @@ def test_what_training_found_is_what_an_evaluation_finds(folder, model):
     lower = regard.evaluate(model, remarks(60, seed=1), threshold=1e-6)
     assert lower.classes["food"].recall == 1.0
     assert lower.classes["food"].predicted == 60
-    assert any(line.strip().startswith("food") for line in model.remarks(_store(folder)))
+    for metric in ("precision", "recall", "f1"):
+        assert card["metrics"][f"{metric}.food"] == getattr(found.classes["food"], metric)
+    assert card["metrics"]["examples.food"] == found.classes["food"].gold
+    assert model.remarks(_store(folder)) == []
 
 
 def _store(folder: Path):

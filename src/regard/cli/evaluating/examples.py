@@ -8,16 +8,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from regard.cli.console import metric_text
 from regard.cli.evaluating.report import Report, counted, say_malformed, timed
 from regard.cli.evaluating.request import Request
 from regard.cli.new_file import NewFile
 from regard.cli.opening import opened
 from regard.cli.text_bar import text_bar
 from regard.errors import InputError
+from regard.rendering import class_text, metric_rows
 
 OWN = ("train", "validation", "validation_share", "alphabets", "validation_alphabets")
 """What a recipe says of its own data, and does not hold for others."""
+
+
+DECIDING = ("positive", "threshold")
+"""Settings of data that say how answers are decided, and may be options."""
 
 
 def evaluate_examples(request: Request, file: NewFile | None) -> Report:
@@ -38,17 +42,18 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
 
     predictor = opened(request.model, request.device)
     task = predictor.task.name
-    request.refuse_options(task)
     kind = kind_of(task)
+    fields = {part.name for part in dataclasses.fields(kind.sections["data"])}
+    request.refuse_options(task, but=[name for name in DECIDING if name in fields])
+    settings = request.settings_and(*DECIDING)
     if kind.read is None:
         raise InputError(f"{request.model}: there is no measuring of models for task {task} yet")
     trained = {key: value for key, value in (predictor.recipe.get("data") or {}).items() if key not in OWN}
-    fields = {part.name for part in dataclasses.fields(kind.sections["data"])}
     if request.places and "train" not in fields:
         raise InputError(f"{request.places[0]}: task {task} draws its own data; give settings alone, key=value")
     files = {"train": list(request.places)} if request.places else {}
-    section = from_mapping(kind.sections["data"], {**trained, **request.settings, **files}, "data")
-    asked = {"threshold": section.threshold} if "threshold" in request.settings and "threshold" in fields else {}
+    section = from_mapping(kind.sections["data"], {**trained, **settings, **files}, "data")
+    asked = {name: getattr(section, name) for name in DECIDING if name in settings and name in fields}
     malformed = MalformedRows()
     examples = list(itertools.islice(kind.read(section, malformed), request.limit))
     say_malformed(malformed)
@@ -59,9 +64,14 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
             file.write(json.dumps(dataclasses.asdict(prediction), ensure_ascii=False) + "\n")
     said = {part.name: getattr(found, part.name) for part in dataclasses.fields(found) if part.name != "predictions"}
     rows = [counted("examples", found.count, seconds)]
-    rows += [metric_text(name, value) for name, value in found.metrics.items()]
+    of = said.get("positive")
+    rows += metric_rows(
+        found.metrics, predictor.task.metric_words() | ({"f1": f"F1 of {of}"} if of is not None else {})
+    )
     for name, score in said.get("classes", {}).items():
-        rows.append((f"  {name}", f"precision {score.precision:.3f}, recall {score.recall:.3f}, F1 {score.f1:.3f}"))
+        rows.append((f"  {name}", class_text(score.precision, score.recall, score.f1, score.gold)))
+    if said.get("threshold") is not None:
+        rows.append(("threshold", f"{said['threshold']:g}" + (f" of {of}" if of is not None else "")))
     return Report({"malformed": malformed.total, **_plain(said), "seconds": seconds}, rows)
 
 

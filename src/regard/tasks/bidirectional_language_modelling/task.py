@@ -71,6 +71,7 @@ class BidirectionalLanguageModellingTask(Task):
     """
 
     name: ClassVar[str] = "bidirectional_language_modelling"
+    unit: ClassVar[str] = "words"
 
     tokenizer: Tokenizer
     words: WordList

@@ -11,14 +11,21 @@ from torch import Tensor
 
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.metrics.classification import ClassScore, classification_scores, f1, multi_label_scores
+from regard.metrics.classification import (
+    OF_EACH_CLASS,
+    ClassScore,
+    by_class,
+    classification_scores,
+    multi_label_scores,
+)
 from regard.parts import own_scores
+from regard.rendering import class_text
 from regard.tasks.classification.inputs import Text, joined
 from regard.tasks.classification.task import LABEL, ClassificationTask, MultiLabelTask, stored_labels
 from regard.tasks.encoders import EncoderPredictor, Joined
 
 MOST_SHOWN = 20
-"""Classes whose figures are told after training."""
+"""The most classes whose figures each evaluation tells; of more the largest are told after training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +34,7 @@ class Classification:
 
     Arguments:
         text: what was read; two texts where the model reads pairs.
-        label: the most probable class.
+        label: the most probable class; where there is a threshold, the positive class from it on, else the best of the others.
         probability: of that class.
         probabilities: of every class, in the model's order.
     """
@@ -64,26 +71,41 @@ class Classifier(EncoderPredictor[ClassificationTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "matthews_correlation")
+    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
     judged_by_own: ClassVar[bool] = True
 
-    def classify(self, text: Text) -> Classification:
+    def classify(self, text: Text, *, positive: str | None = None, threshold: float | None = None) -> Classification:
         """The class of one text, or of a pair of texts.
 
-        Raises:
-            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
-        """
-        return self.classify_batch([text])[0]
+        Arguments:
+            positive: the class that the threshold decides on; the task's where None, which is the last of two unless it was
+                trained with another.
+            threshold: the least probability at which the positive class is told, else the most probable of the others is; the
+                task's where None, and the most probable class is told where that has none.
 
-    def classify_batch(self, texts: Sequence[Text]) -> list[Classification]:
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round; for a class there is
+                not, or a threshold that is not between 0 and 1.
+        """
+        return self.classify_batch([text], positive=positive, threshold=threshold)[0]
+
+    def classify_batch(
+        self, texts: Sequence[Text], *, positive: str | None = None, threshold: float | None = None
+    ) -> list[Classification]:
         """The classes of many texts; the answers come in the order of the texts.
 
         Raises:
             InputError: as `classify`.
         """
+        least = self.task.threshold if threshold is None else threshold
+        decided = self.task.positive_class(positive, least)
         inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
         found: dict[int, Classification] = {}
         for rows, logits in self._batches(inputs):
-            made = [self._said(texts[row], numbers) for row, numbers in zip(rows, logits.tolist(), strict=True)]
+            made = [
+                self._said(texts[row], numbers, decided, least)
+                for row, numbers in zip(rows, logits.tolist(), strict=True)
+            ]
             self.tell(made)
             found.update(zip(rows, made, strict=True))
         return [found[row] for row in range(len(texts))]
@@ -102,8 +124,10 @@ class Classifier(EncoderPredictor[ClassificationTask]):
             if encoded.logits is not None
         ]
 
-    def _said(self, text: Text, probabilities: Sequence[float]) -> Classification:
-        best = max(range(len(probabilities)), key=probabilities.__getitem__)
+    def _said(
+        self, text: Text, probabilities: Sequence[float], positive: str | None, threshold: float | None
+    ) -> Classification:
+        best = self.task.told(probabilities, positive, threshold)
         return Classification(
             text=text,
             label=self.task.classes[best],
@@ -112,16 +136,22 @@ class Classifier(EncoderPredictor[ClassificationTask]):
         )
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Accuracy, F1 (of the last of two classes, else the mean over classes) and Matthews' coefficient."""
+        """Accuracy, F1 (of the positive class, else the mean over classes), Matthews' coefficient, and figures of each class."""
         inputs = self.stored(data, count)
-        predicted = self.probabilities(inputs).argmax(dim=1).tolist()
-        return judged(self.task, [int(data.sequence(LABEL, row)[0]) for row in range(len(inputs))], predicted)
+        right = [int(data.sequence(LABEL, row)[0]) for row in range(len(inputs))]
+        return judged(self.task, right, self._predicted(inputs), each=True)
+
+    def _predicted(self, inputs: Sequence[Joined]) -> list[int]:
+        """The numbers of the classes that are told of inputs that are tokens already."""
+        task = self.task
+        positive = task.positive_class()
+        return [task.told(row, positive, task.threshold) for row in self.probabilities(inputs).tolist()]
 
     def remarks(self, data: TokenStore) -> list[str]:
-        """Precision, recall and F1 of each class, and a warning for classes that are never predicted."""
+        """A warning for classes that are never predicted; of many classes the figures of the largest."""
         inputs = self.stored(data, len(data))
         classes = self.task.classes
-        predicted = [classes[number] for number in self.probabilities(inputs).argmax(dim=1).tolist()]
+        predicted = [classes[number] for number in self._predicted(inputs)]
         right = [classes[int(data.sequence(LABEL, row)[0])] for row in range(len(inputs))]
         return _remarks(classification_scores(right, predicted, classes).classes, "class")
 
@@ -137,6 +167,7 @@ class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
+    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
     judged_by_own: ClassVar[bool] = True
 
     def classify(self, text: Text, *, threshold: float | None = None) -> Labelling:
@@ -178,17 +209,17 @@ class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
 
     def _told(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
         """The numbers of the labels that are told."""
-        least = self.task.threshold if threshold is None else threshold
+        least = self.task.least if threshold is None else threshold
         return [number for number, probability in enumerate(probabilities) if probability >= least]
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
-        """F1 of all labels pooled, the mean of the labels' F1, and how often all labels of a text are right."""
+        """F1 of all labels pooled, the mean of the labels' F1, how often all labels are right, and figures of each label."""
         inputs = self.stored(data, count)
         predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
-        return judged_labels(self.task, [stored_labels(data, row) for row in range(len(inputs))], predicted)
+        return judged_labels(self.task, [stored_labels(data, row) for row in range(len(inputs))], predicted, each=True)
 
     def remarks(self, data: TokenStore) -> list[str]:
-        """Precision, recall and F1 of each label, and a warning for labels that are never predicted."""
+        """A warning for labels that are never predicted; of many labels the figures of the largest."""
         inputs = self.stored(data, len(data))
         predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
         right = [stored_labels(data, row) for row in range(len(inputs))]
@@ -197,46 +228,65 @@ class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
 
 
 def _remarks(scores: Mapping[str, ClassScore], what: str) -> list[str]:
-    """Precision, recall and F1 of the classes that there are, and a warning for those that are never predicted."""
+    """A warning for classes that are never predicted; of many classes, which the run does not show, figures of the largest."""
     named = {name: of for name, of in scores.items() if of.gold}
-    shown = sorted(named.items(), key=lambda each: -each[1].gold)[:MOST_SHOWN]
-    width = max((len(name) for name, _ in shown), default=0)
-    lines = [
-        f"  {name:<{width}}  precision {of.precision:.3f}, recall {of.recall:.3f}, F1 {of.f1:.3f} ({of.gold:,} examples)"
-        for name, of in shown
-    ]
-    if len(named) > len(shown):
-        smaller = f"{what}es" if what == "class" else f"{what}s"
-        lines.append(f"  ... and {len(named) - len(shown)} smaller {smaller}; regard evaluate shows all")
+    lines: list[str] = []
+    if len(scores) > MOST_SHOWN:
+        shown = sorted(named.items(), key=lambda each: -each[1].gold)[:MOST_SHOWN]
+        width = max((len(name) for name, _ in shown), default=0)
+        lines += ["on the validation data:"]
+        lines += [f"  {name:<{width}}  {class_text(of.precision, of.recall, of.f1, of.gold)}" for name, of in shown]
+        if len(named) > len(shown):
+            smaller = f"{what}es" if what == "class" else f"{what}s"
+            lines.append(f"  ... and {len(named) - len(shown)} smaller {smaller}; regard evaluate shows all")
     missed = [name for name, of in named.items() if not of.predicted]
     lines += [
         f"warning: the {what} {name!r} is never predicted; {named[name].gold:,} of the validation examples are of it; "
         "train longer, give more of it, or set data.class_weights=balanced"
         for name in missed[:5]
     ]
-    return ["on the validation data:", *lines]
+    return lines
 
 
 def judged_labels(
-    task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]
+    task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], *, each: bool = False
 ) -> dict[str, float]:
-    """The metrics of predicted labels, both as numbers."""
+    """The metrics of predicted labels, both as numbers.
+
+    Arguments:
+        each: whether those of each label are among them.
+    """
     scores = multi_label_scores(right, predicted, range(len(task.classes)))
     said, gold = ([tuple(task.classes[each] for each in row) for row in rows] for rows in (predicted, right))
-    return own_scores(task.name, said, gold) | {
+    found = own_scores(task.name, said, gold) | {
         "micro_f1": scores.micro_f1,
         "macro_f1": scores.macro_f1,
         "exact_match": scores.exact_match,
     }
+    return found | (by_class(dict(zip(task.classes, scores.classes.values(), strict=True))) if each else {})
 
 
-def judged(task: ClassificationTask, right: Sequence[int], predicted: Sequence[int]) -> dict[str, float]:
-    """The metrics of predictions, both as numbers of classes."""
-    scores = classification_scores(right, predicted, range(len(task.classes)))
+def judged(
+    task: ClassificationTask,
+    right: Sequence[int],
+    predicted: Sequence[int],
+    *,
+    positive: str | None = None,
+    each: bool = False,
+) -> dict[str, float]:
+    """The metrics of predictions, both as numbers of classes.
+
+    Arguments:
+        positive: the class that F1 is of; the task's where None.
+        each: whether those of each class are among them.
+    """
     names = task.classes
-    own = own_scores(task.name, [names[each] for each in predicted], [names[each] for each in right])
-    return own | {
+    gold, said = ([names[number] for number in numbers] for numbers in (right, predicted))
+    scores = classification_scores(gold, said, names)
+    of = task.positive_class(positive)
+    found = own_scores(task.name, said, gold) | {
         "accuracy": scores.accuracy,
-        "f1": f1(right, predicted, positive=1) if len(task.classes) == 2 else scores.macro_f1,
+        "f1": scores.macro_f1 if of is None else scores.classes[of].f1,
         "matthews_correlation": scores.matthews_correlation,
     }
+    return found | (by_class(scores.classes) if each else {})

@@ -20,17 +20,21 @@ class LabelledData:
     """The `data` section of a recipe.
 
     Arguments:
-        train: a TSV, CSV or JSONL file, or several; gzip is recognised.
-        validation: likewise; held out from the training data where null.
-        validation_share: of the training examples, to be held out.
+        train: the examples to learn from: a TSV, CSV, JSONL or Parquet file, or several; gzip is recognised.
+        validation: those to validate on, likewise; held out from the training data where null.
+        validation_share: how much of the training data is held out, of each class the same share, chosen by the seed.
         format: `auto` goes by the file's name; or that of a public set whose columns are known, such as `sst2`, `mrpc`, `stsb` or
             `sms-spam`; or a reader of your own.
-        text, pair, label: column index, column name or JSON key of the text, of the second text where there are two, and of the
-            label; those of the format where null.
+        text, pair, label: the column of the text, of the second text where there are two, and of the label: its name in the first
+            line, its number from 0, or a JSON key; where null those of the format, or found by their usual names.
         labels: the classes in their order; found in the training data where null.
         class_weights: what the loss of an example of each class counts: `none`, all alike; `balanced`, N / (C n_c) for a class
             with n_c of N examples of C classes, so that rare classes count as much as frequent ones; or by name, such as
             {spam: 5}, where what is not named counts 1.
+        positive: the class that F1 speaks of and `threshold` decides on; null is the last of two classes, and of more none: F1 is
+            then the mean over classes.
+        threshold: the least probability at which the positive class is told, else the most probable of the others is; null tells
+            the most probable class.
         maximum_length: the most tokens of an input, special ones included; longer texts are cut.
         orders: of pairs: `one`, the first text before the second, or `both`: the model reads a pair twice, and what it makes of
             the two is added; for pairs in which neither text comes first, such as those of `mrpc` and `stsb`.
@@ -50,6 +54,8 @@ class LabelledData:
     label: int | str | None = None
     labels: tuple[str, ...] | None = None
     class_weights: Literal["none", "balanced"] | dict[str, float] = "none"
+    positive: str | None = None
+    threshold: float | None = None
     maximum_length: int = 128
     orders: Orders = "one"
     auxiliary: float = 0.0
@@ -78,6 +84,17 @@ class LabelledData:
             "two different names or more",
             "leave it out to find them in the data",
         )
+        positive, threshold = self.positive, self.threshold
+        check(
+            positive is None or labels is None or positive in labels,
+            "data.positive",
+            positive,
+            f"one of data.labels ({', '.join(labels or ())})",
+            "name one of these",
+        )
+        check(
+            threshold is None or 0 < threshold < 1, "data.threshold", threshold, "above 0 and below 1", "0.5 is usual"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,24 +102,26 @@ class MultiLabelData(LabelledData):
     """The `data` section of a recipe for texts with any number of labels: that of classification, and two settings more.
 
     Arguments:
-        train, validation, validation_share, format, text, pair, label, maximum_length, orders, auxiliary: as `LabelledData`.
+        train, validation, validation_share, format, text, pair, label, maximum_length, orders, auxiliary: as for classification.
         labels: the labels there are, in their order; found in the training data where null.
         class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
             with it; or by name, such as {urgent: 5}, where what is not named counts 1.
+        positive: stays null; every label has its own F1, and `training.best=f1.urgent` chooses by that of one.
         separator: what stands between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
             is a text without labels.
         threshold: the least probability at which a label is told.
     """
 
     separator: str = ","
-    threshold: float = 0.5
+    threshold: float | None = 0.5
 
     def __post_init__(self) -> None:
         LabelledData.__post_init__(self)
         check(
             bool(self.separator.strip()), "data.separator", self.separator, "a text that is not blank", "',' is usual"
         )
-        check(0 < self.threshold < 1, "data.threshold", self.threshold, "above 0 and below 1", "0.5 is usual")
+        check(self.threshold is not None, "data.threshold", self.threshold, "above 0 and below 1", "0.5 is usual")
+        refuse_classes(self, "positive", task="multi_label_classification", has="labels, each with an F1 of its own")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,11 +129,12 @@ class MultiOutputData(LabelledData):
     """The `data` section of a recipe for texts with several numbers each: that of regression, and where the numbers are.
 
     Arguments:
-        train, validation, validation_share, format, text, pair, maximum_length, orders, auxiliary: as `LabelledData`.
+        train, validation, validation_share, format, text, pair, maximum_length, orders, auxiliary: as for classification.
         values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
         label: such a key.
         labels: what the numbers are called, in their order; null for the names of `values`, or value_0 and so on.
         class_weights: stays `none`.
+        positive, threshold: stay null.
     """
 
     values: tuple[int | str, ...] | None = None
@@ -130,7 +150,15 @@ class MultiOutputData(LabelledData):
             raise InputError(
                 f"data.labels names {len(self.labels)} numbers, and data.values {len(values)}; name as many"
             )
-        if self.class_weights != "none":
-            raise InputError(
-                "data.class_weights is for classes, and task multi_output_regression has numbers; leave it out"
-            )
+        refuse_classes(self, "class_weights", "positive", "threshold", task="multi_output_regression", has="numbers")
+
+
+def refuse_classes(data: LabelledData, *names: str, task: str, has: str) -> None:
+    """Refuse settings of classes for a task that has none.
+
+    Raises:
+        InputError: for the first that is set.
+    """
+    for name in names:
+        if getattr(data, name) not in (None, "none"):
+            raise InputError(f"data.{name} is for classes, and task {task} has {has}; leave it out")

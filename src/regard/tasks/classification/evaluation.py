@@ -38,15 +38,19 @@ class ClassificationEvaluation:
     """What an evaluation found.
 
     Arguments:
-        metrics: `accuracy`; `f1`, of the last of two classes, or the mean over more; `matthews_correlation`.
+        metrics: `accuracy`; `f1`, of the positive class, or the mean over classes where there is none; `matthews_correlation`.
         count: examples.
         classes: precision, recall and F1 of each class by name.
+        positive: the class that `f1` is of; None where it is the mean.
+        threshold: the least probability at which that class was told; None where the most probable class was.
         predictions: one for each example.
     """
 
     metrics: dict[str, float]
     count: int
     classes: dict[str, ClassScore]
+    positive: str | None = None
+    threshold: float | None = None
     predictions: tuple[Classification, ...] = field(repr=False, default=())
 
 
@@ -73,12 +77,14 @@ class MultiLabelEvaluation:
         metrics: `micro_f1`, of all labels pooled; `macro_f1`, the mean of the labels' F1; `exact_match`.
         count: examples.
         classes: precision, recall and F1 of each label by name.
+        threshold: the least probability at which a label was told.
         predictions: one for each example.
     """
 
     metrics: dict[str, float]
     count: int
     classes: dict[str, ClassScore]
+    threshold: float = 0.5
     predictions: tuple[Labelling, ...] = field(repr=False, default=())
 
 
@@ -97,25 +103,34 @@ class MultiOutputEvaluation:
     predictions: tuple[Ratings, ...] = field(repr=False, default=())
 
 
-def evaluate_classes(model: Classifier, examples: Given) -> ClassificationEvaluation:
+def evaluate_classes(
+    model: Classifier, examples: Given, *, positive: str | None = None, threshold: float | None = None
+) -> ClassificationEvaluation:
     """Compare the classes of examples with those that a model tells.
 
     Arguments:
         examples: `LabelledText`s, or (text, label), where text may be a pair.
+        positive: the class that F1 is of and the threshold decides on; the task's where None.
+        threshold: the least probability at which it is told; the task's where None.
 
     Raises:
-        InputError: for an empty list, or a label that is none of the model's.
+        InputError: for an empty list, or a label that is none of the model's; for a class that there is not, or a threshold that
+            is not between 0 and 1.
     """
+    least = model.task.threshold if threshold is None else threshold
+    of = model.task.positive_class(positive, least)
     texts = _listed(examples)
     right = [model.task.number_of(label_of(text), f"{text.file}, line {text.line}") for text in texts]
-    predictions = model.classify_batch([_content(text) for text in texts])
+    predictions = model.classify_batch([_content(text) for text in texts], positive=of, threshold=least)
     predicted = [model.task.classes.index(prediction.label) for prediction in predictions]
     names = model.task.classes
     scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
     return ClassificationEvaluation(
-        metrics=judged(model.task, right, predicted),
+        metrics=judged(model.task, right, predicted, positive=of),
         count=len(texts),
         classes=scores.classes,
+        positive=of,
+        threshold=least,
         predictions=tuple(predictions),
     )
 
@@ -144,6 +159,7 @@ def evaluate_labels(
         metrics=judged_labels(task, right, predicted),
         count=len(texts),
         classes=dict(zip(task.classes, scores.classes.values(), strict=True)),
+        threshold=task.least if threshold is None else threshold,
         predictions=tuple(predictions),
     )
 

@@ -16,8 +16,9 @@ from regard.data.labelled_formats import LABELLED_FORMATS
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError, nearest
 from regard.files import replace_file
+from regard.metrics.classification import judged_class
 from regard.parts import own
-from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData, Place
+from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData, Place, refuse_classes
 from regard.tasks.classification.regression import MultiOutputTask, RegressionTask, stored
 from regard.tasks.classification.task import LABEL, ClassificationTask, LabelledTask, MultiLabelTask, Orders
 from regard.tasks.encoders import (
@@ -72,6 +73,15 @@ def prepare_classes(
         splits = _splits(data, seed, given, given_validation, number=False)
         read, pairs = _begin(folder, splits, tokenizer, data.orders)
         classes = _classes(data, splits)
+        if data.positive is not None and data.positive not in classes:
+            raise InputError(
+                f"data.positive is {data.positive!r}, which is no class; {nearest(data.positive, classes)}"
+            )
+        if data.threshold is not None and judged_class(classes, data.positive) is None:
+            raise InputError(
+                f"data.threshold is given, and of {len(classes)} classes it is not said which it decides on; name one as "
+                "data.positive"
+            )
         counts = Counter(label_of(text) for text in splits.train())
         task = ClassificationTask(
             tokenizer=read,
@@ -79,6 +89,8 @@ def prepare_classes(
             auxiliary=data.auxiliary,
             classes=classes,
             class_weights=_class_weights(data, classes, counts),
+            positive=data.positive,
+            threshold=data.threshold,
             pairs=pairs,
             orders=data.orders,
             sentences=tokenizer.sentences,
@@ -106,6 +118,7 @@ def prepare_ratings(
     """
     if data.labels is not None:
         raise InputError("data.labels names classes, and task regression has numbers; leave it out")
+    refuse_classes(data, "class_weights", "positive", "threshold", task="regression", has="numbers")
     if not is_prepared(folder):
         splits = _splits(data, seed, given, given_validation, number=True)
         read, pairs = _begin(folder, splits, tokenizer, data.orders)

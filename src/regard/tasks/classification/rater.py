@@ -107,6 +107,7 @@ class MultiRater(EncoderPredictor[MultiOutputTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    judged_of_each: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
     judged_by_own: ClassVar[bool] = True
 
     def rate(self, text: Text) -> Ratings:

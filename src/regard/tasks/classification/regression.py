@@ -97,6 +97,11 @@ class MultiOutputTask(LabelledTask):
         return (f"print(model.rate({self.asked}).values)",)
 
     @property
+    def named(self) -> tuple[str, ...]:
+        """The numbers."""
+        return self.names
+
+    @property
     def outputs(self) -> int:
         """One for each number."""
         return len(self.names)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind
+from regard.metrics.classification import f1_in_words, judged_class
 from regard.tasks.encoders import EncoderBatch, Joined, WholeTextTask, padded
 from regard.tasks.encoders.inputs import read_inputs
 from regard.tasks.encoders.task import EncoderTask
@@ -80,12 +81,62 @@ class ClassificationTask(LabelledTask):
         tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
         classes: by name, in the order of the model's outputs.
         class_weights: what the loss of an example of each class counts, in the order of the classes; None where all count 1.
+        positive: the class that F1 speaks of and the threshold decides on; None for the last of two classes, and none of more.
+        threshold: the least probability at which the positive class is told; None where the most probable class is.
     """
 
     name: ClassVar[str] = "classification"
 
     classes: tuple[str, ...]
     class_weights: tuple[float, ...] | None = None
+    positive: str | None = None
+    threshold: float | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The classes."""
+        return self.classes
+
+    def metric_words(self) -> dict[str, str]:
+        """F1 with the class that it is of."""
+        return {"f1": f1_in_words(self.classes, self.positive)}
+
+    def positive_class(self, positive: str | None = None, threshold: float | None = None) -> str | None:
+        """The class that F1 speaks of and a threshold decides on; None where F1 is the mean over classes.
+
+        Arguments:
+            positive, threshold: asked for instead of the task's own.
+
+        Raises:
+            InputError: for a class that there is not, or a threshold that is not between 0 and 1 or has no class to decide on.
+        """
+        if positive is not None and positive not in self.classes:
+            raise InputError(f"positive is {positive!r}, which is no class; {nearest(positive, self.classes)}")
+        if threshold is not None and not 0 < threshold < 1:
+            raise InputError(f"threshold is {threshold}; it must be above 0 and below 1, 0.5 is usual")
+        found = judged_class(self.classes, positive if positive is not None else self.positive)
+        if found is None and threshold is not None:
+            raise InputError(
+                f"threshold is {threshold}, and of {len(self.classes)} classes it is not said which it decides on; name one as "
+                f"positive ({few(self.classes)})"
+            )
+        return found
+
+    def told(self, probabilities: Sequence[float], positive: str | None, threshold: float | None) -> int:
+        """The number of the class that is told: the positive one from the threshold on, else the most probable of the others.
+
+        Arguments:
+            probabilities: of each class.
+            positive: from `positive_class`.
+            threshold: the least probability of it; the most probable class is told where this is None.
+        """
+        places = list(range(len(probabilities)))
+        if threshold is not None and positive is not None:
+            decided = self.classes.index(positive)
+            if probabilities[decided] >= threshold:
+                return decided
+            places.remove(decided)
+        return max(places, key=probabilities.__getitem__)
 
     @property
     def use(self) -> tuple[str, ...]:
@@ -140,11 +191,10 @@ class ClassificationTask(LabelledTask):
         return names_said(self.classes, "single_label_classification")
 
     def settings(self) -> dict[str, Any]:
-        """As of every encoder's task; class weights only where there are some, for readers of before."""
+        """As of every encoder's task; what came later only where there is some, for readers of before."""
+        later = ("class_weights", "positive", "threshold")
         settings = EncoderTask.settings(self)
-        if self.class_weights is None:
-            del settings["class_weights"]
-        return settings
+        return {name: value for name, value in settings.items() if name not in later or value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,13 +213,22 @@ class MultiLabelTask(ClassificationTask):
 
     name: ClassVar[str] = "multi_label_classification"
 
-    threshold: float = 0.5
+    threshold: float | None = 0.5
     separator: str = ","
+
+    def metric_words(self) -> dict[str, str]:
+        """As usual."""
+        return {}
 
     @property
     def use(self) -> tuple[str, ...]:
         """A line for the model card."""
         return (f"print(model.classify({self.asked}).labels)",)
+
+    @property
+    def least(self) -> float:
+        """The threshold; 0.5 where none is said."""
+        return 0.5 if self.threshold is None else self.threshold
 
     def batch(self, inputs: Sequence[Joined], labels: Sequence[Sequence[int]]) -> EncoderBatch:  # type: ignore[override]
         """Inputs and the numbers of the labels of each to a batch for training, whose labels are 0 and 1, (B, labels)."""
@@ -190,7 +249,7 @@ class MultiLabelTask(ClassificationTask):
         losses = nn.functional.binary_cross_entropy_with_logits(
             logits, told * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
         )
-        right = ((logits.sigmoid() >= self.threshold) == (told > 0.5)).all(dim=1).sum()
+        right = ((logits.sigmoid() >= self.least) == (told > 0.5)).all(dim=1).sum()
         return LossSum(losses.mean(dim=1).sum(), len(told), right, beside)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:

@@ -53,6 +53,7 @@ class CopyingTask(Task):
     """
 
     name: ClassVar[str] = "copying"
+    unit: ClassVar[str] = "bits"
 
     width: int
 

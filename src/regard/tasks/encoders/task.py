@@ -31,6 +31,7 @@ class EncoderTask(Task):
         maximum_length: the most tokens of one input, special ones included; what is longer is cut, or read in windows.
     """
 
+    unit: ClassVar[str] = "examples"
     head: ClassVar[HeadKind]
     """What the model tells of a text."""
 

@@ -60,6 +60,7 @@ class FewShotTask(Task):
     """
 
     name: ClassVar[str] = "few_shot"
+    unit: ClassVar[str] = "pictures"
 
     ways: int
     shots: int

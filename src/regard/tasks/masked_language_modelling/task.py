@@ -77,6 +77,7 @@ class MaskedLanguageModellingTask(EncoderTask):
     """
 
     name: ClassVar[str] = "masked_language_modelling"
+    unit: ClassVar[str] = "tokens"
     head: ClassVar[HeadKind] = "pretraining"
 
     next_sentence: bool = True

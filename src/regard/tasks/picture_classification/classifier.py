@@ -13,7 +13,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Pictures
 from regard.layers.finite import check_finite
-from regard.metrics.classification import classification_scores
+from regard.metrics.classification import OF_EACH_CLASS, by_class, classification_scores
 from regard.tasks.picture_classification.store import LABEL, PictureStore
 from regard.tasks.picture_classification.task import PictureClassificationTask, batch_of
 from regard.tasks.pictures import Picture, PictureClassification, frames_of
@@ -34,6 +34,7 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1")
+    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
     judged_always: ClassVar[bool] = True
 
     def classify(self, picture: Picture) -> PictureClassification:
@@ -80,10 +81,13 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
             return check_finite(self.model(pictures).float(), "these pictures").softmax(dim=-1).cpu()
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Accuracy, and F1 as the mean over classes."""
+        """Accuracy, F1 as the mean over classes, and figures of each class."""
         pixels = cast(PictureStore, data).pictures[:count]
         right = data.numbers(LABEL)[:count].tolist()
-        return accuracy_and_f1(right, list(self._predicted(pixels)), len(self.task.classes))
+        names = self.task.classes
+        predicted = list(self._predicted(pixels))
+        scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
+        return accuracy_and_f1(right, predicted, len(names)) | by_class(scores.classes)
 
     def _predicted(self, pixels: np.ndarray) -> Iterator[int]:
         for start in range(0, len(pixels), TOGETHER):

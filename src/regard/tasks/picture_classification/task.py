@@ -56,11 +56,21 @@ class PictureClassificationTask(Task):
     """
 
     name: ClassVar[str] = "picture_classification"
+    unit: ClassVar[str] = "pictures"
 
     size: PictureSize
     classes: tuple[str, ...]
     shift: int = 0
     flip: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The classes."""
+        return self.classes
+
+    def metric_words(self) -> dict[str, str]:
+        """F1 with what it is of: always the mean over classes."""
+        return {"f1": f"F1 (mean of {len(self.classes)} classes)"}
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:

@@ -47,6 +47,7 @@ class TaggingTask(EncoderTask):
     """
 
     name: ClassVar[str] = "tagging"
+    unit: ClassVar[str] = "words"
     head: ClassVar[HeadKind] = "tokens"
 
     tags: tuple[str, ...]
