@@ -58,3 +58,13 @@ def test_every_word_and_those_it_looks_at(command, folders, name):
 )
 def test_what_cannot_be_looked_at(command, folders, name, words, said):
     assert said in command("look", folders / name, *words).refusal()
+
+
+def test_two_heads_are_compared(command, folders):
+    whole = json.loads(command("look", folders / "gpt2", TEXT, "--json").out)
+    found = json.loads(command("look", folders / "gpt2", TEXT, "--head", "0.1", "--head", "0", "--json").out)
+    assert [one["address"] for one in found["maps"]] == ["layers.0.attention, head 1", "layers.0.attention, head 0"]
+    assert [one["weights"] for one in found["maps"]] == [[whole["maps"][0]["weights"][head]] for head in (1, 0)]
+    shown = command("look", folders / "gpt2", TEXT, "--head", "0.1", "--head", "0.0").out
+    assert shown.index("layers.0.attention, head 1") < shown.index("layers.0.attention, head 0")
+    assert "has heads 0 to 1" in command("look", folders / "gpt2", TEXT, "--head", "2").refusal()

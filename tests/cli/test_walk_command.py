@@ -59,7 +59,7 @@ def test_a_recurrent_model(command, dates_model):
         (["abcd", "--query", "x", "--layer", FIRST], "“x” is not among the tokens: 0 a, 1 b, 2 c, 3 d, 4 </s>"),
         (["abca", "--query", "a", "--layer", FIRST], "“a” occurs 2 times, at 0 and 3; choose one with position"),
         (["abcd", "--query", "a", "--layer", "decoder.0"], "no attention layer is called 'decoder.0'"),
-        (["abcd", "--query", "a", "--layer", FIRST, "--head", "7"], "head is 7; the layer has 2"),
+        (["abcd", "--query", "a", "--layer", FIRST, "--head", "7"], "head is 7; the layer has heads 0 to 1"),
         (["abcd", "--query", "a", "-o", "walk.pdf"], "give one that ends in .html or .json"),
         (["", "--query", "a"], "the text is empty"),
         (["abcd" * 4, "--query", "a"], "the source has 17 tokens and the model has positions for 12"),

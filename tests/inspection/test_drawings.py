@@ -4,11 +4,12 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from regard.errors import InputError
 from regard.inspection.drawings import COLOURS, lines_figure, overlay_figure
 from regard.inspection.patches import Patches
-from regard.inspection.plots import write_figure
+from regard.inspection.plots import figure, write_figure
 from regard.inspection.view import AttentionMap, AttentionView
 
 
@@ -49,6 +50,28 @@ def test_the_stronger_the_weight_the_stronger_the_line():
     assert styles == ["-"] * 7 + ["--"]
 
 
+def test_a_legend_says_which_colour_is_which_head():
+    legend = lines_figure(a_map(heads=9), heads=[1, 8]).axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["head 1", "head 8"]
+    first, second = legend.get_lines()
+    assert (first.get_color(), first.get_linestyle()) == (COLOURS[1], "-")
+    assert (second.get_color(), second.get_linestyle()) == (COLOURS[1], "--")  # the colours come again
+    assert lines_figure(a_map(heads=1)).axes[0].get_legend() is None
+
+
+def test_labels_are_inside_the_figure_however_it_is_saved():
+    tokens = ["The", "Ġprogrammerprogrammerprogrammer", "Ġsaid"]
+    view = AttentionView.of(
+        np.tril(np.ones((2, 3, 3))), tokens, tokens, title="a title longer than the matrix below it, by much"
+    )
+    for drawing in (lines_figure(view.maps[0]), figure(view), overlay_figure(a_picture(), "attention")):
+        box = drawing.get_tightbbox(FigureCanvasAgg(drawing).get_renderer())
+        width, height = drawing.get_size_inches()
+        assert min(box.x0, box.y0, width - box.x1, height - box.y1) > 0
+    texts = [text.get_text() for text in lines_figure(view.maps[0]).axes[0].texts]
+    assert texts[1] == "␣programmerprogrammerprogrammer"
+
+
 def shades(figure) -> list[np.ndarray]:
     return [axes.images[1].get_array()[..., 3] for axes in figure.axes[0].child_axes]
 
@@ -64,9 +87,9 @@ def test_each_token_has_the_picture_as_it_sees_it():
 
 
 def test_both_can_be_written(tmp_path):
-    for name, figure in (("lines", lines_figure(a_map())), ("over", overlay_figure(a_picture(), "attention"))):
+    for name, drawing in (("lines", lines_figure(a_map())), ("over", overlay_figure(a_picture(), "attention"))):
         for suffix in ("png", "svg"):
-            write_figure(figure, tmp_path / f"{name}.{suffix}", {}, dots_per_inch=80)
+            write_figure(drawing, tmp_path / f"{name}.{suffix}", {}, dots_per_inch=80)
             assert (tmp_path / f"{name}.{suffix}").stat().st_size > 500
 
 

@@ -80,8 +80,8 @@ def test_a_long_source_goes_on_in_blocks_that_hold_every_column_once():
     weights[0, 60] = 1
     lines = printed(render(AttentionView.of(weights, ["q"], keys)), width=40).splitlines()
     starts = [line for line in lines if line.startswith("source ")]
-    assert starts[0] == "source 0 to 18 of 100"
-    assert starts[-1] == "source 95 to 99 of 100"
+    assert starts[0] == "source 0 to 18 of 0 to 99"
+    assert starts[-1] == "source 95 to 99 of 0 to 99"
     labels = [line for line in lines if re.fullmatch(r"  ([a-z] ?)+", line)]
     assert "".join(labels).replace(" ", "") == "".join(keys)
     rows = [line for line in lines if line.startswith("q")]

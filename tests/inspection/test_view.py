@@ -259,3 +259,45 @@ def test_a_picture_for_each_example_or_none():
         AttentionView(title="", maps=maps, images=(image,))
     with pytest.raises(InputError, match="give a list"):
         AttentionView(title="", maps=maps, images=image)  # type: ignore[arg-type]
+
+
+def heads_view() -> AttentionView:
+    maps = [
+        AttentionMap(
+            address=f"{name}.layers.{i}.attention", kind="self", query_tokens=["a"], key_tokens=["b"],
+            weights=np.arange(3).reshape(3, 1, 1) + 10 * i,
+        )
+        for name in ("encoder", "decoder")
+        for i in range(2)
+    ]  # fmt: skip
+    return AttentionView(title="t", maps=tuple(maps))
+
+
+@pytest.mark.parametrize(
+    ("heads", "found"),
+    [
+        (["1.2", "0.1"], {"encoder.layers.1.attention, head 2": 12, "decoder.layers.1.attention, head 2": 12,
+                          "encoder.layers.0.attention, head 1": 1, "decoder.layers.0.attention, head 1": 1}),
+        (["decoder.layers.1.attention.0"], {"decoder.layers.1.attention, head 0": 10}),
+        (["encoder.*.2"], {"encoder.layers.0.attention, head 2": 2, "encoder.layers.1.attention, head 2": 12}),
+        (["2", "0.2"], {f"{name}.layers.{i}.attention, head 2": 2 + 10 * i for name in ("encoder", "decoder") for i in (0, 1)}),
+    ],
+)  # fmt: skip
+def test_heads_of_layers_stand_beside_each_other(heads, found):
+    maps = heads_view().with_heads(heads).maps
+    assert [(item.address, item.weights.item()) for item in maps] == list(found.items())
+
+
+@pytest.mark.parametrize(
+    ("heads", "said"),
+    [
+        (["3"], "'3': encoder.layers.0.attention has heads 0 to 2"),
+        (["7.1"], "'7.1': there is no layer '7' among encoder.layers.0.attention"),
+        (["last"], "'last' is no head; give a number, such as 3, or with its layer, such as 0.3"),
+        (["0.-1"], "is no head"),
+        ([], "list is empty"),
+    ],
+)
+def test_a_head_that_is_not_there(heads, said):
+    with pytest.raises(InputError, match=said):
+        heads_view().with_heads(heads)

@@ -464,7 +464,7 @@ def test_walking_changes_nothing_in_the_model(translator):
         ({"query": "D", "position": 1}, "“D” is not at position 1; it is at 0 and 2"),
         ({"position": 9}, "position is 9; the tokens are counted from 0: 0 D"),
         ({}, "name the token to follow, with query"),
-        ({"query": "C", "head": 3}, "head is 3; the layer has 3, counted from 0"),
+        ({"query": "C", "head": 3}, "head is 3; the layer has heads 0 to 2"),
         ({"query": "C", "layer": "encoder.layer.0.attention"}, "did you mean 'encoder.layers.0.attention'?"),
         ({"query": "C", "target": " "}, "the target is empty"),
         ({"query": "C", "to": "de"}, "one language only"),

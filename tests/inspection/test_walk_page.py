@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 from dataclasses import replace
@@ -11,11 +12,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from regard.attention import AttentionInputs, Causal, ScaledDot, ScoredAttention
 from regard.errors import InputError
 from regard.inspection import walk, walk_attention
-from regard.inspection.walk import Walk
+from regard.inspection.walk import Walk, terminal
 from regard.inspection.walk.layout import MOST
 from regard.inspection.walk.page import html_page
 
@@ -144,6 +146,20 @@ def test_text_from_outside_is_inert_wherever_it_stands(place, seen):
     assert "\u202e" not in page
     shown = "".join(text for tag, text in reader.texts if tag not in ("script", "style"))
     assert EVIL in shown.replace("␣", " ")
+
+
+def test_byte_level_tokens_are_shown_as_text_on_the_page_and_the_terminal():
+    walked = long_walk(3, keys=("The", "ĠcafÃ©", "Ċ"))
+    reader = Reader(html_page(walked))
+    shown = "".join(text for tag, text in reader.texts if tag not in ("script", "style"))
+    assert ("␣café" in shown, "⏎" in shown, "Ġ" in shown, "Ċ" in shown) == (True, True, False, False)
+    assert 'title="ĠcafÃ©"' in html_page(walked)
+    assert "␣ in a token is a space." in shown
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(terminal.render(walked, colour=False))
+    printed = console.export_text()
+    assert ("␣café" in printed, "Ġ" in printed) == (True, False)
+    assert walked.keys == ("The", "ĠcafÃ©", "Ċ")  # the data have what the tokenizer says
 
 
 def test_of_many_keys_the_strongest_are_shown(seen):

@@ -39,7 +39,7 @@ def test_a_token_spelt_so_will_do_where_no_word_is(word, position):
 
 
 def test_a_cut_word_names_its_pieces_and_takes_the_first():
-    assert find_word(PIECES, "runner").note == "“runner” is cut into 3 tokens, ▁run, n and er; the first is taken."
+    assert find_word(PIECES, "runner").note == "“runner” is cut into 3 tokens, ␣run, n and er; the first is taken."
     found = find_word(PIECES, "runner", 3)
     assert found.position == 3
     assert found.note.endswith("er is taken.")
@@ -48,7 +48,7 @@ def test_a_cut_word_names_its_pieces_and_takes_the_first():
 
 @pytest.mark.parametrize("word", ["wit", "ru", "th", "xyz", "", " "])
 def test_what_is_not_there_is_refused_with_the_tokens(word):
-    with pytest.raises(InputError, match="is not among the tokens: 0 ▁The, 1 ▁run, 2 n"):
+    with pytest.raises(InputError, match="is not among the tokens: 0 ␣The, 1 ␣run, 2 n"):
         find_word(PIECES, word)
 
 
@@ -67,6 +67,11 @@ def test_pieces_as_wordpiece_writes_them():
 
 def test_pieces_as_byte_level_tokenizers_write_them():
     assert find_word(["The", "Ġrun", "ner", "Ġruns"], "runner").position == 1
+    tokens = ["Un", "ĠÃ©", "tÃ©", "Ġan"]
+    assert find_word(tokens, "été").note == "“été” is cut into 2 tokens, ␣é and té; the first is taken."
+    assert find_word(tokens, "Ġan").position == find_word(tokens, "␣an").position == 3
+    with pytest.raises(InputError, match="tokens: 0 Un, 1 ␣é, 2 té, 3 ␣an"):
+        find_word(tokens, "hiver")
 
 
 def test_characters():

@@ -48,6 +48,15 @@ def look(
         list[str] | None,
         typer.Option("--layer", metavar="ADDRESS", help="Only layers called so, * for any; may be repeated."),
     ] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--head",
+            metavar="[LAYER.]HEAD",
+            help="Only this head, from 0: 3 of every layer shown, 0.3 of layer 0; LAYER may be an address. May be repeated, to "
+            "compare heads.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the weights as one JSON object.")] = False,
 ) -> None:
     """Show the attention of a model while it translates or answers a text, or of an encoder or a language model while it reads.
@@ -63,6 +72,7 @@ def look(
       regard look runs/dates "mardi 9 mai 2017" --target 2017-05-09 -o attention.html
       regard look runs/en-de "A dog runs." --layer "decoder.layers.*.cross_attention" -o heads.png
       regard look hub:bert-base-uncased "The animal didn't cross the street because it was too tired" -o heads.html
+      regard look hub:gpt2 "The animal was tired" --head 4.11 --head 5.1 -o two-heads.png
       regard look runs/lstmn "The FBI is chasing a criminal on the run ." -o fbi.html
       regard look runs/imdb "The first half drags. The end is wonderful." -o review.html
       regard look runs/scenes scenes:4 -o overlay.html
@@ -75,6 +85,8 @@ def look(
             f"{output}: the name's end says what to write; give one that ends in .html, .png, .svg or .json"
         )
     view = _seen(model, text, target, pair, to, layer)
+    if head:
+        view = view.with_heads(head)
     if output is not None:
         from regard.inspection.saving import save_view
 
@@ -83,7 +95,7 @@ def look(
     if as_json:
         print(view.to_json())
     elif output is None:
-        _show(view, every=bool(layer))
+        _show(view, every=bool(layer) or any("." in each for each in head or ()))
 
 
 def _seen(

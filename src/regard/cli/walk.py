@@ -52,6 +52,7 @@ def walk(
       regard walk runs/en-de "A dog runs." --query dog --layer encoder.layers.0.attention -o walk.html
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.inspection.walk import walk as walking
+    from regard.inspection.walk.layout import query_text
     from regard.inspection.walk.steps import is_page
     from regard.tasks.loading import load
     from regard.training.memory import keep_freed_memory
@@ -62,7 +63,7 @@ def walk(
     seen = walking(load(model), text, query, position=position, layer=layer, head=head, target=target, to=to)
     if output is not None:
         seen.show(output)
-        say(f"{output}: {len(seen.steps)} steps of {seen.query!r} through {seen.address}")
+        say(f"{output}: {len(seen.steps)} steps of {query_text(seen)!r} through {seen.address}")
     if as_json:
         print(seen.to_json())
     elif output is None:

@@ -12,7 +12,7 @@ from rich.style import Style
 
 from regard.inspection.terminal import colour_of
 from regard.inspection.view import AttentionMap, AttentionView, visible
-from regard.inspection.words import STARTS
+from regard.inspection.words import token_texts
 
 WORDS, SENTENCES, BOTH = "words.attention", "sentences.attention", "document"
 """The addresses of the two attentions, and what both together are called."""
@@ -64,6 +64,7 @@ class DocumentText:
 
 def _sentence(weight: float, own: np.ndarray, words: AttentionMap, coloured: bool, width: int) -> Iterator[Segment]:
     places = np.flatnonzero(own).tolist()
+    texts = token_texts(words.key_tokens)
     label = f"{weight:5.3f}  "
     yield Segment(label, Style(bold=True))
     column = len(label)
@@ -71,7 +72,7 @@ def _sentence(weight: float, own: np.ndarray, words: AttentionMap, coloured: boo
         glued = (
             place != places[0] and words.key_words is not None and words.key_words[place] == words.key_words[place - 1]
         )
-        text = _bare(words.key_tokens[place], glued=glued)
+        text = _bare(texts[place], glued=glued)
         space = "" if glued or place == places[0] else " "
         if column + len(space) + len(text) > width and column > len(label):
             yield Segment("\n" + " " * len(label))
@@ -80,12 +81,10 @@ def _sentence(weight: float, own: np.ndarray, words: AttentionMap, coloured: boo
         yield Segment(text, Style(bgcolor=colour_of(float(own[place] / own.max()), signed=False)) if coloured else None)
         column += len(space) + len(text)
     strongest = sorted(places, key=lambda place: -own[place])[:STRONGEST]
-    named = ", ".join(f"{_bare(words.key_tokens[place], glued=False)} {own[place]:.2f}" for place in strongest)
+    named = ", ".join(f"{_bare(texts[place], glued=False)} {own[place]:.2f}" for place in strongest)
     yield Segment("\n" + " " * len(label) + named + "\n", Style(dim=True))
 
 
 def _bare(token: str, *, glued: bool) -> str:
-    """A token as it is printed, without the mark for where a word begins or goes on."""
-    if token.startswith(STARTS) and len(token) > 1:
-        return visible(token[1:])
-    return visible(token.removeprefix("##") if glued else token)
+    """A token's text as it is printed, without the space that a word begins with or the mark that it goes on with."""
+    return visible(token.removeprefix(" ") or token).removeprefix("##" if glued else "")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from regard.errors import InputError
-from regard.inspection.plots import Writer
+from regard.inspection.plots import Writer, fitted
 from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.words import shown_tokens
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which people with any colour vision can tell apart; dashed where they come again.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 LINE, WIDTH, PICTURE = 0.24, 4.6, 1.7  # inches
+LEGEND_COLUMNS = 4
 FAINTEST = 0.02  # of the largest weight: what is weaker is not drawn
 DARKEST = 0.75  # of the light that is taken from where nothing is seen
 
 
 def lines_figure(item: AttentionMap, *, heads: Sequence[int] | None = None, query: int | None = None) -> Figure:
     """The figure of a map as lines: queries left, keys right, strength and width by weight, a colour for each head.
+
+    Under the lines a legend says which colour is which head.
 
     Arguments:
         item: what to draw.
@@ -49,23 +53,37 @@ def lines_figure(item: AttentionMap, *, heads: Sequence[int] | None = None, quer
     rows = range(len(item.query_tokens)) if query is None else [query]
     longest = max(len(item.query_tokens), len(item.key_tokens))
     drawing, axes = _figure(WIDTH, LINE * (longest + 1))
-    write = Writer.for_texts([item.address, *item.query_tokens, *item.key_tokens])
+    from matplotlib.lines import Line2D
+
+    queries, keys = shown_tokens(item.query_tokens), shown_tokens(item.key_tokens)
+    write = Writer.for_texts([item.address, *queries, *keys])
     largest = float(np.abs(item.weights[chosen]).max()) or 1.0
     for head in chosen:
-        style = "-" if head // len(COLOURS) % 2 == 0 else "--"
         for row in rows:
             for column in np.flatnonzero(np.abs(item.weights[head, row]) >= FAINTEST * largest):
                 share = abs(float(item.weights[head, row, column])) / largest
-                axes.plot([0, 1], [row, column], style, color=COLOURS[head % len(COLOURS)], alpha=share,
+                axes.plot([0, 1], [row, column], _dash(head), color=COLOURS[head % len(COLOURS)], alpha=share,
                           linewidth=0.4 + 1.8 * share, solid_capstyle="butt")  # fmt: skip
-    for x, tokens, side in ((-0.02, item.query_tokens, "right"), (1.02, item.key_tokens, "left")):
+    for x, tokens, side in ((-0.02, queries, "right"), (1.02, keys, "left")):
         for place, token in enumerate(tokens):
             bold = "bold" if x < 0 and place == query else "normal"
             axes.text(x, place, write.token(token, place), ha=side, va="center", fontweight=bold, **write.style(9))
     axes.set_xlim(0, 1)
     axes.set_ylim(longest - 0.5, -0.5)
     axes.set_title(write(item.address), loc="left", **write.style(9))
-    return drawing
+    if item.heads > 1:
+        # Below the last token: which colour is which head, counted from 0.
+        samples = [Line2D([], [], color=COLOURS[head % len(COLOURS)], linestyle=_dash(head)) for head in chosen]
+        axes.legend(
+            samples,
+            [f"head {head}" for head in chosen],
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            ncols=min(len(chosen), LEGEND_COLUMNS),
+            frameon=False,
+            fontsize=8,
+        )
+    return fitted(drawing)
 
 
 def overlay_figure(
@@ -108,7 +126,8 @@ def overlay_figure(
     drawing, whole = _figure(PICTURE * columns, (PICTURE + 0.3) * lines)
     from matplotlib.image import imread
 
-    write = Writer.for_texts(list(item.query_tokens))
+    texts = shown_tokens(item.query_tokens)
+    write = Writer.for_texts(list(texts))
     picture = imread(io.BytesIO(image), format="png")
     ends = (0, picture.shape[1], picture.shape[0], 0)
     for place, row in enumerate(chosen):
@@ -120,8 +139,12 @@ def overlay_figure(
         shade[..., 3] = DARKEST * (1 - seen / (seen.max() or 1.0))
         axes.imshow(shade, extent=ends, interpolation="bilinear")
         axes.set_axis_off()
-        axes.set_title(write.token(item.query_tokens[row], row), loc="left", pad=2, **write.style(9))
-    return drawing
+        axes.set_title(write.token(texts[row], row), loc="left", pad=2, **write.style(9))
+    return fitted(drawing)
+
+
+def _dash(head: int) -> Literal["-", "--"]:
+    return "-" if head // len(COLOURS) % 2 == 0 else "--"
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from regard.data.music import Note, Piece
 from regard.errors import InputError
-from regard.inspection.plots import DOTS_PER_INCH, write_figure
+from regard.inspection.plots import DOTS_PER_INCH, fitted, write_figure
 from regard.text.events import note_name
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def roll(piece: Piece, *, border: float | None = None, title: str = "") -> Figur
         _border(axes, border)
     if title:
         axes.set_title(title, fontsize=10, loc="left", pad=20 if border is not None else 8)
-    return drawing
+    return fitted(drawing)
 
 
 def _keys(axes: Axes, low: int, high: int) -> None:

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from regard.errors import InputError
 from regard.files import write_file
 from regard.inspection.view import AttentionMap, AttentionView, readable, visible
+from regard.inspection.words import shown_tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,7 @@ CELL_ALONE, CELL_OF_FEW, CELL_OF_MANY, SMALLEST_CELL = 0.26, 0.19, 0.12, 0.07
 USUAL_SIDE, LARGEST_SIDE = 14.0, 60.0
 GAP = 0.14
 LINE = 0.15
+MARGIN = 0.05  # around a figure that is fitted to its labels
 DOTS_PER_INCH = 160
 SMALLEST_FONT = 3.5  # points
 LONGEST_TOKEN, LONGEST_NAME = 40, 60  # characters
@@ -105,7 +107,7 @@ def figure(view: AttentionView) -> Figure:
         raise InputError("a plot needs matplotlib: pip install 'regard[plot]'") from None
 
     panels, columns = _arrange(view)
-    write = Writer.for_texts([view.title, view.note, *(panel.label for panel in panels), *_words(view)])
+    write = Writer.for_texts([view.title, view.note, *(panel.label for panel in panels), *_words(panels)])
     places = _Layout(panels, columns, write)
     drawing = Figure(figsize=(places.width, places.height))
     signed = any(bool((panel.weights < 0).any()) for panel in panels)
@@ -131,6 +133,37 @@ def figure(view: AttentionView) -> Figure:
                      f"({write.unwritable_names()}); install one, such as Noto.")  # fmt: skip
     text = "\n".join(_wrapped(note, places.width, 7.5) for note in notes)
     drawing.text(0, -0.1 / places.height, text, ha="left", va="top", color="0.35", **write.style(7.5))
+    return fitted(drawing)
+
+
+def fitted(drawing: Figure) -> Figure:
+    """The same figure as large as what is drawn in it: labels that stand outside its axes are inside it however it is saved.
+
+    Axes are placed by hand; those that a layout engine places need no fitting.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    # Measured at the resolution of a file: letters are not of the same width at every size in pixels.
+    canvas = FigureCanvasAgg(drawing)
+    box = drawing.get_tightbbox(canvas.get_renderer())
+    width, height = drawing.get_size_inches()
+    left, bottom = min(box.x0, 0.0) - MARGIN, min(box.y0, 0.0) - MARGIN
+    across, up = max(box.x1, width) + MARGIN - left, max(box.y1, height) + MARGIN - bottom
+    for axes in drawing.axes:
+        if axes.figure is drawing:
+            place = axes.get_position(original=True)
+            axes.set_position(
+                (
+                    (place.x0 * width - left) / across,
+                    (place.y0 * height - bottom) / up,
+                    place.width * width / across,
+                    place.height * height / up,
+                )
+            )
+    for text in drawing.texts:
+        x, y = text.get_position()
+        text.set_position(((x * width - left) / across, (y * height - bottom) / up))
+    drawing.set_size_inches(across, up)
     return drawing
 
 
@@ -139,6 +172,8 @@ class _Panel:
     item: AttentionMap
     weights: np.ndarray
     label: str
+    query_texts: tuple[str, ...]
+    key_texts: tuple[str, ...]
     row_labels: bool = True
     column_labels: bool = True
 
@@ -160,13 +195,14 @@ def _arrange(view: AttentionView) -> tuple[list[_Panel], int]:
         where = [view.examples[item.example]] if len(view.examples) > 1 else []
         where += [item.address] if len(view.addresses) > 1 else []
         name = " · ".join(_cut(readable(part), LONGEST_NAME) for part in where)
+        queries, keys = shown_tokens(item.query_tokens), shown_tokens(item.key_tokens)
         for head in range(item.heads):
             label = name or readable(item.address)
             if row_for_each_map:
                 label = f"{name}\nhead {head}" if head == 0 else f"head {head}"
             elif item.heads > 1:
                 label = f"{name} · head {head}" if name else f"head {head}"
-            panels.append(_Panel(item, item.weights[head], label))
+            panels.append(_Panel(item, item.weights[head], label, queries, keys))
     if row_for_each_map:
         columns = heads.pop()
     else:
@@ -201,14 +237,14 @@ class _Layout:
         x = y = 0.0
         for column in range(columns):
             inside = panels[column::columns]
-            x += max(p.row_labels * write.longest(p.item.query_tokens, self.font) for p in inside)
+            x += max(p.row_labels * write.longest(p.query_texts, self.font) for p in inside)
             self.lefts.append(x)
             titles = [p.label.split("\n")[-1] for p in inside] if len(panels) > 1 else [""]
             title = max(map(_length, titles)) * min(self.font + 1, 8.5) / 72
             x += max(self.cell * max(p.keys for p in inside), title) + GAP
         for row in range(rows):
             inside = panels[row * columns : (row + 1) * columns]
-            labels = max(p.column_labels * write.longest(p.item.key_tokens, self.font) for p in inside)
+            labels = max(p.column_labels * write.longest(p.key_texts, self.font) for p in inside)
             y += heading + labels
             self.tops.append(y)
             y += self.cell * max(p.queries for p in inside)
@@ -238,8 +274,8 @@ def _label(axes: Axes, panel: _Panel, cell: float, font: float, write: Writer) -
     # Cells smaller than the smallest readable letters: label every second, third, ... token.
     step = max(math.ceil(font / (cell * 72)), 1)
     for axis, tokens, shown in (
-        (axes.xaxis, panel.item.key_tokens, panel.column_labels),
-        (axes.yaxis, panel.item.query_tokens, panel.row_labels),
+        (axes.xaxis, panel.key_texts, panel.column_labels),
+        (axes.yaxis, panel.query_texts, panel.row_labels),
     ):
         places = list(range(0, len(tokens), step)) if shown else []
         words = [write.token(tokens[place], place) for place in places]
@@ -267,8 +303,8 @@ def _wrapped(text: str, width: float, font: float) -> str:
     return textwrap.fill(text, max(int(width * 72 / font / 0.55), 40))
 
 
-def _words(view: AttentionView) -> list[str]:
-    return [token for item in view.maps for token in (*item.query_tokens, *item.key_tokens)]
+def _words(panels: list[_Panel]) -> list[str]:
+    return list(dict.fromkeys(text for panel in panels for text in (*panel.query_texts, *panel.key_texts)))
 
 
 @dataclass(slots=True)
@@ -310,9 +346,9 @@ class Writer:
         """Running text."""
         return "".join("?" if character in self.unwritable else character for character in readable(text))
 
-    def token(self, token: str, place: int) -> str:
-        """A token, or ‹its position› where no font has its characters."""
-        text = _cut(visible(token), LONGEST_TOKEN)
+    def token(self, text: str, place: int) -> str:
+        """A token as `shown_tokens` gives it, or ‹its position› where no font has its characters."""
+        text = _cut(text, LONGEST_TOKEN)
         return text if self.unwritable.isdisjoint(text) else f"‹{place}›"
 
     def style(self, font: float) -> dict[str, Any]:
@@ -320,9 +356,9 @@ class Writer:
         # Without parse_math=False a dollar sign would begin a formula.
         return {"family": self.families, "fontsize": font, "parse_math": False}
 
-    def longest(self, tokens: tuple[str, ...], font: float) -> float:
+    def longest(self, texts: tuple[str, ...], font: float) -> float:
         """About how long the longest token is in inches."""
-        return max(1.2, *(_length(self.token(token, 999)) for token in tokens)) * font / 72 + 0.06
+        return max(1.2, *(_length(self.token(text, 999)) for text in texts)) * font / 72 + 0.06
 
     def unwritable_names(self) -> str:
         """The first characters that no font has."""

@@ -12,7 +12,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from regard.errors import InputError
-from regard.inspection.view import AttentionMap, AttentionView, Kind, readable, visible
+from regard.inspection.view import AttentionMap, AttentionView, Kind, readable
+from regard.inspection.words import shown_tokens
 
 CELL = 2  # columns of a cell: about square in most fonts, and room for one wide character above it
 LABEL_HEIGHT = 12  # characters of a source token written downwards
@@ -144,17 +145,18 @@ def _map_lines(
         pictures = [(f"{title} · head {head}", item.weights[head]) for head in heads]
     largest = max(float(np.abs(weights).max()) for _, weights in pictures) or 1.0
     signed = any(bool((weights < 0).any()) for _, weights in pictures)
-    longest = max(cell_len(visible(token)) for token in item.query_tokens)
+    rows = shown_tokens(item.query_tokens)
+    longest = max(map(cell_len, rows))
     label_width = min(longest, LABEL_WIDTH, max(width // 3, 1))
-    labels = [_row_label(token, label_width) for token in item.query_tokens]
-    columns = [_graphemes(visible(token)) for token in item.key_tokens]
+    labels = [_row_label(text, label_width) for text in rows]
+    columns = [_graphemes(text) for text in shown_tokens(item.key_tokens)]
     per_block = max((width - label_width - 1) // CELL, 1)
     for picture_title, weights in pictures:
         yield Segment(picture_title + "\n", Style(bold=True))
         for start in range(0, len(columns), per_block):
             stop = min(start + per_block, len(columns))
             if len(columns) > per_block:
-                yield Segment(f"source {start} to {stop - 1} of {len(columns)}\n", Style(dim=True))
+                yield Segment(f"source {start} to {stop - 1} of 0 to {len(columns) - 1}\n", Style(dim=True))
             for line in _downwards(columns[start:stop]):
                 yield Segment((" " * (label_width + 1) + line).rstrip() + "\n")
             for label, row in zip(labels, weights[:, start:stop], strict=True):
@@ -167,8 +169,7 @@ def _map_lines(
     yield from paint.legend(largest, signed, width, item.kind)
 
 
-def _row_label(token: str, width: int) -> str:
-    text = visible(token)
+def _row_label(text: str, width: int) -> str:
     if cell_len(text) > width:
         text, pieces = "", _graphemes(text)
         while pieces and cell_len(text + pieces[0]) < width:

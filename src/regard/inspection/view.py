@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -195,6 +196,41 @@ class AttentionView:
             f"no attention map at {address!r} in example {example}: {nearest(str(address), self.addresses)}"
         )
 
+    def with_heads(self, heads: Sequence[str]) -> Self:
+        """The view with some heads alone, in the order in which they are given, each as a map of its own: to compare them.
+
+        Arguments:
+            heads: `"3"` is head 3 of every layer, `"0.3"` that of layer 0; the layer may also be an address, with `*` for any
+                part of it. Both are counted from 0.
+
+        Raises:
+            InputError: for a head or a layer that is not there.
+
+        >>> view = AttentionView.of(np.ones((4, 1, 1)), ["a"], ["b"], address="layers.0.attention")
+        >>> [(item.address, item.heads) for item in view.with_heads(["0.3", "1"]).maps]
+        [('layers.0.attention, head 3', 1), ('layers.0.attention, head 1', 1)]
+        """
+        chosen: dict[tuple[int, str], AttentionMap] = {}
+        for wanted in heads:
+            layer, _, number = str(wanted).rpartition(".")
+            if not number.isascii() or not number.isdigit():
+                raise InputError(
+                    f"head {wanted!r} is no head; give a number, such as 3, or with its layer, such as 0.3; both are counted "
+                    "from 0"
+                )
+            fitting = [item for item in self.maps if _is_layer(item.address, layer)]
+            if not fitting:
+                raise InputError(f"head {wanted!r}: there is no layer {layer!r} among {', '.join(self.addresses)}")
+            for item in fitting:
+                if int(number) >= item.heads:
+                    raise InputError(f"head {wanted!r}: {item.address} has heads 0 to {item.heads - 1}")
+                address = f"{item.address}, head {int(number)}"
+                one = replace(item, address=address, weights=item.weights[int(number) : int(number) + 1])
+                chosen.setdefault((item.example, address), one)
+        if not chosen:
+            raise InputError("heads: the list is empty; name heads, such as 0.3")
+        return replace(self, maps=tuple(chosen.values()))
+
     @classmethod
     def of(
         cls,
@@ -315,6 +351,13 @@ def _tokens(tokens: Any, name: str) -> tuple[str, ...]:
         if not isinstance(token, str):
             raise InputError(f"{name}[{i}]: {token!r} is not a string; turn token ids into text first")
     return tuple(tokens)
+
+
+def _is_layer(address: str, layer: str) -> bool:
+    """Whether an address is a layer's, by its number or by a name with `*`; any is where no layer is named."""
+    if not layer:
+        return True
+    return layer in address.split(".") if layer.isdigit() else fnmatchcase(address, layer)
 
 
 def _float32(weights: Any, name: str) -> np.ndarray:

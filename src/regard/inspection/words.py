@@ -1,12 +1,20 @@
-"""Which word each word piece belongs to, read off the marks that tokenizers leave."""
+"""What tokens are in words: which word each piece belongs to and which text it stands for, by the marks that tokenizers leave."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
+
+from regard.inspection.view import visible
 
 # What begins a word: SentencePiece's mark, that of byte-level BPE, a space or its visible stand-in.
 STARTS = ("▁", "Ġ", " ", "␣")
 SPECIAL = (("[", "]"), ("<", ">"))
+
+# GPT-2 writes each byte as one letter: what can be seen as itself, the others as the letters from U+0100 on.
+_SEEN = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_BYTES = {chr(byte): byte for byte in _SEEN}
+_BYTES |= {chr(0x100 + i): byte for i, byte in enumerate(byte for byte in range(256) if byte not in _SEEN)}
 
 
 def word_numbers(tokens: Sequence[str]) -> tuple[int, ...] | None:
@@ -33,6 +41,33 @@ def word_numbers(tokens: Sequence[str]) -> tuple[int, ...] | None:
     return tuple(numbers) if len(set(numbers)) < len(numbers) else None
 
 
+def token_texts(tokens: Sequence[str]) -> tuple[str, ...]:
+    r"""The text that each token of a sequence stands for, its space before it included.
+
+    SentencePiece's `▁` is a space. The tokens of a byte-level vocabulary (GPT-2's, RoBERTa's) write every byte as a letter: `Ġ`
+    is a space, `Ċ` a new line, `Ã©` an é; of a character that is cut into several tokens each has bytes, such as `\xc3`. Whether
+    a vocabulary is one of those is told by all tokens together, for `Ġ` and `č` are letters of languages too.
+
+    Arguments:
+        tokens: of one text, in order, as a tokenizer writes them.
+
+    >>> token_texts(["The", "Ġcaf", "Ã©", "Ċ", "<|endoftext|>"]), token_texts(["▁the", "cat"]), token_texts(["Ġużeppi", "č"])
+    (('The', ' caf', 'é', '\n', '<|endoftext|>'), (' the', 'cat'), ('Ġużeppi', 'č'))
+    """
+    if not _is_byte_level(tokens):
+        return tuple(token if is_special(token) else token.replace("▁", " ") for token in tokens)
+    return tuple(token if is_special(token) else _from_bytes(token) for token in tokens)
+
+
+def shown_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
+    r"""How each token of a sequence is shown, in every picture and table: `token_texts` with what cannot be seen made visible.
+
+    >>> shown_tokens(["The", "Ġcat", "Ċ"]), shown_tokens(["▁the", "▁"]), shown_tokens(["a b", "##do"])
+    (('The', '␣cat', '⏎'), ('␣the', '␣'), ('a␣b', '##do'))
+    """
+    return tuple(map(visible, token_texts(tokens)))
+
+
 def word_texts(tokens: Sequence[str], numbers: Sequence[int]) -> tuple[str, ...]:
     """Each word as one text, its pieces joined without their marks.
 
@@ -40,9 +75,15 @@ def word_texts(tokens: Sequence[str], numbers: Sequence[int]) -> tuple[str, ...]
     ('[CLS]', 'tiredness', 'wins')
     """
     words: list[str] = []
+    byte_level = _is_byte_level(tokens)
     for start, stop in spans(numbers):
+        whole = "".join(tokens[start:stop])
+        if byte_level and not is_special(whole):  # a character may be cut into several pieces
+            text = _from_bytes(whole)
+            words.append(text.removeprefix(" ") or text)
+            continue
         pieces = [_bare(token, first=i == 0) for i, token in enumerate(tokens[start:stop])]
-        words.append("".join(pieces) or "".join(tokens[start:stop]))
+        words.append("".join(pieces) or whole.replace("▁", " "))
     return tuple(words)
 
 
@@ -91,3 +132,30 @@ def _bare(token: str, *, first: bool) -> str:
         if token.endswith(end) and len(token) > len(end):
             return token[: -len(end)]
     return token
+
+
+def _is_byte_level(tokens: Sequence[str]) -> bool:
+    """Whether tokens are of a byte-level vocabulary: all their letters stand for bytes, and these bytes are UTF-8."""
+    pieces = [token for token in tokens if not is_special(token)]
+    if any(token.startswith("##") or token.endswith(("@@", "</w>")) for token in pieces if len(token) > 2):
+        return False
+    if any(character not in _BYTES for token in pieces for character in token):
+        return False
+    content = bytes(_BYTES[character] for token in pieces for character in token)
+    # A letter for a space is one where a token begins with it; behind other letters it is more likely a letter.
+    blank = any(token[:1] in ("Ġ", "Ċ") for token in pieces)
+    if not blank and content.isascii():
+        return False
+    try:
+        # With blanks to tell by, the last character may be cut.
+        text = codecs.getincrementaldecoder("utf-8")().decode(content, not blank)
+    except UnicodeDecodeError:
+        return False
+    return not any(ord(character) < 0x20 and character not in "\n\t\r" for character in text)
+
+
+def _from_bytes(token: str) -> str:
+    r"""The text of a byte-level token; bytes that are no whole character as `\xc3`. One of another kind is itself."""
+    if any(character not in _BYTES for character in token):
+        return token
+    return bytes(_BYTES[character] for character in token).decode("utf-8", errors="backslashreplace")

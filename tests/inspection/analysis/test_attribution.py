@@ -337,9 +337,9 @@ def test_it_is_shown_as_a_map_as_text_and_as_json(tmp_path):
             console.print(found)
         text = shown.get()
         assert "log p(Hund)" in text
-        assert "▁[bold]" in text  # neither markup
+        assert "␣[bold]" in text  # neither markup
         assert "\x1b[31m" not in text  # nor a terminal's escapes act
-        assert "largest: ▁[bold] +2" in text
+        assert "largest: ␣[bold] +2" in text
         assert ("\x1b[" in text) is (colour is not None)
 
 

@@ -189,6 +189,15 @@ def test_a_base_size_model_makes_a_small_page():
     assert len(html_page(AttentionView(title="", maps=tuple(maps)))) < 600_000
 
 
+def test_byte_level_tokens_are_shown_as_text_and_keep_their_own_names():
+    tokens = ["The", "Ġcaf", "Ã", "©"]
+    reader = Reader(html_page(AttentionView.of(np.eye(4), tokens, tokens)))
+    (side,) = reader.data["sides"]
+    assert side["tokens"] == ["The", "␣caf", r"\xc3", r"\xa9"]
+    assert side["raw"] == tokens
+    assert side["texts"] == ["The", "café"]
+
+
 def test_word_pieces_have_their_words_with_them():
     tokens = ["[CLS]", "tired", "##ness", "wins"]
     reader = Reader(html_page(AttentionView.of(np.eye(4), tokens, tokens)))

@@ -16,7 +16,8 @@ from regard.inspection.analysis.gradients import IntegratedGradients, Method
 from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore
 from regard.inspection.analysis.scores import SCORES
 from regard.inspection.terminal import colour_of
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible
+from regard.inspection.view import AttentionMap, AttentionView, readable
+from regard.inspection.words import shown_tokens
 from regard.layers import Tokens
 from regard.tasks import Predictor
 
@@ -73,8 +74,8 @@ class Attribution:
 
     @property
     def title(self) -> str:
-        """What was attributed, such as `log p(▁dog)`."""
-        return f"{self.quantity}({self.target})"
+        """What was attributed, such as `log p(␣dog)`."""
+        return f"{self.quantity}({shown_tokens([self.target])[0]})"
 
     def of(self, name: str) -> TokenAttributions:
         """One of the sequences.
@@ -154,13 +155,15 @@ class Attribution:
         lines = [Text.assemble((readable(self.title), "bold")), Text(self.summary, style="dim")]
         for part in self.read:
             line = Text(f"{part.name}: ")
-            for token, score in zip(part.tokens, part.scores.tolist(), strict=True):
-                line.append(visible(token), style=_style(score / top))
+            for text, score in zip(shown_tokens(part.tokens), part.scores.tolist(), strict=True):
+                line.append(text, style=_style(score / top))
                 line.append(" ")
             lines.append(line)
         several = len(self.read) > 1
+        texts = {part.name: dict(zip(part.tokens, shown_tokens(part.tokens), strict=True)) for part in self.read}
         said = [
-            f"{visible(token)}{f' ({name})' if several else ''} {value:+.3g}" for name, token, value in self.largest()
+            f"{texts[name][token]}{f' ({name})' if several else ''} {value:+.3g}"
+            for name, token, value in self.largest()
         ]
         lines.append(Text("largest: " + ", ".join(said)))
         return Group(*lines)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.inspection.analysis.head_sums import SPACES
+from regard.inspection.words import shown_tokens, token_texts
 from regard.layers import Tokens
 
 
@@ -72,7 +73,8 @@ def place_of(token: int | str, texts: Sequence[str], where: str) -> int:
         if not -len(texts) <= token < len(texts):
             raise InputError(f"token {token}: the {where} has {len(texts)} tokens, counted from 0: {_listed(texts)}")
         return token % len(texts)
-    found = [place for place, text in enumerate(texts) if token in (text, text.strip(SPACES))]
+    written = enumerate(zip(texts, token_texts(texts), strict=True))
+    found = [place for place, (text, read) in written if token in (text, read, text.strip(SPACES), read.strip())]
     if len(found) != 1:
         often = "is not there" if not found else f"occurs {len(found)} times, at {', '.join(map(str, found))}"
         raise InputError(f"token {token!r} {often}; the {where} is {_listed(texts)}; give its number")
@@ -80,4 +82,4 @@ def place_of(token: int | str, texts: Sequence[str], where: str) -> int:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    return " ".join(texts[:40]) + (" ..." if len(texts) > 40 else "")
+    return " ".join(shown_tokens(texts)[:40]) + (" ..." if len(texts) > 40 else "")

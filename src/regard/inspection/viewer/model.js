@@ -80,14 +80,14 @@ VIEWS.model = {
     });
     surface.within(left, 0, frame.width - left, 28, () => {
       const every = Math.max(1, Math.ceil(22 / step));
-      for (let head = across.first; head <= across.last; head++) {
+      for (let head = across.first; heads > 1 && head <= across.last; head++) {
         const on = head === chosen.head && !frame.whole;
         if (head % every === 0) {
           surface.text(String(head), x(head) + size / 2, 16, { size: 12, colour: on ? ink.mark : ink.faint, bold: on, align: "center" });
         }
       }
     });
-    surface.text("head →", left - 10, 16, { size: 11, colour: ink.faint, align: "right" });
+    if (heads > 1) surface.text("head →", left - 10, 16, { size: 11, colour: ink.faint, align: "right" });
   },
   at(x, y, frame) {
     const maps = this.maps(), layer = Math.floor((y - 28 + frame.y) / this.step), head = Math.floor((x - this.left + frame.x) / this.step);
@@ -101,7 +101,7 @@ VIEWS.model = {
       value: written(weightAt(matrix, row, column), errorAt(matrix, row, column)) };
   },
   tip({ layer, head }) {
-    const map = this.maps()[layer], found = this.best(map, head), where = `${map.address}, head ${head}`;
+    const map = this.maps()[layer], found = this.best(map, head), where = headOf(map, head);
     return found ? pairTip(found.query, found.key, found.value, "strongest of " + where) : [where];
   },
   pick({ layer, head }) {
@@ -118,7 +118,7 @@ VIEWS.model = {
   say() {
     const { layer, head } = this.chosen(), map = this.maps()[layer], found = this.best(map, head);
     const best = found ? `, strongest ${apart(found.query)} → ${apart(found.key)} ${found.value}` : "";
-    return `${map.address}, head ${head}${best}`;
+    return headOf(map, head) + best;
   },
   sight() {
     const { layer, head } = this.chosen();

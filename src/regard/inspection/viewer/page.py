@@ -11,7 +11,7 @@ from regard.files import write_file
 from regard.inspection.patches import Patches
 from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 from regard.inspection.viewer.storage import Scale, StoredWeights, scale_for, store
-from regard.inspection.words import word_numbers, word_texts
+from regard.inspection.words import shown_tokens, word_numbers, word_texts
 from regard.offline_page import asset, filled, framed, json_in_script
 
 # In the order in which they are put together; each uses what stands before it.
@@ -117,8 +117,11 @@ def _described(item: AttentionMap, stored: StoredWeights, sides: dict[tuple[Any,
 def _side(tokens: tuple[str, ...], words: tuple[int, ...] | None, patches: Patches | None) -> dict[str, Any]:
     # A patch is a whole; its number in a grid would be lost in a word.
     words = None if patches else words or word_numbers(tokens)
+    shown, raw = shown_tokens(tokens), tuple(map(visible, tokens))
     return {
-        "tokens": [visible(token) for token in tokens],
+        "tokens": shown,
+        # What the tokenizer itself calls them, for the box beside the pointer.
+        **({} if shown == raw else {"raw": raw}),
         "words": words,
         "texts": None if words is None else [visible(word) for word in word_texts(tokens, words)],
         "patches": None if patches is None else [patches.rows, patches.columns, patches.first],

@@ -68,7 +68,14 @@ function tip(event, parts) {
 }
 const pairTip = (query, key, value, small) => [element("bdi", query), " → ", element("bdi", key), ": " + value, element("small", small)];
 const cellTip = (row, column) =>
-  pairTip(tokenName(state.map.query, row), tokenName(state.map.key, column), valueText(row, column), `query ${row}, key ${column}`);
+  pairTip(tokenName(state.map.query, row), tokenName(state.map.key, column), valueText(row, column),
+    `query ${row}, key ${column}` + rawText(row, column));
+// What the tokenizer itself calls the two tokens, where they are shown otherwise.
+function rawText(row, column) {
+  const { query, key } = state.map;
+  if (state.merge || !(query.raw || key.raw)) return "";
+  return `; tokens ${apart((query.raw || query.tokens)[row])} → ${apart((key.raw || key.tokens)[column])}`;
+}
 function cellText(before = "") {
   const { row, column, map } = state;
   const pair = `${apart(tokenName(map.query, row))} → ${apart(tokenName(map.key, column))}`;

@@ -16,11 +16,13 @@ const valueText = (row, column) => written(weight(row, column), errorAt(state.ma
 const sideNames = (map) => (map.kind === "self" ? ["query", "key"] : ["output", "source"]);
 const headName = (map, head) =>
   map.heads < 2 ? "the only head" : head === "mean" ? `mean of ${map.heads} heads` : "head " + head;
+// A head by its layer and number; of a layer with a single one its address says it all.
+const headOf = (map, head) => (map.heads < 2 ? map.address : `${map.address}, head ${head}`);
 const isPicture = (map) => Boolean(map.key.patches || map.query.patches);
 const whereText = () => {
   const { map, head } = state, many = VIEWS[state.view].heads === "many";
   const heads = many ? `${state.on.size} of ${map.heads} heads` : headName(map, head);
-  if (state.view === "model") return `${mapsOf(map.example).length} layers · chosen: ${map.address}, head ${head === "mean" ? 0 : head}`;
+  if (state.view === "model") return `${mapsOf(map.example).length} layers · chosen: ${headOf(map, head === "mean" ? 0 : head)}`;
   return [map.address, map.kind + "-attention", ...(map.heads > 1 ? [heads] : [])].join(" · ");
 };
 const tokenName = (side, index) => {

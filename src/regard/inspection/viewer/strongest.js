@@ -9,7 +9,7 @@ function strongestRows() {
     if (!isLoaded(layer)) return { title: "", heads: ["query", "key", "weight"], rows: [] };
     const one = matrixOf(layer, head, state.merge);
     return {
-      title: `strongest of head ${head}`, heads: ["query", "key", "weight"],
+      title: `strongest of ${layer.heads < 2 ? layer.address : "head " + head}`, heads: ["query", "key", "weight"],
       rows: one.strongest(LISTED).map(([r, c]) =>
         [tokenName(layer.query, r), tokenName(layer.key, c), written(one.at(r, c), errorAt(one, r, c)), one.at(r, c)]),
     };

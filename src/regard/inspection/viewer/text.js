@@ -53,7 +53,7 @@ VIEWS.text = {
       line.setAttribute("role", "listitem");
       return line;
     }));
-    $("lines").dataset.part = count < rows ? `lines ${first} to ${first + count - 1} of ${rows}` : "";
+    $("lines").dataset.part = count < rows ? `lines ${first} to ${first + count - 1} of 0 to ${rows - 1}` : "";
   },
   values: () => (state.text === "mean" ? (state.matrix.mean ??= meanOfRows(state.matrix)) : rowOf(state.matrix, place().row)),
   moved() {

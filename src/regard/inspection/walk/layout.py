@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from regard.inspection.view import readable, visible
 from regard.inspection.walk.steps import Shown, Step, Walk
+from regard.inspection.words import shown_tokens
 
 BARRED = 3  # columns of a table that leave room for a bar
 MOST = 24  # keys in a table or a stack of strips; of more the ones with the largest weights
@@ -18,12 +20,14 @@ class Table:
     """Numbers side by side, a row for each label.
 
     Arguments:
-        labels: of the rows that are shown.
+        labels: of the rows that are shown, as they are printed.
+        tokens: what the tokenizer calls them.
         columns: what stands beside them.
         rows: which entries the rows are.
     """
 
     labels: tuple[str, ...]
+    tokens: tuple[str, ...]
     columns: tuple[Shown, ...]
     rows: tuple[int, ...]
 
@@ -34,12 +38,14 @@ class Strips:
 
     Arguments:
         shown: the numbers.
-        labels: of the rows that are shown; None for a single vector.
+        labels: of the rows that are shown, as they are printed; None for a single vector.
+        tokens: what the tokenizer calls them.
         rows: which rows they are; empty for a single vector.
     """
 
     shown: Shown
     labels: tuple[str, ...] | None
+    tokens: tuple[str, ...]
     rows: tuple[int, ...]
 
     @property
@@ -58,22 +64,23 @@ class Numbers:
 Block = Table | Strips | Numbers
 
 
-def blocks(step: Step, keep: Sequence[int], count: int) -> Iterator[Block]:
+def blocks(step: Step, keep: Sequence[int], keys: Sequence[str]) -> Iterator[Block]:
     """What a step shows: neighbours with the same labels share a table, single numbers a line.
 
     Arguments:
         step: the step.
         keep: which keys to show.
-        count: how many keys there are; labels of another number are shown in full.
+        keys: the tokens looked at; labels of another number are shown in full.
     """
     together: list[Shown] = []
+    names = dict(zip(keys, shown_tokens(keys), strict=True))
     for item in (*step.shown, None):
         if together and (item is None or _form(item) != _form(together[0])):
-            yield _block(together, keep, count)
+            yield _block(together, keep, len(keys), names)
             together = []
         if item is not None:
             if _form(item) == "strips":
-                yield _block([item], keep, count)
+                yield _block([item], keep, len(keys), names)
             else:
                 together.append(item)
 
@@ -100,8 +107,14 @@ def legend(walk: Walk) -> str:
 
 def subject(walk: Walk) -> str:
     """Which layer, mechanism and head."""
-    head = f" · head {walk.head} of {walk.heads}" if walk.heads > 1 else ""
+    head = f" · head {walk.head} of heads 0 to {walk.heads - 1}" if walk.heads > 1 else ""
     return f"{walk.address} · {walk.mechanism}{head}"
+
+
+def query_text(walk: Walk) -> str:
+    """The token that asks, as it is shown."""
+    names = dict(zip(walk.queries, shown_tokens(walk.queries), strict=True))
+    return names.get(walk.query, visible(walk.query))
 
 
 def with_whole(shown: Shown) -> str:
@@ -147,16 +160,18 @@ def _form(item: Shown) -> object:
     return item.labels if item.values.ndim == 1 and item.labels is not None else "strips"
 
 
-def _block(together: Sequence[Shown], keep: Sequence[int], count: int) -> Block:
+def _block(together: Sequence[Shown], keep: Sequence[int], count: int, names: Mapping[str, str]) -> Block:
     first = together[0]
     if first.values.ndim == 0:
         return Numbers(tuple(together))
     if first.labels is None:
-        return Strips(first, None, ())
+        return Strips(first, None, (), ())
     rows = (
         tuple(keep) if first.letters.startswith("S") and len(first.labels) == count else tuple(range(len(first.labels)))
     )
-    labels = tuple(first.labels[row] for row in rows)
+    tokens = tuple(first.labels[row] for row in rows)
+    of_keys = first.letters.startswith("S")
+    labels = tuple(names[token] if of_keys and token in names else readable(token) for token in tokens)
     if first.values.ndim == 1:
-        return Table(labels, tuple(together), rows)
-    return Strips(first, labels, rows)
+        return Table(labels, tokens, tuple(together), rows)
+    return Strips(first, labels, tokens, rows)

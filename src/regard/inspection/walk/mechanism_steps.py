@@ -140,5 +140,5 @@ def _product(scene: Scene) -> tuple[SourceLine, ...]:
 
 def _strongest(scene: Scene, weights: Tensor) -> str:
     order = torch.argsort(weights.abs(), descending=True, stable=True)[:3].tolist()
-    parts = [f"{quoted(scene.key_tokens[key])} {written(float(weights[key]), 4)}" for key in order]
+    parts = [f"{quoted(scene.key_texts[key])} {written(float(weights[key]), 4)}" for key in order]
     return "The largest weights: " + ", ".join(parts) + "."

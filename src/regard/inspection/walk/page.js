@@ -71,7 +71,7 @@ function tell(strips, row, column) {
   marked.style.width = 100 / values.length + "%";
   strip.append(marked);
   const label = item.labels ? `, ${item.labels[row]}` : "";
-  readout.textContent = `${item.name}${label}, entry ${column} of ${values.length}: ${number(values[column])}`;
+  readout.textContent = `${item.name}${label}, entry ${column} of 0 to ${values.length - 1}: ${number(values[column])}`;
   readout.hidden = false;
   strips.dataset.row = row;
   strips.dataset.column = column;

@@ -12,8 +12,10 @@ import numpy as np
 from regard.inspection.view import readable, visible
 from regard.inspection.walk import layout
 from regard.inspection.walk.steps import Shown, SourceLine, Step, Walk
+from regard.inspection.words import shown_tokens
 from regard.offline_page import asset, filled, framed, json_in_script
 
+SPACE = visible(" ")
 COLOURS = ("6a4fc4", "d9730d")  # below and above zero, on either background; told apart by colour-blind readers
 
 
@@ -40,11 +42,12 @@ def html_page(walk: Walk) -> str:
         sections.append(_section(walk, step, f"step-{index}", told, keep, data))
         contents.append(f'<a href="#step-{index}" class="{step.kind}">{_text(f"{told} {step.title}".strip())}</a>')
     notes = [note for note in (*walk.notes, layout.left_out(walk, keep)) if note]
-    if any("▁" in token for token in (*walk.keys, walk.query)):
-        notes.append("▁ in a token is the space before it.")
+    if any(text.startswith(SPACE) for text in (*shown_tokens(walk.keys), *shown_tokens(walk.queries))):
+        notes.append(f"{SPACE} in a token is a space.")
+    word = layout.query_text(walk).removeprefix(SPACE) or SPACE
     parts = {
-        "title": _text(f"{visible(_word(walk.query))} · {readable(walk.title)}"),
-        "heading": f"What <em>{_text(visible(_word(walk.query)))}</em> looks at, step by step",
+        "title": _text(f"{word} · {readable(walk.title)}"),
+        "heading": f"What <em>{_text(word)}</em> looks at, step by step",
         "text": _text(readable(walk.title)),
         "subject": _text(readable(layout.subject(walk))),
         "tokens": _tokens(walk),
@@ -73,7 +76,7 @@ def _section(walk: Walk, step: Step, name: str, number: str, keep: Sequence[int]
     badge = f'<span class="number">{number}</span>' if number else ""
     equation = f'<p class="equation">{_equation(step.equation)}</p>' if step.equation else ""
     notes = "".join(f"<li>{_text(note)}</li>" for note in step.notes)
-    shown = "".join(_block(walk, block, data) for block in layout.blocks(step, keep, len(walk.keys)))
+    shown = "".join(_block(walk, block, data) for block in layout.blocks(step, keep, walk.keys))
     return (
         f'<section id="{name}" class="{step.kind}" aria-labelledby="{name}-title">'
         f'<div class="told"><h2 id="{name}-title">{badge}{_text(step.title)}</h2><p>{_text(step.sentence)}</p>{equation}'
@@ -110,7 +113,7 @@ def _table(walk: Walk, table: layout.Table) -> str:
     largest = max(item.largest for item in table.columns)
     rows = []
     places = [layout.decimals(item.values) for item in table.columns]
-    for label, row in zip(table.labels, table.rows, strict=True):
+    for label, token, row in zip(table.labels, table.tokens, table.rows, strict=True):
         unseen = of_keys and row in walk.hidden
         kinds = " ".join(kind for kind, on in (("own", _own(walk, last, row)), ("unseen", unseen)) if on)
         cells = "".join(
@@ -119,8 +122,9 @@ def _table(walk: Walk, table: layout.Table) -> str:
             for item, count in zip(table.columns, places, strict=True)
         )
         bar = f'<td class="bar">{_bar(float(last.values[row]), -low / span, span, unseen)}</td>' if barred else ""
-        name = _token(label) if of_keys else _text(readable(label))
-        rows.append(f'<tr class="{kinds}"><th scope="row" dir="auto">{name}</th>{cells}{bar}</tr>')
+        name = _token(label) if of_keys else _text(label)
+        called = _called(token, label) if of_keys else ""
+        rows.append(f'<tr class="{kinds}"><th scope="row" dir="auto"{called}>{name}</th>{cells}{bar}</tr>')
     names = "".join(f'<th scope="col">{_text(item.name)}</th>' for item in table.columns)
     names += f'<th scope="col"><span class="quiet">{_text(last.name)} as a bar</span></th>' if barred else ""
     notes = "".join(
@@ -147,8 +151,7 @@ def _bar(value: float, zero: float, span: float, unseen: bool) -> str:
 
 def _strips(walk: Walk, block: layout.Strips, data: list[dict[str, Any]]) -> str:
     item, number = block.shown, len(data)
-    labels = None if block.labels is None else [visible(label) for label in block.labels]
-    tokens = block.labels or ()
+    labels = block.labels
     data.append(
         {
             "name": item.name,
@@ -160,7 +163,8 @@ def _strips(walk: Walk, block: layout.Strips, data: list[dict[str, Any]]) -> str
     for place, row in enumerate(block.values):
         if labels is not None:
             own = " own" if _own(walk, item, block.rows[place]) else ""
-            rows.append(f'<span class="label{own}" dir="auto">{_token(tokens[place])}</span>')
+            called = _called(block.tokens[place], labels[place]) if item.letters.startswith("S") else ""
+            rows.append(f'<span class="label{own}" dir="auto"{called}>{_token(labels[place])}</span>')
         rows.append(f'<div class="strip" style="background:{_gradient(row, item.largest)}"></div>')
     low, high = float(item.values.min(initial=0.0)), float(item.values.max(initial=0.0))
     spoken = f"{item.name}, {item.shape}, from {low:.4g} to {high:.4g}; arrow keys read the numbers"
@@ -197,14 +201,14 @@ def _gradient(values: np.ndarray, largest: float) -> str:
 
 def _tokens(walk: Walk) -> str:
     queries = "".join(
-        f'<span dir="auto"{" class=asks" if index == walk.position else ""}>{_token(token)}</span>'
-        for index, token in enumerate(walk.queries)
+        f'<span dir="auto"{" class=asks" if index == walk.position else ""}{_called(token, label)}>{_token(label)}</span>'
+        for index, (token, label) in enumerate(zip(walk.queries, shown_tokens(walk.queries), strict=True))
     )
     lines = [f'<div class="tokens"><b>asking</b>{queries}</div>']
     if walk.keys != walk.queries or walk.hidden:
         keys = "".join(
-            f'<span dir="auto"{" class=unseen" if index in walk.hidden else ""}>{_token(token)}</span>'
-            for index, token in enumerate(walk.keys)
+            f'<span dir="auto"{" class=unseen" if index in walk.hidden else ""}{_called(token, label)}>{_token(label)}</span>'
+            for index, (token, label) in enumerate(zip(walk.keys, shown_tokens(walk.keys), strict=True))
         )
         lines.append(f'<div class="tokens"><b>looked at</b>{keys}</div>')
     return "".join(lines)
@@ -217,16 +221,17 @@ def _own(walk: Walk, item: Shown, row: int) -> bool:
     return item.letters.startswith("S") and walk.keys == walk.queries and row == walk.position
 
 
-def _word(token: str) -> str:
-    """A token without the mark of a space before it."""
-    return token.removeprefix("▁") or token
+def _token(label: str) -> str:
+    """A token as `shown_tokens` gives it, the mark of a space before it small."""
+    if label.startswith(SPACE) and len(label) > 1:
+        return f"<small>{SPACE}</small>{_text(label[1:])}"
+    return _text(label)
 
 
-def _token(token: str) -> str:
-    """A token as text, the mark of a space before it small."""
-    if token.startswith("▁") and len(token) > 1:
-        return f"<small>▁</small>{_text(visible(token[1:]))}"
-    return _text(visible(token))
+def _called(token: str, label: str) -> str:
+    """What the tokenizer itself calls a token, for the pointer; nothing where that is what stands there."""
+    raw = visible(token)
+    return "" if raw == label else f' title="{_text(raw)}"'
 
 
 def _equation(text: str) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.attention import Attention, AttentionInputs
 from regard.inspection.view import visible
 from regard.inspection.walk.steps import Shown
+from regard.inspection.words import shown_tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -23,7 +24,7 @@ class Scene:
         inputs: with what.
         value: (B, G, S, Ev), the values weighed.
         row, head, place: the batch row, the query head and the query that are followed.
-        query_token: the token that asks.
+        query_token: the token that asks, as it is shown.
         key_tokens: S tokens that are looked at.
     """
 
@@ -35,6 +36,11 @@ class Scene:
     place: int
     query_token: str
     key_tokens: tuple[str, ...]
+
+    @property
+    def key_texts(self) -> tuple[str, ...]:
+        """The keys as they are shown."""
+        return shown_tokens(self.key_tokens)
 
     @property
     def exact(self) -> torch.dtype:
@@ -108,10 +114,14 @@ def shape_of(name: str, letters: str, tensor: Tensor) -> str:
 def quoted(token: str) -> str:
     """A token in a sentence, without the mark of a space before it and with nothing that would act on what is around it.
 
-    >>> quoted("▁Hund"), quoted("▁")
-    ('“Hund”', '“▁”')
+    Arguments:
+        token: as `regard.inspection.words.shown_tokens` gives it, or a word of the user's.
+
+    >>> quoted("␣Hund"), quoted("␣")
+    ('“Hund”', '“␣”')
     """
-    return f"“{visible(token.removeprefix('▁') or token)}”"
+    text = visible(token)
+    return f"“{text.removeprefix('␣') or text}”"
 
 
 def defining_class(part: object, method: str) -> type:

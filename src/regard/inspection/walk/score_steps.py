@@ -214,7 +214,7 @@ def _cosine(score: Cosine, scene: Scene) -> Scored:
             scene.per_key("|k|", lengths),
             scene.per_key("cosine", cosines),
         ),
-        notes=(f"The nearest key by direction is {quoted(scene.key_tokens[best])}.",),
+        notes=(f"The nearest key by direction is {quoted(scene.key_texts[best])}.",),
     )
     insist = Step(
         title="Strength",
@@ -262,13 +262,13 @@ def _scores(scene: Scene, scores: Tensor) -> Shown:
 
 def _example(scene: Scene, name: str, products: Tensor, key: int) -> Shown:
     return scene.vector(
-        name, products, note=f"the products for key {key}, {quoted(scene.key_tokens[key])}, before they are added"
+        name, products, note=f"the products for key {key}, {quoted(scene.key_texts[key])}, before they are added"
     )
 
 
 def _sum_of_example(scene: Scene, products: Tensor, key: int) -> str:
     return (
-        f"For {quoted(scene.key_tokens[key])}, the key with the largest score, the {len(products)} products add up to "
+        f"For {quoted(scene.key_texts[key])}, the key with the largest score, the {len(products)} products add up to "
         f"{float(products.sum()):.6g}."
     )
 

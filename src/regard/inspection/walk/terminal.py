@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.inspection.terminal import PURPLE_ORANGE
-from regard.inspection.view import readable, visible
+from regard.inspection.view import readable
 from regard.inspection.walk import layout
 from regard.inspection.walk.steps import Shown, SourceLine, Step, Walk
 
@@ -66,8 +66,8 @@ class Walked:
         yield Text(readable(layout.subject(walk)))
         yield Text.assemble(
             "query: ",
-            (visible(walk.query), "bold"),
-            f", position {walk.position} of {len(walk.queries)} (counted from 0)",
+            (layout.query_text(walk), "bold"),
+            f", position {walk.position} of positions 0 to {len(walk.queries) - 1}",
         )
         yield Text(layout.legend(walk), style="dim")
         for note in (*walk.notes, layout.left_out(walk, keep)):
@@ -130,7 +130,7 @@ def _step(walk: Walk, step: Step, keep: Sequence[int], paint: _Paint) -> Iterato
         yield INDENT, Text(step.equation, style="bold")
     for line in step.lines:
         yield INDENT, _source(line)
-    for block in layout.blocks(step, keep, len(walk.keys)):
+    for block in layout.blocks(step, keep, walk.keys):
         if isinstance(block, layout.Numbers):
             for item in block.shown:
                 told = f"{item.name} = {float(item.values):.6g}" + (f"   {item.note}" if item.note else "")
@@ -151,8 +151,7 @@ def _source(line: SourceLine) -> Text:
 def _table(walk: Walk, table: layout.Table, paint: _Paint) -> Iterator[Text]:
     """A table, or where it is too wide several with a part of the columns each."""
     of_keys = table.columns[-1].letters == "S"
-    labels = [visible(label) if of_keys else readable(label) for label in table.labels]
-    size = min(max(map(cell_len, labels), default=0), LABEL)
+    size = min(max(map(cell_len, table.labels), default=0), LABEL)
     columns = [_Column.of(item, table.rows) for item in table.columns]
     while columns:
         fitting, room = columns[:1], paint.width - size - columns[0].width - 4
@@ -165,7 +164,7 @@ def _table(walk: Walk, table: layout.Table, paint: _Paint) -> Iterator[Text]:
             cells = (column.head(line, height) for column in fitting)
             yield Text(" " * size + "".join(cells), style="dim")
         for place, row in enumerate(table.rows):
-            text = _label(labels[place], size)
+            text = _label(table.labels[place], size)
             text.append("".join(f"  {column.cells[place]:>{column.width}}" for column in fitting))
             last = fitting[-1].item
             if of_keys and row in walk.hidden:
@@ -206,7 +205,7 @@ def _strips(block: layout.Strips, paint: _Paint) -> Iterator[Text]:
     item = block.shown
     whole = layout.with_whole(item)
     yield Text(f"{item.name} {item.shape}" + (f"; {whole}" if whole else ""), style="dim")
-    labels = None if block.labels is None else [visible(label) for label in block.labels]
+    labels = block.labels
     size = 0 if labels is None else min(max(map(cell_len, labels), default=0), LABEL)
     room = max(paint.width - size - (2 if size else 0), 8)
     for place, row in enumerate(block.values):

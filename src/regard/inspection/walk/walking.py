@@ -17,6 +17,7 @@ from regard.inspection.walk.scene import Scene, walked_as
 from regard.inspection.walk.split import split_step
 from regard.inspection.walk.steps import Step, Walk
 from regard.inspection.walk.words import Found, find_word, occurs
+from regard.inspection.words import shown_tokens
 from regard.tasks.predictor import Predictor
 
 
@@ -73,7 +74,7 @@ def walk(
     inputs, value, given = seen.calls[call]
     with torch.no_grad():
         chosen, note = _head(part.attention, inputs, 0, place, head)
-        token = reading.queries[found.position]
+        token = shown_tokens(reading.queries)[found.position]
         scene = Scene(
             mechanism=part.attention,
             inputs=inputs,
@@ -101,7 +102,7 @@ def walk(
         title=reading.title,
         address=address,
         mechanism=_described(part.attention),
-        query=token,
+        query=reading.queries[found.position],
         position=found.position,
         queries=reading.queries,
         keys=scene.key_tokens,
@@ -162,7 +163,7 @@ def walk_attention(
             row=row,
             head=chosen,
             place=position,
-            query_token=query_tokens[position],
+            query_token=shown_tokens(query_tokens)[position],
             key_tokens=key_tokens,
         )
         weights_, weights = walked_as(weight_steps, mechanism, "weights")(mechanism, scene)
@@ -215,14 +216,14 @@ def _head(mechanism: Attention, inputs: AttentionInputs, row: int, place: int, w
     """The head to follow, and a sentence where it was chosen for the reader."""
     heads = inputs.shape[1]
     if wanted is not None and not 0 <= wanted < heads:
-        raise InputError(f"head is {wanted}; the layer has {heads}, counted from 0")
+        raise InputError(f"head is {wanted}; the layer has heads 0 to {heads - 1}")
     if heads == 1:
         return 0, ""
     largest = mechanism.weights(inputs)[row, :, place].max(dim=-1).values
     chosen = int(largest.argmax()) if wanted is None else wanted
     told = ", ".join(f"{float(weight):.3f}" for weight in largest)
     why = "the one with the largest single weight for this query" if wanted is None else "as asked"
-    return chosen, f"Head {chosen} of {heads} (counted from 0), {why}. The largest weights of the heads: {told}."
+    return chosen, f"Head {chosen} of heads 0 to {heads - 1}, {why}. The largest weights of the heads: {told}."
 
 
 def _names(what: str, names: Sequence[str] | None, count: int) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from regard.errors import InputError
-from regard.inspection.view import visible
 from regard.inspection.walk.scene import quoted
+from regard.inspection.words import shown_tokens, token_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def find_word(tokens: Sequence[str], word: str | None, position: int | None = No
     the same with case left aside.
 
     Arguments:
-        tokens: as tokenizers write them: "▁" and "Ġ" are a space, "##" continues a word.
+        tokens: as tokenizers write them: see `regard.inspection.words.token_texts`; "##" continues a word.
         word: what to look for; None where `position` says it all.
         position: which token, counted from 0, where a word occurs more than once.
 
@@ -38,7 +38,7 @@ def find_word(tokens: Sequence[str], word: str | None, position: int | None = No
         InputError: where the word is not among the tokens, occurs more than once, or is not at `position`; the tokens are listed.
 
     >>> find_word(["▁the", "▁run", "ner", "▁it"], "runner")
-    Found(position=1, note='“runner” is cut into 2 tokens, ▁run and ner; the first is taken.')
+    Found(position=1, note='“runner” is cut into 2 tokens, ␣run and ner; the first is taken.')
     >>> find_word(["▁with", "▁it"], "it").position
     1
     """
@@ -85,8 +85,7 @@ def _occurrences(tokens: Sequence[str], word: str) -> list[list[int]]:
 def _whole(tokens: Sequence[str], word: str, fold: Callable[[str], str]) -> list[list[int]]:
     """Occurrences in the text that the tokens make, with no letter or digit on either side."""
     text, owners = "", []
-    for index, token in enumerate(tokens):
-        surface = fold(_surface(token))
+    for index, surface in enumerate(map(fold, _surfaces(tokens))):
         text += surface
         owners += [index] * len(surface)
     word = fold(word)
@@ -104,21 +103,32 @@ def _whole(tokens: Sequence[str], word: str, fold: Callable[[str], str]) -> list
 def _spelt(tokens: Sequence[str], word: str, fold: Callable[[str], str]) -> list[list[int]]:
     """Tokens that are written so, marks included or left out."""
     wanted = fold(word)
-    return [[index] for index, token in enumerate(tokens) if wanted in (fold(token), fold(_surface(token).strip()))]
+    written = zip(tokens, shown_tokens(tokens), _surfaces(tokens), strict=True)
+    return [
+        [index]
+        for index, (token, shown, surface) in enumerate(written)
+        if wanted in (fold(token), fold(shown), fold(surface.strip()))
+    ]
 
 
-def _surface(token: str) -> str:
-    """What a token stands for in the text; a special token stands apart from its neighbours."""
-    if token.startswith("<") and token.endswith(">") and len(token) > 2:
-        return f" {token} "
-    return token[2:] if token.startswith("##") and len(token) > 2 else token.replace("▁", " ").replace("Ġ", " ")
+def _surfaces(tokens: Sequence[str]) -> list[str]:
+    """What each token stands for in the text; a special token stands apart from its neighbours."""
+    return [
+        f" {token} "
+        if token.startswith("<") and token.endswith(">") and len(token) > 2
+        else text[2:]
+        if text.startswith("##") and len(text) > 2
+        else text
+        for token, text in zip(tokens, token_texts(tokens), strict=True)
+    ]
 
 
 def _of_pieces(tokens: Sequence[str], word: str, pieces: Sequence[int], taken: int) -> str:
     if len(pieces) < 2:
         return ""
-    names = [visible(tokens[piece]) for piece in pieces]
-    which = "the first" if taken == pieces[0] else visible(tokens[taken])
+    shown = shown_tokens(tokens)
+    names = [shown[piece] for piece in pieces]
+    which = "the first" if taken == pieces[0] else shown[taken]
     return (
         f"{quoted(word)} is cut into {len(pieces)} tokens, {', '.join(names[:-1])} and {names[-1]}; {which} is taken."
     )
@@ -130,4 +140,4 @@ def _at(places: Sequence[Sequence[int]]) -> str:
 
 
 def _listed(tokens: Sequence[str]) -> str:
-    return ", ".join(f"{index} {visible(token)}" for index, token in enumerate(tokens))
+    return ", ".join(f"{index} {text}" for index, text in enumerate(shown_tokens(tokens)))
