@@ -242,7 +242,8 @@ def test_files_of_either_form(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "is empty; give a file of JSON"),
+        ("", "is empty; give JSON objects with the lists targ1, targ2, attr1 and attr2"),
+        ("rose lily", "line 1: is not JSON .*; give JSON objects with the lists targ1"),
         ('{"targ1": ["rose"]', "line 1: is not JSON"),
         ('{"targ1": ["rose"]}', "has no targ2; give targ1, targ2"),
         ("[1]", "give an object with targ1"),

@@ -82,7 +82,7 @@ def test_people_get_a_table_and_what_it_does_not_show(place):
     (header, first) = (line for line in found.stdout.splitlines() if line.startswith(("test ", "first ")))
     assert header.split()[-4:] == ["p", "permutations", "no", "vector"]
     assert "exact, all 20" in first
-    assert "p: of a one-sided permutation test of the target words" in found.stdout
+    assert "p: of a one-sided permutation test for d above 0, over all partitions" in found.stdout
     assert "first: With 3 and 3 target words no p-value can be small: the smallest possible p is 0.05." in found.stdout
 
 
@@ -166,6 +166,10 @@ def test_debiasing_writes_vectors_and_tells_what_changed(place, planted):
     assert written.metadata["debiased"]["method"] == "hard"
     table = run("debias", place / "made.vec", place / "out.vec", *asked)
     assert table.exit_code == 0, table.output
+    rows = [line.split() for line in table.stdout.splitlines()]
+    assert ["before", "->", "after", "of"] in rows
+    (spearman,) = (row for row in rows if row[:2] == ["Spearman,", "judged"])
+    assert spearman[-2:] == ["40", "pairs"]
     assert "two clusters tell the sides apart" in table.stdout
     assert "does not show" in table.stdout
 
@@ -290,6 +294,7 @@ def test_dropped_words_and_tests_are_named_in_terminal_and_page(lower_cased):
         assert "names: no vector for Zoe" in said
         assert "not tested: test" in said
         assert "unheard" in said
+    assert "d above 0: the first targets are nearer to the first attributes" in (lower_cased / "page.html").read_text()
     assert "p, one-sided permutation test" in (lower_cased / "page.html").read_text()
     nowhere = CliRunner().invoke(app, list(map(str, asked)))
     assert "--weat is for the page" in str(nowhere.exception)
@@ -330,5 +335,6 @@ def test_the_page_has_the_lists_that_were_given(place):
         assert part in page
     assert "came about" not in page
     assert "a specific word, which the direct bias leaves out" in page
+    assert "found anew for each of the vectors" in page
     refused = CliRunner().invoke(app, asked)
     assert "--pairs is for the page" in str(refused.exception)

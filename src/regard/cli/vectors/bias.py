@@ -24,8 +24,10 @@ WORDS_FORM = 'a word a line, or JSON such as ["nurse", "smith"].'
 """What the files of lists look like, for --help."""
 
 P_IS = (
-    "p: of a one-sided permutation test of the target words, over all their partitions (exact) or some drawn (sampled)."
+    "d above 0: the first targets are nearer to the first attributes, the second to the second; below 0 the other way round.\n"
+    "p: of a one-sided permutation test for d above 0, over all partitions of the target words (exact) or some (sampled)."
 )
+"""What stands beneath a table of association tests."""
 
 
 def bias(

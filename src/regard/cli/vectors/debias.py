@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import one_line, print_json, print_table, say
+from regard.cli.console import one_line, print_json, say
 from regard.cli.vectors.bias import P_IS, PAIRS_FORM, WORDS_FORM, print_columns, read_tests
 from regard.errors import InputError
 
@@ -164,7 +164,7 @@ def debias(
 
 def _print(effects: DebiasingEffects, missing: Sequence[str]) -> None:
     clusters = [] if effects.clusters is None else [effects.clusters]
-    print_table(_rows([*effects.bias, *clusters, *effects.utility]))
+    print_columns([("", "before -> after", "of"), *_rows([*effects.bias, *clusters, *effects.utility])])
     if effects.tests:
         print()
         print_columns(_test_rows(effects.tests))
@@ -177,9 +177,10 @@ def _print(effects: DebiasingEffects, missing: Sequence[str]) -> None:
     print("\n".join(f"- {one_line(sentence)}" for sentence in effects.cautions))
 
 
-def _rows(changes: Sequence[Change]) -> list[tuple[str, str]]:
+def _rows(changes: Sequence[Change]) -> list[tuple[str, ...]]:
     return [
-        (each.name, f"{_number(each.before):>10} -> {_number(each.after):<10} ({each.count:,})") for each in changes
+        (each.name, f"{_number(each.before)} -> {_number(each.after)}", f"{each.count:,} {each.unit}")
+        for each in changes
     ]
 
 

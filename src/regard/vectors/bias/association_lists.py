@@ -91,7 +91,7 @@ def read_association_tests(path: str | PathLike[str]) -> list[AssociationTest]:
     Raises:
         InputError: for a file that cannot be read, or an object that lacks a set, naming it.
     """
-    values = read_values(path)
+    values = read_values(path, "JSON objects with the lists targ1, targ2, attr1 and attr2")
     objects = [each for value in values for each in (value if isinstance(value, list) else [value])]
     stem = Path(path).name.split(".")[0]
     names = [stem] if len(objects) == 1 else [f"{stem} {number}" for number in range(1, len(objects) + 1)]

@@ -43,12 +43,14 @@ class Change:
         name: what it is.
         before, after: its values; nan or None where it has none.
         count: of words, pairs or questions it is of.
+        unit: which of these.
     """
 
     name: str
     before: float | None
     after: float | None
     count: int
+    unit: str = "words"
 
 
 class AssociationChange(NamedTuple):
@@ -163,11 +165,19 @@ def _utility(
     for judged in similarity:
         one, other = (evaluate_similarity(each, judged, resamples=0) for each in (before, after))
         changes.append(
-            Change(name=f"Spearman, {judged.name}", before=one.spearman, after=other.spearman, count=one.used)
+            Change(
+                name=f"Spearman, {judged.name}", before=one.spearman, after=other.spearman, count=one.used, unit="pairs"
+            )
         )
     for asked in analogies:
         one, other = (evaluate_analogies(each, asked, resamples=0).total for each in (before, after))
         changes.append(
-            Change(name=f"accuracy, {asked.name}", before=one.accuracy, after=other.accuracy, count=one.asked)
+            Change(
+                name=f"accuracy, {asked.name}",
+                before=one.accuracy,
+                after=other.accuracy,
+                count=one.asked,
+                unit="questions",
+            )
         )
     return tuple(changes)

@@ -84,8 +84,12 @@ def read_words(path: str | PathLike[str]) -> WordSet:
     return tuple(dict.fromkeys(found))
 
 
-def read_values(path: str | PathLike[str]) -> list[Any]:
+def read_values(path: str | PathLike[str], wanted: str = "a file of JSON") -> list[Any]:
     """The JSON values of a file, one after another, each on one line or on several.
+
+    Arguments:
+        path: of the file.
+        wanted: what an error asks for.
 
     Raises:
         InputError: for a file that cannot be read, or is no JSON.
@@ -97,10 +101,10 @@ def read_values(path: str | PathLike[str]) -> list[Any]:
             value, place = json_value_at(text, place)
         except ValueError as error:
             line = text.count("\n", 0, place) + 1
-            raise InputError(f"{name}, line {line}: is not JSON ({error}); give a file of JSON") from None
+            raise InputError(f"{name}, line {line}: is not JSON ({error}); give {wanted}") from None
         values.append(value)
     if not values:
-        raise InputError(f"{name}: is empty; give a file of JSON")
+        raise InputError(f"{name}: is empty; give {wanted}")
     return values
 
 

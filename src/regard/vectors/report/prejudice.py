@@ -31,7 +31,9 @@ def direction(subjects: Sequence[Subject]) -> str:
     # One scale for all, so that embeddings can be compared; what rounding leaves after debiasing is drawn as next to nothing.
     reach = max([LEAST_REACH, *(abs(each.cosine) for _, audit in there for each in audit.occupations)])
     return (
-        drawn_table(_direct(there))
+        "<p>The direction that the pairs differ in, found anew for each of the vectors, and the cosines of occupations with it. "
+        "The direct bias is their mean size, without the specific words.</p>"
+        + drawn_table(_direct(there))
         + f'<div class="side">{"".join(_occupations(subject, audit, reach) for subject, audit in there)}</div>'
         + drawn_table(_answers(there))
     )
@@ -40,7 +42,12 @@ def direction(subjects: Sequence[Subject]) -> str:
 def associations(subjects: Sequence[Subject]) -> str:
     """The effect sizes of the tests as bars, for each embedding, and p beside them."""
     drawn = [_tests(subject.name, subject.audit) for subject in subjects if subject.audit is not None]
-    return f'<div class="side">{"".join(drawn)}</div>' if any(drawn) else ""
+    told = (
+        "<p>d above 0: the first targets are nearer to the first attributes, the second to the second; below 0 the other way "
+        "round. p is of a one-sided permutation test for d above 0, over all partitions of the target words (exact) or some "
+        "(sampled). Words: of both targets and both attributes.</p>"
+    )
+    return f'{told}<div class="side">{"".join(drawn)}</div>' if any(drawn) else ""
 
 
 def cautions(subjects: Sequence[Subject]) -> str:
@@ -113,7 +120,7 @@ def _answers(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
             cells.append(
                 NOTHING
                 if answer is None
-                else Cell(text=answer.answer.word, note=f"of all words: {answer.with_given.word}")
+                else Cell(text=answer.answer.word, note=f"with the three let in: {answer.with_given.word}")
             )
         rows.append(Row(name=word, cells=tuple(cells)))
     positive, negative = found[0][1].subspace.ends
