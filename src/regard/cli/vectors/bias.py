@@ -20,7 +20,7 @@ SHOWN = 8
 """Words from either end, and pairs of words, that are printed; --json has all."""
 
 PAIRS_FORM = 'a line such as woman man for each, or JSON such as [["woman", "man"], ["she", "he"]].'
-WORDS_FORM = 'a word a line, or JSON such as ["nurse", "smith"].'
+WORDS_FORM = 'a word a line, or JSON such as ["nurse", "actress"].'
 """What the files of lists look like, for --help."""
 
 P_IS = (

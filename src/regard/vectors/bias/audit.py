@@ -211,10 +211,8 @@ def direction_audit(
     apart = {*here.of(named)}
     judged = tuple(word for word in here.of(asked) if word not in apart)
     if not judged:
-        raise InputError(
-            f"{vectors.name}: of the {len(asked)} occupations none has a vector and is not specific; give others, or fewer "
-            "specific words"
-        )
+        there = "all that have a vector are specific" if here.of(asked) else "none has a vector"
+        raise InputError(f"{vectors.name}: of the {len(asked)} occupations {there}; give others")
     positive, negative = subspace.ends
     return DirectionAudit(
         subspace=subspace,

@@ -15,7 +15,10 @@ CLUSTERS_SURVIVE = (
     "Removing a direction removes it alone: words that were near to each other because of it stay near, and the old groups "
     "can be told apart without it (Gonen and Goldberg 2019)."
 )
-ENGLISH_AND_BINARY = "The word lists are English and know two genders; names and words of other people are not in them."
+ENGLISH_AND_BINARY = (
+    "The built-in and the published word lists are English and know two genders; names and words of other people are not in "
+    "them."
+)
 LEAVING_OUT = (
     "An analogy that leaves out the words it was asked with cannot say that man is to doctor as woman is to doctor; both "
     "answers are given (Nissim, van Noord and van der Goot 2020)."
