@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_evaluation_of_files(command, spam, alike, tmp_path):
     table = command("evaluate", spam, file, "--limit", "2", "--output", tmp_path / "said.jsonl").out
     assert "100.00 %" in table
     said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text().splitlines()]
-    assert [one["label"] for one in said] == ["spam", "ham"]
+    assert [(one["label"], one["predicted"]) for one in said] == [("spam", "spam"), ("ham", "ham")]
     other = tmp_path / "sms.tsv"
     other.write_text("spam\twin the prize\nham\tsee the bus\n")
     assert json.loads(command("evaluate", spam, other, "format=sms-spam", "--json").out)["metrics"]["f1"] == 1.0
@@ -173,6 +174,38 @@ def test_an_evaluation_says_of_which_class_f1_is(command, spam, alike, tmp_path)
     rated = tmp_path / "rated.csv"
     rated.write_text("text,pair,label\nape,ape,1\nape,bee,0\n")
     assert "positive is not for task regression" in command("evaluate", alike, rated, "--positive", "ham").refusal()
+
+
+def test_an_evaluation_writes_the_right_label_and_the_other_columns(command, spam, alike, topics, tmp_path):
+    file, out = tmp_path / "mail.csv", tmp_path / "told.csv"
+    file.write_text("id;Message body;predicted;Routing\n7;win a prize;x;spam\n8;see the bus;y;spam\n", "utf-8-sig")
+    columns = ("text=Message body", "label=Routing")
+    answer = command("evaluate", spam, file, *columns, "-o", out)
+    assert answer.code == 0
+    rows = list(csv.DictReader(out.open()))
+    told = [{name: row[name] for name in row if not name.startswith("prob")} for row in rows]
+    assert told == [
+        {"text": "win a prize", "label": "spam", "predicted": "spam", "id": "7", "other_predicted": "x"},
+        {"text": "see the bus", "label": "spam", "predicted": "ham", "id": "8", "other_predicted": "y"},
+    ]
+    for row in rows:
+        shares = json.loads(row["probabilities"])
+        assert float(row["probability"]) == max(shares.values()) == shares[row["predicted"]]
+
+    def lines(model: Path, name: str, content: str, *options: str) -> list[dict]:
+        (tmp_path / name).write_text(content)
+        assert command("evaluate", model, tmp_path / name, *options, "--output", tmp_path / "told").code == 0
+        return [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+
+    (rated, other) = lines(alike, "p.tsv", "n\tsentence1\tsentence2\tscore\nx\tape\tape\t1\ny\tape\tbee\t0\n")
+    assert list(rated) == ["text", "pair", "label", "predicted", "n"]
+    assert (rated["label"], rated["n"], other["label"], other["n"]) == (1.0, "x", 0.0, "y")
+    assert rated["predicted"] > other["predicted"]
+    first, second = lines(
+        topics, "t.jsonl", '{"text": "sea sun", "label": ["sun"], "by": 3}\n{"text": "bus", "label": []}\n'
+    )
+    assert (first["label"], first["predicted"], first["by"]) == (["sun"], ["sea", "sun"], 3)
+    assert (second["label"], second["predicted"]) == ([], [])
 
 
 def test_labels_of_a_file_are_measured(command, topics, tmp_path):

@@ -101,6 +101,9 @@ def test_evaluate_reads_files_of_text(command, filler, tmp_path):
     assert answer.code == 0
     assert found["documents"] == 6
     assert {"masked_loss", "perplexity", "masked_accuracy", "next_sentence_accuracy"} <= found["metrics"].keys()
+    only = command("evaluate", filler, file, "-o", tmp_path / "told").refusal()
+    assert "has no answer for each example, only figures; leave out --output" in only
+    assert not (tmp_path / "told").exists()
     plain = command("evaluate", filler, file)
     assert "masked accuracy" in plain.out
     assert "6" in command("evaluate", filler, file, "documents=line", "next_sentence=false").out

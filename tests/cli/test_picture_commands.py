@@ -60,10 +60,12 @@ def test_look_shows_patches_and_the_rollout(command, run, tmp_path):
     assert "data:image/png" in page.read_text() or "images" in page.read_text()
 
 
-def test_evaluate_reads_the_digits_that_no_training_sees(command, run):
-    answer = command("evaluate", str(run), "builtin=digits", "--json")
+def test_evaluate_reads_the_digits_that_no_training_sees(command, run, tmp_path):
+    answer = command("evaluate", str(run), "builtin=digits", "--json", "-o", str(tmp_path / "told.jsonl"))
     found = json.loads(answer.out)
     assert (found["count"], 0 <= found["metrics"]["accuracy"] <= 1) == (360, True)
+    told = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text().splitlines()]
+    assert sum(one["label"] == one["predicted"] for one in told) == pytest.approx(360 * found["metrics"]["accuracy"])
 
 
 @pytest.mark.parametrize(

@@ -199,3 +199,7 @@ def test_evaluating_a_tagger(command, names, tmp_path):
     path.write_text("".join("".join(f"{w} {t}\n" for w, t in zip(*one, strict=True)) + "\n" for one in sentences(10)))
     answer = command("evaluate", names, path, "--json")
     assert json.loads(answer.out)["metrics"]["f1"] == 1.0
+    assert command("evaluate", names, path, "-o", tmp_path / "told").code == 0
+    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert [(one["words"], one["tags"]) for one in told] == [(list(words), list(tags)) for words, tags in sentences(10)]
+    assert all(one["predicted"] == one["tags"] for one in told)

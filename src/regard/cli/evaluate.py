@@ -73,7 +73,15 @@ def evaluate(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Take only so many examples, the first.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the translations, one in each line.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write what the model said: of models that write a line for each example; of a language model the perplexity of "
+            "each text and the text; of the others each example with its right answer, the predicted one, probabilities and "
+            "its other columns, as JSON lines, or as a table where FILE ends in .csv or .tsv.",
+        ),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts decoded together.")] = 64,
     device: Device = "auto",
@@ -98,6 +106,7 @@ def evaluate(
       regard evaluate runs/gpt test.txt precision=int8
       regard evaluate runs/sentiment dev.tsv format=sst2
       regard evaluate runs/spam test.csv --positive spam --threshold 0.3
+      regard evaluate runs/spam test.csv --output told.csv
       regard evaluate runs/t5 dev.jsonl part=summaries beam=4
       regard evaluate runs/flickr8k captions.dev.tsv images.dev.zip beam=5
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,21 @@ class Written:
         rows.writerows({key: _cell(value) for key, value in each.items()} for each in self._waiting)
         self._waiting.clear()
         self._write(held.getvalue())
+
+
+def write_records(file: NewFile, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write values by name: a table where the file's name ends in .csv or .tsv, else a JSON object in each line."""
+    suffix = Path(file.path).suffix.lower()
+    if suffix not in (".csv", ".tsv"):
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        return
+    names = list(dict.fromkeys(name for record in records for name in record))
+    held = io.StringIO()
+    rows = csv.DictWriter(held, names, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+    rows.writeheader()
+    rows.writerows({key: _cell(value) for key, value in record.items()} for record in records)
+    file.write(held.getvalue())
 
 
 def _whole(text: Text, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from regard.data.labelled_formats import LABELLED_FORMATS, LabelledFormat
 from regard.data.labelled_parts import (
     FoundParts,
     Parts,
+    other_columns,
     parts_of_file,
     parts_of_mapping,
     parts_of_table,
@@ -46,6 +47,7 @@ class LabelledText:
         labels: any number of classes, or several numbers, where they stand apart; None elsewhere.
         file, line: where it was read (lines from 1).
         places: of texts about one word, the word's index among the words between spaces, in `text` and then in `pair`.
+        rest: the other columns of the row by name, where they were asked for.
 
     >>> LabelledText(text="fine", label="positive", file="reviews.tsv", line=3).label
     'positive'
@@ -58,6 +60,7 @@ class LabelledText:
     line: int
     places: tuple[int, ...] = ()
     labels: tuple[str | float, ...] | None = None
+    rest: Mapping[str, Any] | None = None
 
 
 class _Labelling(NamedTuple):
@@ -86,6 +89,7 @@ def read_labelled(
     label_file: AnyPath | None = None,
     on_error: Literal["skip", "stop"] | str = "skip",
     malformed: MalformedRows | None = None,
+    rest: bool = False,
 ) -> Iterator[LabelledText]:
     r"""The labelled texts in a file, or in several one after another, one by one; no file is held in memory.
 
@@ -116,6 +120,7 @@ def read_labelled(
             it by its name.
         on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop` (`InputError`).
         malformed: where malformed rows are recorded.
+        rest: whether the other columns of each row are kept.
 
     Raises:
         InputError: a file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip, no such column, no
@@ -150,10 +155,10 @@ def read_labelled(
     def one(place: AnyPath) -> Iterator[LabelledText]:
         name = os.fspath(place)
         if known is not None:
-            return _known(name, format, known, labelled, label_name, on_error, malformed)
+            return _known(name, format, known, labelled, label_name, on_error, malformed, rest)
         labelling = _Labelling(number, None if labels is None else dict(zip(labels, labels, strict=True)), several)
         wants_label = labelled and label_name is None
-        raw = parts_of_file(name, format, (text, pair, columns), header, wants_label, malformed)
+        raw = parts_of_file(name, format, (text, pair, columns), header, wants_label, malformed, rest)
         if label_name is not None:
             raw = with_labels(name, raw, label_name)
         needed = "each row needs a text" + (" and a label" if labelled else "")
@@ -212,6 +217,7 @@ def _known(
     label_name: str | None,
     on_error: str,
     malformed: MalformedRows | None,
+    rest: bool,
 ) -> Iterator[LabelledText]:
     """The labelled texts of a file that is laid out as a known set's."""
     rows = tsv_rows(name, read_lines(name))
@@ -234,7 +240,8 @@ def _known(
         raise InputError(
             f"{name}: has no column {columns.label!r}, so it is a test file; it can be read only without labels"
         )
-    raw = parts_of_table(name, rows, columns, headed, known.ragged)
+    others = other_columns([first], columns, True) if rest and headed else ()
+    raw = parts_of_table(name, rows, columns, headed, known.ragged, others)
     if label_name is not None:
         raw = with_labels(name, raw, label_name)
     labelling = _Labelling(known.number, dict(zip(known.values, known.labels, strict=True)) or _names(name, known))
@@ -295,7 +302,14 @@ def _example(name: str, line: int, parts: Parts, labelled: bool, labelling: _Lab
             return malformed_row(name, line, *label)
     pair = None if parts.pair is None else str(parts.pair)
     return LabelledText(
-        text=str(parts.text), pair=pair, label=label, file=name, line=line, places=places, labels=labels
+        text=str(parts.text),
+        pair=pair,
+        label=label,
+        file=name,
+        line=line,
+        places=places,
+        labels=labels,
+        rest=parts.rest,
     )
 
 

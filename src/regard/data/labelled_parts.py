@@ -41,6 +41,8 @@ class Parts(NamedTuple):
     pair: object
     label: object
     place: object
+    rest: Mapping[str, Any] | None = None
+    """The other columns, where they were asked for."""
 
 
 Keys = tuple[str | None, str | None, str | tuple[str, ...] | None]
@@ -54,21 +56,37 @@ def parts_of_file(
     header: bool | str,
     labelled: bool,
     malformed: MalformedRows | None = None,
+    rest: bool = False,
 ) -> FoundParts:
-    """The parts of each row of a file of any format; columns and keys that are not chosen are found by their usual names."""
+    """The parts of each row of a file of any format; columns and keys that are not chosen are found by their usual names.
+
+    Arguments:
+        rest: whether the other columns are kept.
+    """
     if has_objects(name):
-        return _parts_of_objects(name, objects_of(name), _keys(name, chosen), labelled)
+        return _parts_of_objects(name, objects_of(name), _keys(name, chosen), labelled, rest)
     lines = read_lines(name)
     if format == "auto":
         format, lines = guess(name, lines)
     if format == "jsonl":
-        return _parts_of_objects(name, objects_of_jsonl(name, lines), _keys(name, chosen), labelled)
+        return _parts_of_objects(name, objects_of_jsonl(name, lines), _keys(name, chosen), labelled, rest)
     rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
     sample = list(itertools.islice(rows, SAMPLE))
     columns, headed, read = _columns(name, sample, chosen, header, labelled)
     if malformed is not None and read is not None:
         malformed.columns[name] = read
-    return parts_of_table(name, itertools.chain(sample, rows), columns, headed)
+    others = other_columns(sample, columns, headed) if rest else ()
+    return parts_of_table(name, itertools.chain(sample, rows), columns, headed, others=others)
+
+
+def other_columns(sample: Sequence[Row], columns: Columns, headed: bool) -> list[tuple[int, str]]:
+    """Place and name of each column that holds no part; names are those of the header, else `column_2` and so on."""
+    first = next((row[1] for row in sample if not isinstance(row, MalformedRow)), [])
+    header = [cell.strip() for cell in first] if headed else []
+    several = columns.label if isinstance(columns.label, tuple) else ()
+    held = {_place(header, part) for part in (*columns, *several) if isinstance(part, int | str)}
+    width = len(header) if headed else usual_width(sample, 1)
+    return [(place, header[place] if headed else f"column_{place}") for place in range(width) if place not in held]
 
 
 def _keys(name: str, chosen: tuple[Column, Column, LabelColumn]) -> Keys:
@@ -79,7 +97,9 @@ def _keys(name: str, chosen: tuple[Column, Column, LabelColumn]) -> Keys:
     return text, pair, label  # type: ignore[return-value]  # no number among them
 
 
-def _parts_of_objects(name: str, rows: Iterator[Object], chosen: Keys, labelled: bool) -> FoundParts:
+def _parts_of_objects(
+    name: str, rows: Iterator[Object], chosen: Keys, labelled: bool, rest: bool = False
+) -> FoundParts:
     for row in rows:
         if isinstance(row, MalformedRow):
             yield row
@@ -95,7 +115,8 @@ def _parts_of_objects(name: str, rows: Iterator[Object], chosen: Keys, labelled:
             yield values
         else:
             held = values[-len(named) :] if isinstance(label, tuple) else values[-1]
-            yield line, Parts(values[0], values[1] if pair else None, held if labelled else None, None)
+            others = {key: value for key, value in content.items() if key not in keys} if rest else None
+            yield line, Parts(values[0], values[1] if pair else None, held if labelled else None, None, others)
 
 
 def parts_of_mapping(row: Mapping[str, Any], where: str, chosen: Keys, wanted: str) -> tuple[Any, Any, Any]:
@@ -209,19 +230,34 @@ def _label(present: Present) -> str | None:
     return next((name for name in LABEL_NAMES if name in present), None)
 
 
-def parts_of_table(name: str, rows: Iterator[Row], columns: Columns, header: bool, ragged: bool = False) -> FoundParts:
-    """The parts of each row of a table, by its columns."""
+def parts_of_table(
+    name: str,
+    rows: Iterator[Row],
+    columns: Columns,
+    header: bool,
+    ragged: bool = False,
+    others: Sequence[tuple[int, str]] = (),
+) -> FoundParts:
+    """The parts of each row of a table, by its columns.
+
+    Arguments:
+        others: further columns that are kept, each with its name.
+    """
     several = columns.label if isinstance(columns.label, tuple) else ()
     held = [column for column in columns if column is not None and not isinstance(column, tuple)]
     held += several
-    for row in columns_of_table(name, rows, held, header, ragged):
+    for row in columns_of_table(name, rows, [*held, *(place for place, _ in others)], header, ragged):
         if isinstance(row, MalformedRow):
             yield row
-        else:
-            cells = iter(row[1])
-            alone = [None if column is None or isinstance(column, tuple) else next(cells) for column in columns]
-            found = Parts(*alone)
-            yield row[0], found._replace(label=list(cells)) if several else found
+            continue
+        cells = iter(row[1])
+        alone = [None if column is None or isinstance(column, tuple) else next(cells) for column in columns]
+        found = Parts(*alone, rest=None)
+        if several:
+            found = found._replace(label=list(itertools.islice(cells, len(several))))
+        if others:
+            found = found._replace(rest=dict(zip((called for _, called in others), cells, strict=True)))
+        yield row[0], found
 
 
 def with_labels(name: str, rows: FoundParts, label_name: str) -> FoundParts:

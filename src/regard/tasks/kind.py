@@ -32,6 +32,8 @@ class Kind:
         filled_in: what the task decides of a model's config, not the recipe, each with a value that is always allowed.
         decided_of_some: what it decides likewise of those models that have such a setting, by name.
         read: the examples that `train` names in a `data` section, to be evaluated; None where the command line has its own way.
+        beside: of the task, one of those examples and what was predicted of it: what was read, the right answer and the predicted
+            one, by name; the prediction's own fields where None.
         fits: whether a model is one for this task, by its config; asked of folders that another program wrote.
         problems: what `problem_type` has to be in such a folder's config.json, None where it is absent; () for whatever it is.
         foreign: the task in such a folder, by the folder and the model's config; None where no other program writes any.
@@ -46,6 +48,7 @@ class Kind:
     filled_in: Mapping[str, Any]
     decided_of_some: tuple[str, ...] = ()
     read: Callable[[Any, MalformedRows], Iterator[Any]] | None = None
+    beside: Callable[[Any, Any, Any], dict[str, Any]] | None = None
     fits: Callable[[Any], bool] = lambda config: False
     problems: tuple[str | None, ...] = ()
     foreign: Callable[[Path, Any], Task] | None = None

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.evaluating.report import Report, counted, say_malformed, timed
 from regard.cli.evaluating.request import Request
 from regard.cli.new_file import NewFile
 from regard.cli.opening import opened
 from regard.cli.text_bar import text_bar
+from regard.cli.written import write_records
 from regard.errors import InputError
 from regard.rendering import class_text, metric_rows
+
+if TYPE_CHECKING:
+    from regard.tasks.kind import Kind
 
 OWN = ("train", "validation", "validation_share", "alphabets", "validation_alphabets")
 """What a recipe says of its own data, and does not hold for others."""
@@ -30,7 +33,8 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
     Arguments:
         request: its places are files of examples, its settings entries of the recipe's `data` section, on top of those that the
             model was trained with, such as `format`.
-        file: where to write each prediction, a JSON object in each line.
+        file: where to write each example with its right answer and the predicted one, a JSON object in each line; or a table,
+            where its name ends in .csv or .tsv.
 
     Raises:
         InputError: for an option or a setting that does not fit, or examples that cannot be read.
@@ -60,8 +64,11 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
     with text_bar(predictor, len(examples)):
         found, seconds = timed(lambda: evaluate(predictor, examples, **asked))
     if file is not None:
-        for prediction in found.predictions:
-            file.write(json.dumps(dataclasses.asdict(prediction), ensure_ascii=False) + "\n")
+        if not found.predictions:
+            raise InputError(f"task {task} has no answer for each example, only figures; leave out --output")
+        write_records(
+            file, [_record(kind, predictor.task, *both) for both in zip(examples, found.predictions, strict=True)]
+        )
     said = {part.name: getattr(found, part.name) for part in dataclasses.fields(found) if part.name != "predictions"}
     rows = [counted("examples", found.count, seconds)]
     of = said.get("positive")
@@ -73,6 +80,10 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
     if said.get("threshold") is not None:
         rows.append(("threshold", f"{said['threshold']:g}" + (f" of {of}" if of is not None else "")))
     return Report({"malformed": malformed.total, **_plain(said), "seconds": seconds}, rows)
+
+
+def _record(kind: Kind, task: Any, example: Any, prediction: Any) -> dict[str, Any]:
+    return dataclasses.asdict(prediction) if kind.beside is None else kind.beside(task, example, prediction)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.data.labelled import LabelledText
 from regard.data.malformed import MalformedRows
@@ -31,6 +32,8 @@ from regard.tasks.classification.preparation import (
     reader,
 )
 from regard.tasks.classification.rater import MultiRater, Rater, Rating, Ratings, judged_numbers
+from regard.tasks.classification.regression import MultiOutputTask, RegressionTask
+from regard.tasks.classification.task import ClassificationTask, MultiLabelTask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,10 +226,42 @@ def read_numbers(data: MultiOutputData, malformed: MalformedRows) -> Iterator[La
     return _read(data, malformed, number=True, several=True)
 
 
+def class_beside(task: ClassificationTask, example: LabelledText, said: Classification) -> dict[str, Any]:
+    """An example, its class and the class that was told, by name."""
+    del task
+    found = {"label": label_of(example), "predicted": said.label, "probability": said.probability}
+    return _beside(example, found | {"probabilities": said.probabilities})
+
+
+def labels_beside(task: MultiLabelTask, example: LabelledText, said: Labelling) -> dict[str, Any]:
+    """An example, its labels and those that were told, by name."""
+    right = list(labels_of(example, task.separator))
+    return _beside(example, {"label": right, "predicted": list(said.labels), "probabilities": said.probabilities})
+
+
+def number_beside(task: RegressionTask, example: LabelledText, said: Rating) -> dict[str, Any]:
+    """An example, its number and the one that was told, by name."""
+    del task
+    return _beside(example, {"label": rating_of(example), "predicted": said.value})
+
+
+def numbers_beside(task: MultiOutputTask, example: LabelledText, said: Ratings) -> dict[str, Any]:
+    """An example, its numbers and those that were told, by name."""
+    right = dict(zip(task.names, ratings_of(example), strict=True))
+    return _beside(example, {"label": right, "predicted": said.values})
+
+
+def _beside(example: LabelledText, found: dict[str, Any]) -> dict[str, Any]:
+    """The texts, what was found, and the other columns; one of those with a name that is taken is called `other_NAME`."""
+    texts = {"text": example.text} if example.pair is None else {"text": example.text, "pair": example.pair}
+    own = texts | found
+    return own | {f"other_{name}" if name in own else name: value for name, value in (example.rest or {}).items()}
+
+
 def _read(
     data: LabelledData, malformed: MalformedRows, *, number: bool, several: bool = False
 ) -> Iterator[LabelledText]:
-    read = reader(data, data.train, number=number, several=several)
+    read = reader(data, data.train, number=number, several=several, rest=True)
     if read is None:
         raise InputError("no file of labelled texts is named; name one")
     return iter(read(malformed))

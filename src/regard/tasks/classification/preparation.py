@@ -242,9 +242,13 @@ def _splits(
 
 
 def reader(
-    data: LabelledData, place: Place | None, *, number: bool, several: bool = False
+    data: LabelledData, place: Place | None, *, number: bool, several: bool = False, rest: bool = False
 ) -> Reader[LabelledText] | None:
-    """What reads the examples of a place; None where there is none."""
+    """What reads the examples of a place; None where there is none.
+
+    Arguments:
+        rest: whether the other columns of files are kept.
+    """
     if place is None:
         return None
     path = place if isinstance(place, str) else list(place)
@@ -276,6 +280,7 @@ def reader(
             several=several,
             number=number and known is None,  # a known format says so itself
             malformed=malformed,
+            rest=rest,
         )
 
     return read

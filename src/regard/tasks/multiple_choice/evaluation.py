@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.data.choices import ChoiceQuestion
 from regard.data.malformed import MalformedRows
@@ -11,6 +12,7 @@ from regard.errors import InputError
 from regard.tasks.multiple_choice.chooser import Choice, Chooser
 from regard.tasks.multiple_choice.data import ChoiceData
 from regard.tasks.multiple_choice.preparation import Given, in_memory, reader, right_of
+from regard.tasks.multiple_choice.task import MultipleChoiceTask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +46,20 @@ def evaluate_choices(model: Chooser, questions: Given) -> ChoiceEvaluation:
     said = model.choose_batch([model.task.parts(question) for question in asked])
     correct = sum(choice.index == answer for choice, answer in zip(said, right, strict=True))
     return ChoiceEvaluation(metrics={"accuracy": correct / len(asked)}, count=len(asked), predictions=tuple(said))
+
+
+def choice_beside(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choice) -> dict[str, Any]:
+    """A question, its right choice and the one that was told, by name."""
+    del task
+    return {
+        "context": question.context,
+        "question": question.question,
+        "choices": list(question.choices),
+        "answer": question.choices[right_of(question)],
+        "predicted": said.text,
+        "probability": said.probability,
+        "probabilities": list(said.probabilities),
+    }
 
 
 def read_for_evaluation(data: ChoiceData, malformed: MalformedRows) -> Iterator[ChoiceQuestion]:

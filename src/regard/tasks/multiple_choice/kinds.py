@@ -6,7 +6,7 @@ from regard.tasks.encoders import EncoderTokenizerSettings
 from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
 from regard.tasks.multiple_choice.chooser import Chooser
 from regard.tasks.multiple_choice.data import ChoiceData
-from regard.tasks.multiple_choice.evaluation import evaluate_choices, read_for_evaluation
+from regard.tasks.multiple_choice.evaluation import choice_beside, evaluate_choices, read_for_evaluation
 from regard.tasks.multiple_choice.foreign import chooses, foreign_chooser
 from regard.tasks.multiple_choice.preparation import prepare_choices
 from regard.tasks.multiple_choice.task import MultipleChoiceTask
@@ -19,6 +19,7 @@ MULTIPLE_CHOICE = Kind(
     prepare=prepare_choices,
     evaluate=evaluate_choices,
     read=read_for_evaluation,
+    beside=choice_beside,
     filled_in=decided_of_encoder("choice", 1),
     decided_of_some=OF_VECTOR_READERS,
     fits=chooses,

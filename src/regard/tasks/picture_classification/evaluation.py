@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.data.labelled_pictures import LabelledPicture, read_labelled_pictures
 from regard.data.malformed import MalformedRows
@@ -11,6 +12,7 @@ from regard.metrics.classification import ClassScore, classification_scores
 from regard.tasks.picture_classification.classifier import PictureClassifierPredictor, accuracy_and_f1
 from regard.tasks.picture_classification.data import PictureData
 from regard.tasks.picture_classification.examples import Given, listed
+from regard.tasks.picture_classification.task import PictureClassificationTask
 from regard.tasks.pictures import PictureClassification
 
 
@@ -52,6 +54,20 @@ def evaluate_pictures(model: PictureClassifierPredictor, pictures: Given) -> Pic
         classes=scores.classes,
         predictions=tuple(found),
     )
+
+
+def picture_beside(
+    task: PictureClassificationTask, picture: LabelledPicture, said: PictureClassification
+) -> dict[str, Any]:
+    """The name of a picture, its class and the one that was told."""
+    del task
+    return {
+        "picture": picture.name,
+        "label": picture.label,
+        "predicted": said.label,
+        "probability": said.probability,
+        "probabilities": said.probabilities,
+    }
 
 
 def read_pictures(data: PictureData, malformed: MalformedRows) -> Iterator[LabelledPicture]:

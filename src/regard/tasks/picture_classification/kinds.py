@@ -7,7 +7,7 @@ import math
 from regard.tasks.kind import Kind
 from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
 from regard.tasks.picture_classification.data import PictureData
-from regard.tasks.picture_classification.evaluation import evaluate_pictures, read_pictures
+from regard.tasks.picture_classification.evaluation import evaluate_pictures, picture_beside, read_pictures
 from regard.tasks.picture_classification.foreign import classifies_pictures, foreign_picture_classifier
 from regard.tasks.picture_classification.preparation import prepare
 from regard.tasks.picture_classification.task import PictureClassificationTask
@@ -28,6 +28,7 @@ PICTURE_CLASSIFICATION = Kind(
     prepare=prepare,
     evaluate=evaluate_pictures,
     read=read_pictures,
+    beside=picture_beside,
     filled_in={"picture_height": ANY_SIDE, "picture_width": ANY_SIDE, "picture_channels": 1, "outputs": 2},
     fits=classifies_pictures,
     foreign=foreign_picture_classifier,

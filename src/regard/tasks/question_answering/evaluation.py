@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from regard.data.malformed import MalformedRows
 from regard.data.predictions import Candidate
@@ -14,6 +15,7 @@ from regard.tasks.question_answering.data import QuestionData
 from regard.tasks.question_answering.examples import Given, in_memory, reader
 from regard.tasks.question_answering.findings import Answer
 from regard.tasks.question_answering.scoring import judged
+from regard.tasks.question_answering.task import QuestionAnsweringTask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +87,20 @@ def evaluate_questions(
         cut=sum(model.cut([question.question for question in asked])),
         predictions=tuple(replace(answer, id=question.id) for answer, question in zip(said, asked, strict=True)),
     )
+
+
+def answer_beside(task: QuestionAnsweringTask, question: Question, said: Answer) -> dict[str, Any]:
+    """A question, its answers (none where it has none) and the one that was told, by name."""
+    del task
+    found = asdict(said)
+    del found["question"], found["id"]
+    return {
+        "id": question.id,
+        "question": question.question,
+        "answers": [answer.text for answer in question.answers],
+        "predicted": found.pop("text"),
+        **found,
+    }
 
 
 def read_for_evaluation(data: QuestionData, malformed: MalformedRows) -> Iterator[Question]:

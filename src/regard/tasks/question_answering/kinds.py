@@ -6,7 +6,7 @@ from regard.tasks.encoders import EncoderTokenizerSettings
 from regard.tasks.kind import Kind, decided_of_encoder
 from regard.tasks.question_answering.answerer import Answerer
 from regard.tasks.question_answering.data import QuestionData
-from regard.tasks.question_answering.evaluation import evaluate_questions, read_for_evaluation
+from regard.tasks.question_answering.evaluation import answer_beside, evaluate_questions, read_for_evaluation
 from regard.tasks.question_answering.foreign import answers, foreign_answerer
 from regard.tasks.question_answering.preparation import prepare_questions
 from regard.tasks.question_answering.task import QuestionAnsweringTask
@@ -19,6 +19,7 @@ QUESTION_ANSWERING = Kind(
     prepare=prepare_questions,
     evaluate=evaluate_questions,
     read=read_for_evaluation,
+    beside=answer_beside,
     filled_in=decided_of_encoder("spans", 2),
     fits=answers,
     foreign=foreign_answerer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from regard.metrics.regression import pearson, spearman
 from regard.tasks.sentence_embedding.data import SentenceData
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.sentence_embedding.examples import Given, SentenceExample, in_memory, reader
+from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
 
 CHUNK = 1024
 """Rows of cosines held at once."""
@@ -89,6 +91,13 @@ def evaluate_sentences(model: SentenceEncoder, examples: Given, *, precision: st
         for example, cosine in zip(found, cosines, strict=True)
     )
     return SentenceEvaluation(metrics=metrics, count=len(found), predictions=tuple(predictions))
+
+
+def similarity_beside(task: SentenceEmbeddingTask, example: SentenceExample, said: Similarity) -> dict[str, Any]:
+    """Two texts, how alike they are said to be, and the cosine of their vectors, by name."""
+    del task
+    score = {} if example.score is None else {"score": example.score}
+    return {"first": said.first, "second": said.second, **score, "cosine": said.cosine}
 
 
 def read_sentences(data: SentenceData, malformed: MalformedRows) -> Iterator[SentenceExample]:

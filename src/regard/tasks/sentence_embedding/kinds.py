@@ -6,7 +6,7 @@ from regard.tasks.encoders import EncoderTokenizerSettings
 from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
 from regard.tasks.sentence_embedding.data import SentenceData
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.evaluation import evaluate_sentences, read_sentences
+from regard.tasks.sentence_embedding.evaluation import evaluate_sentences, read_sentences, similarity_beside
 from regard.tasks.sentence_embedding.foreign import foreign_encoder, gives_vectors
 from regard.tasks.sentence_embedding.preparation import prepare_sentences
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
@@ -19,6 +19,7 @@ SENTENCE_EMBEDDING = Kind(
     prepare=prepare_sentences,
     evaluate=evaluate_sentences,
     read=read_sentences,
+    beside=similarity_beside,
     filled_in=decided_of_encoder("none", 0),
     decided_of_some=OF_VECTOR_READERS,
     fits=gives_vectors,

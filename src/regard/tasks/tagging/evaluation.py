@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from regard.data.malformed import MalformedRows
 from regard.data.tagged import TaggedSentence
@@ -16,6 +17,7 @@ from regard.tasks.tagging.data import TaggedData
 from regard.tasks.tagging.decoding import Decoding
 from regard.tasks.tagging.preparation import Given, documents_of, in_memory, reader
 from regard.tasks.tagging.tagger import Tagger, Tagging
+from regard.tasks.tagging.task import TaggingTask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +99,13 @@ def _right(model: Tagger, sentences: Sequence[TaggedSentence]) -> tuple[list[tup
             f"{sentences[0].file}: the model has none of the tags there, such as {min(theirs)!r}; it has {', '.join(sorted(own))}"
         )
     return tags, sorted(theirs - own)
+
+
+def tags_beside(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> dict[str, Any]:
+    """A sentence, its tags and those that were told, by name."""
+    del task
+    right = {"words": list(sentence.words), "tags": list(sentence.tags)}
+    return right | {"predicted": list(said.tags), "probabilities": list(said.probabilities)}
 
 
 def read_tags(data: TaggedData, malformed: MalformedRows) -> Iterator[TaggedSentence]:
