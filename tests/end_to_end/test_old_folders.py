@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -49,6 +50,17 @@ def test_every_family_and_every_task_has_a_folder():
 def test_an_old_folder_opens_and_answers_as_it_did(name):
     found = golden.answers(name, golden.FOLDERS / name)
     assert near(found, EXPECTED[name]["answers"]), golden.differing(found, EXPECTED[name]["answers"])
+
+
+def test_opening_and_answering_import_no_compiler():
+    """PyTorch's compiler and its algebra take a second to import, more than all else together."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import make_folders as golden\n"
+        "for name in golden.CASES:\n"
+        "    golden.answers(name, golden.FOLDERS / name)\n"
+        "    assert not {'torch._dynamo', 'sympy'} & set(sys.modules), name\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(GOLDEN)], check=True)
 
 
 @pytest.mark.parametrize("name", golden.CASES)

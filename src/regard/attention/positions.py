@@ -85,7 +85,9 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.width = width
         self.maximum = maximum
-        self.register_buffer("table", sinusoids(torch.arange(maximum), width), persistent=False)
+        self.register_buffer("table", torch.empty(maximum, width), persistent=False)
+        if not self.table.is_meta:
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Compute the table again, for a module that came from the meta device."""

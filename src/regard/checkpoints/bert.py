@@ -19,6 +19,7 @@ from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, POOLED, Activation, HeadKind
 from regard.models import Bert, BertConfig, DistilBert, DistilBertConfig
 from regard.models.bert import NORM_EPSILON
+from regard.models.config import shapes_only
 from regard.structure import from_mapping
 
 EncoderConfig = BertConfig | DistilBertConfig
@@ -271,7 +272,7 @@ def tensors_to_ours(config: EncoderConfig, tensors: Mapping[str, Tensor], where:
 def _check_whole(config: EncoderConfig, plain: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str) -> None:
     """Refuse a file that is not this model's, its tensors called as it calls them."""
     family = config.model_type
-    with torch.device("meta"):
+    with shapes_only():
         model = (DistilBert(config) if isinstance(config, DistilBertConfig) else Bert(config)).named_parameters()
     wanted = name_table(config).to_theirs(dict(model))
     called = {_plain_name(family, name): name for name in tensors}

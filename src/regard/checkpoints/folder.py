@@ -22,7 +22,7 @@ from regard.checkpoints.tensors import check_same, file_digest, read_outline, re
 from regard.errors import InputError, nearest
 from regard.machine import versions
 from regard.models import MODELS
-from regard.models.config import config_from_json, config_to_json
+from regard.models.config import config_from_json, config_to_json, shapes_only
 from regard.parts import check_code, own_hint, used, write_code
 from regard.reading import read_json_object
 from regard.structure import finite
@@ -236,7 +236,7 @@ def _unset(config: Any, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
     Its shapes are compared with the tensors before it takes any memory.
     """
     family = MODELS[config.model_type].model
-    with torch.device("meta"):
+    with shapes_only():
         model = family(config)
     check_same({name: tuple(tensor.shape) for name, tensor in parameters_of(model).items()}, tensors, where)
     if next(model.buffers(), None) is not None:  # what is computed and not read would be missing
@@ -248,7 +248,9 @@ def _unset(config: Any, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
             places.setdefault(id(parameter), []).append((module, name))
             parameters[id(parameter)] = parameter
     for key, parameter in parameters.items():
-        placed = nn.Parameter(torch.empty_like(parameter, device="cpu"), requires_grad=parameter.requires_grad)
+        placed = nn.Parameter(
+            torch.empty(parameter.shape, dtype=parameter.dtype), requires_grad=parameter.requires_grad
+        )
         for module, name in places[key]:  # of a tied one several
             setattr(module, name, placed)
     return model

@@ -18,6 +18,7 @@ from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers import Activation
 from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig
+from regard.models.config import shapes_only
 from regard.structure import from_mapping
 
 CausalConfig = GPTConfig | GPT2Config | GPT3Config
@@ -184,7 +185,7 @@ def tensors_to_ours(config: CausalConfig, tensors: Mapping[str, Tensor], where: 
         raise InputError(f"{where}: {OUTPUT} is not the embedding table; Regard's model has one table for both")
     names = name_table(config)
     needed = {name: tensor for name, tensor in plain.items() if not _constant(name)}
-    with torch.device("meta"):
+    with shapes_only():
         kinds: dict[type[Any], type[Any]] = {GPTConfig: GPT, GPT2Config: GPT2, GPT3Config: GPT3}
         wanted = names.to_theirs(dict(kinds[type(config)](config).named_parameters()))
     prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""

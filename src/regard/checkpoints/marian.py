@@ -21,6 +21,7 @@ from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers import NEVER, NormPlacement, OutputBias
 from regard.models import Transformer, TransformerConfig
+from regard.models.config import shapes_only
 from regard.structure import from_mapping
 
 NORMS: Mapping[str, NormPlacement] = {"marian": "post", "pegasus": "pre"}
@@ -263,7 +264,7 @@ def tensors_to_ours(config: TransformerConfig, tensors: Mapping[str, Tensor], wh
         InputError: naming every tensor that is missing, not known or of another shape, and any that this model holds constant
             and that is not what it has to be.
     """
-    with torch.device("meta"):
+    with shapes_only():
         parameters = dict(Transformer(config).named_parameters())
     wanted = {name: tuple(tensor.shape) for name, tensor in tensors_to_theirs(config, parameters).items()}
     found = dict(tensors)

@@ -15,6 +15,7 @@ from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers import Activation
 from regard.models import Reformer, ReformerConfig
+from regard.models.config import shapes_only
 from regard.structure import from_mapping
 
 NAMES: Mapping[str, str] = {
@@ -190,7 +191,7 @@ def tensors_to_ours(config: ReformerConfig, tensors: Mapping[str, Tensor], where
         InputError: naming every tensor that is missing, not known or of another shape, as the file calls it.
     """
     given = {name: tensor for name, tensor in tensors.items() if name != REPEATED}
-    with torch.device("meta"):
+    with shapes_only():
         wanted = tensors_to_theirs(config, dict(Reformer(config).named_parameters()))
     check_same({name: tuple(tensor.shape) for name, tensor in wanted.items()}, given, where)
     if config.axial_shape:

@@ -18,6 +18,7 @@ from regard.checkpoints.tensors import check_same
 from regard.errors import InputError, nearest
 from regard.layers import Activation
 from regard.models import T5, T5Config
+from regard.models.config import shapes_only
 from regard.structure import from_mapping
 
 ACTIVATIONS: Mapping[Activation, tuple[str, ...]] = {
@@ -253,7 +254,7 @@ def tensors_to_ours(config: T5Config, tensors: Mapping[str, Tensor], where: str)
         elif repeated is not None and not torch.equal(repeated, found[TABLE]):
             raise InputError(f"{where}: {name} differs from {TABLE}; Regard's T5 has one table for both")
     names = name_table(config)
-    with torch.device("meta"):
+    with shapes_only():
         wanted = names.to_theirs(dict(T5(config).named_parameters()))
     check_same({name: tuple(tensor.shape) for name, tensor in wanted.items()}, found, where)
     return names.to_ours(found)

@@ -20,6 +20,7 @@ from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.layers.picture_classifier import SCALE
 from regard.models import ViT, ViTConfig
+from regard.models.config import shapes_only
 from regard.structure import from_mapping
 
 BESIDE = "preprocessor"
@@ -180,7 +181,7 @@ def tensors_to_ours(config: ViTConfig, tensors: Mapping[str, Tensor], where: str
     plain = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items() if not _unused(name)}
     called = {name.removeprefix(PREFIX): name for name in tensors}
     prefix = PREFIX if any(name.startswith(PREFIX) for name in tensors) else ""
-    with torch.device("meta"):
+    with shapes_only():
         wanted = name_table().to_theirs(dict(ViT(config).named_parameters()))
 
     def name_of(name: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS
@@ -78,13 +80,50 @@ def check_sizes(config: Any, *names: str) -> None:
             check(size <= most, name, size, f"at most {most:,}", "give a smaller size")
 
 
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves parameters as they are where they would be drawn, and joins shapes."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _DRAWN or getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
+        if func is torch.cat:
+            return _joined(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+_DRAWN = (torch.Tensor.normal_, torch.Tensor.uniform_)
+
+
+def _joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    shape = list(tensors[0].shape)
+    shape[dim] = sum(each.shape[dim] for each in tensors)
+    return tensors[0].new_empty(shape)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """A model that is made inside has parameters with shapes and dtypes, and no numbers.
+
+    `torch.device("meta")` alone does that too, but drawing and joining there import PyTorch's compiler, which takes a second.
+
+    >>> with shapes_only():
+    ...     layer = nn.Linear(2, 3)
+    >>> layer.weight.shape, layer.weight.device.type
+    (torch.Size([3, 2]), 'meta')
+    """
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
 def check_memory(model: Callable[[Any], nn.Module], config: Any) -> None:
     """Refuse a config whose parameters alone, in float32, are more than the machine's memory, before any is made.
 
     Raises:
         InputError: naming both sizes.
     """
-    with torch.device("meta"):
+    with shapes_only():
         count = sum(parameter.numel() for parameter in model(config).parameters())
     there = memory()
     if there is not None and 4 * count > there:

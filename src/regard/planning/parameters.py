@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from regard.attention import AttentionLayer, LearnedPositions, RelativeBias
 from regard.layers import FeedForward, GatedFeedForward, PositionedEmbedding, TextEmbedding
 from regard.layers.blocks import Block
 from regard.models import MODELS
+from regard.models.config import shapes_only
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)
 TABLES = (nn.Embedding, LearnedPositions, PositionedEmbedding, TextEmbedding)
@@ -47,7 +47,7 @@ def outline(config: Any) -> nn.Module:
     >>> sum(parameter.numel() for parameter in outline(GPT3Config.named("175b")).parameters())
     174604259328
     """
-    with torch.device("meta"):
+    with shapes_only():
         return MODELS[config.model_type].model(config)
 
 

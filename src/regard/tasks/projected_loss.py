@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -39,9 +41,11 @@ def projected_cross_entropy(
     2.7725887298583984
     """
     real = torch.ones_like(labels, dtype=torch.bool) if valid is None else valid
+    # Only where something was compiled: `torch.compiler.disable` takes a second to import.
+    apply = _uncompiled() if "torch._dynamo" in sys.modules else _with_gradients
 
     def loss(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        return _applied(hidden.flatten(0, -2), weight, bias, labels.flatten(), real.flatten(), smoothing, never)
+        return apply(hidden.flatten(0, -2), weight, bias, labels.flatten(), real.flatten(), smoothing, never)
 
     return loss
 
@@ -51,8 +55,10 @@ def _with_gradients(*given: Any) -> tuple[Tensor, Tensor]:
     return total, correct
 
 
-# Compiled, its blocks would be unrolled, and there is nothing to fuse that a block does not fuse.
-_applied: Callable[..., tuple[Tensor, Tensor]] = torch.compiler.disable(_with_gradients)  # type: ignore[assignment]
+@cache
+def _uncompiled() -> Callable[..., tuple[Tensor, Tensor]]:
+    """One function for all steps. Compiled, its blocks would be unrolled, and a block leaves nothing to fuse."""
+    return torch.compiler.disable(_with_gradients)  # type: ignore[return-value]
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
