@@ -155,6 +155,18 @@ def test_words_without_a_vector_alone_are_left_out(drawn, make_test):
         association_test(drawn, make_test(x, y, ["unheard"], b))
 
 
+def test_a_word_that_small_letters_put_in_both_targets_is_refused(drawn, make_test):
+    """Rose, a name, and rose, a flower, have one vector in lower-cased vectors; s would count it for both."""
+    x, y, a, b = _sets(drawn)
+    with pytest.raises(
+        InputError, match="test 'made': 'x0' is found for words of both x and y; leave it out of one, or"
+    ):
+        association_test(drawn, make_test(x, [*y, "X0"], a, b))
+    with pytest.raises(InputError, match="'a0' is found for words of both a and b"):
+        association_test(drawn, make_test(x, y, a, [*b, "A0"]))
+    assert association_test(drawn, make_test(x, [*y, "X0"], a, b), case="exact").missing == ("X0",)
+
+
 def test_a_vector_of_zeros_counts_as_none(drawn, make_test):
     x, y, a, b = _sets(drawn)
     matrix = drawn.matrix.copy()

@@ -121,8 +121,8 @@ def association_test(
         seed: of the drawing.
 
     Raises:
-        InputError: for a ddof other than 0 and 1, an unknown case, or where fewer than two words of a set of targets, or none of
-            a set of attributes, have vectors.
+        InputError: for a ddof other than 0 and 1, an unknown case, where fewer than two words of a set of targets, or none of a
+            set of attributes, have vectors, or where one vector is found for words of both.
 
     >>> from regard.vectors.bias import NamedWords
     >>> vectors = WordVectors(
@@ -207,6 +207,13 @@ def _tested(
             raise InputError(
                 f"test {test.name!r}: {here.name} has {len(found)} of the {len(words.words)} words of {words.name}, and "
                 f"{least} are needed; leave the test out, or give vectors of more words"
+            )
+    for (one_set, other_set), sides in ((test.targets, (first, second)), (test.attributes, (one, other))):
+        both = next((word for word in sides[0] if word in set(sides[1])), None)
+        if both is not None:
+            raise InputError(
+                f"test {test.name!r}: {both!r} is found for words of both {one_set.name} and {other_set.name}; leave it out of "
+                "one, or look words up as they are written (case exact)"
             )
     values = word_associations(here.vectors_of((*first, *second)), here.vectors_of(one), here.vectors_of(other))
     of_first, of_second = values[: len(first)], values[len(first) :]
