@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -156,10 +157,41 @@ def test_the_copy_in_a_folder_is_never_run(run, monkeypatch, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_another_version_of_the_code_is_told(run, code, monkeypatch):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("-(self.sharpness", "-(2 * self.sharpness"),  # in the class itself
+        lambda text: text.replace(
+            "import Alignment, Score,", "import Alignment, Dot as Score,"
+        ),  # in what it is made from
+        lambda text: text.replace("class Distance(Score)", "class Distance(Far)").replace(
+            '@regard.parts.score("distance")', 'class Far(Score):\n    pass\n\n\n@regard.parts.score("distance")'
+        ),
+    ],
+)
+def test_another_version_of_a_part_is_told(run, code, monkeypatch, change):
     forgotten(monkeypatch)
+    assert change(CODE) != CODE
+    code.write_text(change(CODE))
+    with pytest.warns(UserWarning, match=r"another version of the score 'distance' than .*my\.py has now"):
+        regard.load(run, code=code)
+
+
+def test_a_change_beside_a_part_is_no_other_version_of_it(run, code, monkeypatch):
+    forgotten(monkeypatch)
+    code.write_text(
+        f"# a note\n{CODE}\n\ndef more():\n    return 1\n".replace("scores.relu() /", "2 * scores.relu() /")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regard.load(run, code=code)
+
+
+def test_without_the_copy_only_the_file_can_be_compared(run, code, monkeypatch):
+    forgotten(monkeypatch)
+    (run / "code" / "my.py").write_text("# not what was copied")
     code.write_text(CODE + "\n# changed\n")
-    with pytest.warns(UserWarning, match="another version of the score 'distance'"):
+    with pytest.warns(UserWarning, match=r"my\.py changed since .*; whether the score 'distance' did cannot be told"):
         regard.load(run, code=code)
 
 
@@ -343,3 +375,86 @@ def test_a_config_that_lacks_what_tasks_fill_in_is_refused_by_all_names(tmp_path
         InputError, match=f"'bare' of .*bare.py: BareConfig has no {lacking}; a model of whole texts has them"
     ):
         regard.train("classify", ["model.name=bare"], output=tmp_path / "run", data=[("a", "b")] * 9, code=str(file))
+
+
+TEXT_MODEL = """
+import dataclasses
+from typing import ClassVar
+
+import regard
+import torch
+from regard.attention import MultiHeadAttention, Padding
+from regard.layers import Encoded
+from torch import nn
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReaderConfig:
+    model_type: ClassVar[str] = "reader"
+    vocabulary: int
+    padding_id: int = 0
+    width: int = 8
+    layers: int = 1
+    segments: int = 0
+    maximum_positions: int = 128
+    head: str = "sequence"
+    outputs: int = 2
+
+
+@regard.parts.model(config=ReaderConfig, interface="whole_text")
+class Reader(nn.Module):
+    length_setting = "model.maximum_positions"
+    tells_next = False
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.table = nn.Embedding(config.vocabulary, config.width)
+        self.inside = {inside}
+        self.output = nn.Linear(config.width, config.outputs)
+
+    @property
+    def maximum_length(self):
+        return self.config.maximum_positions
+
+    def forward(self, tokens, segments=None, *, at=None, readings=1):
+        vectors, real = self.table(tokens.ids), tokens.valid.unsqueeze(-1)
+        vectors = {called}
+        pooled = (vectors * real).sum(dim=1) / real.sum(dim=1)
+        return Encoded(vectors, pooled, logits=self.output(pooled))
+"""
+INSIDE = {
+    "regard": (
+        "MultiHeadAttention(config.width, heads=2)",
+        "self.inside(vectors, self.inside.keys_values(vectors), mask=Padding(tokens.valid))",
+    ),
+    "torch": (
+        "nn.MultiheadAttention(config.width, 2, batch_first=True)",
+        "self.inside(vectors, vectors, vectors, key_padding_mask=~tokens.valid, need_weights=False)[0]",
+    ),
+    "none": ("nn.Linear(config.width, config.width)", "self.inside(vectors)"),
+}
+
+
+@pytest.mark.parametrize("kind", INSIDE)
+def test_look_shows_the_attention_in_a_text_model_of_ones_own(kind, tmp_path, capsys):
+    inside, called = INSIDE[kind]
+    file = tmp_path / "reader.py"
+    file.write_text(TEXT_MODEL.replace("{inside}", inside).replace("{called}", called))
+    settings = ["model.name=reader", "tokenizer.size=40", "training.epochs=null", "training.steps=1"]
+    data = [("a fine film", "good"), ("a dull film", "bad")] * 9
+    trained = regard.train("classify", settings, output=tmp_path / "run", data=data, code=str(file))
+    capsys.readouterr()
+    words = ["look", str(tmp_path / "run"), "a fine film", "--code", str(file)]
+    if kind == "none":
+        assert main(words) == 2
+        assert "nothing to show of this run: no attention was called, neither a mechanism" in capsys.readouterr().err
+        return
+    assert main([*words, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["maps"]
+    classifier = trained.load()
+    with regard.look(classifier) as seen:
+        classifier.classify("a fine film")
+    assert found["address"] == "inside"
+    assert (found["query_tokens"][0], found["query_tokens"][-1], len(found["weights"])) == ("[CLS]", "[SEP]", 2)
+    torch.testing.assert_close(torch.tensor(found["weights"]), seen.weights("inside")[0], atol=1e-6, rtol=1e-4)

@@ -6,6 +6,7 @@ that has an entry point in the group `regard.parts`, or from a decorator in the 
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -420,10 +421,61 @@ def check_code(said: Mapping[str, Any], folder: Path) -> None:
             if part is None:
                 raise InputError(f"{folder}: {_missing(kind, name, entry, folder)}")
             if part.origin.digest and entry.get("sha256") and part.origin.digest != entry["sha256"]:
-                warnings.warn(
-                    f"{folder}: was made with another version of the {kind} {name!r} than {part.origin} has now",
-                    stacklevel=2,
-                )
+                _warn_of_another(part, entry, folder)
+
+
+def _warn_of_another(part: Part, entry: Mapping[str, str], folder: Path) -> None:
+    """Warn where the file of a part changed, and the part with it; what changed beside it in the file is of no concern."""
+    copy = folder / entry["copy"] if "copy" in entry else None
+    before = read_bytes(copy, "leave it") if copy is not None and copy.is_file() else b""
+    if hashlib.sha256(before).hexdigest() != entry["sha256"]:
+        warnings.warn(
+            f"{folder}: {part.origin} changed since the model was made; whether the {part.kind} {part.name!r} did cannot be "
+            "told, for the folder has no copy of what it was",
+            stacklevel=3,
+        )
+    elif _definition(before, part.value) != _definition(part.origin.source, part.value):
+        warnings.warn(
+            f"{folder}: was made with another version of the {part.kind} {part.name!r} than {part.origin} has now",
+            stacklevel=3,
+        )
+
+
+def _definition(source: bytes, value: object) -> list[str]:
+    """A class or function as it stands in a file, and all of the file that it uses by name; all of it where it is not found.
+
+    Trees and not text, so that comments and layout do not count.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return [repr(source)]
+    defined: dict[str, list[ast.stmt]] = {}
+    for statement in tree.body:
+        for name in _defined(statement):
+            defined.setdefault(name, []).append(statement)
+    wanted = [name] if (name := getattr(value, "__name__", "")) in defined else list(defined)
+    found: dict[ast.stmt, None] = {}
+    while wanted:
+        for statement in defined.get(wanted.pop(), ()):
+            if statement not in found:
+                found[statement] = None
+                wanted += [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    return sorted(ast.dump(statement) for statement in found)
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module gives, also within its branches."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+        return
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
 
 
 def _missing(kind: str, name: str, entry: Mapping[str, str], folder: Path) -> str:

@@ -270,6 +270,8 @@ class Record:
         if (image is None) != (patches is None):
             raise InputError("image and patches belong together; give both, or neither")
         seen = self._run(run)
+        if not seen.calls:
+            raise InputError(f"nothing to show of this run: {self._of_these([])}")
         size = self._rows(seen)
         rows = range(size) if row is None else indices(row, size).tolist()
         maps: list[AttentionMap] = []

@@ -71,7 +71,9 @@ class Recorder:
                 "bfloat16"
             )
         self.compiled = {name: part for name, part in self.modules.items() if is_compiled(part)}
-        self.registered = type(getattr(module, "_orig_mod", module)) in {family.model for family in MODELS.values()}
+        self.registered = type(getattr(module, "_orig_mod", module)) in {
+            family.model for family in MODELS.packaged.values()
+        }
         self.layers = chosen_mechanisms(attention_addresses(module), addresses, () if self.registered else self.modules)
         self._addresses = None if addresses is None else tuple(addresses)
         self._hidden = chosen_modules(self.modules, hidden)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 import torch
+from torch import nn
 
 from regard.checkpoints import read_config, read_model
 from regard.errors import InputError
@@ -16,7 +17,7 @@ from regard.inspection.choosing import attention_addresses, chosen_mechanisms
 from regard.inspection.document import is_document, with_shares
 from regard.inspection.look import look
 from regard.inspection.view import AttentionView
-from regard.layers import CausalClassifier, TextEncoder, Tokens, VectorReader
+from regard.layers import TextEncoder, Tokens, VectorReader
 from regard.models import MODELS, ELMo
 from regard.tasks.encoders.inputs import join, padded
 from regard.tasks.encoders.open_folder import foreign_tokenizer
@@ -33,11 +34,12 @@ class TextReader:
     """A model of whole texts and its tokenizer, without a task: enough to see what it looks at.
 
     Arguments:
-        model: an encoder, a decoder with a head, a model of text vectors or an ELMo, in evaluation mode.
+        model: an encoder, a decoder with a head, a model of text vectors, an ELMo or a model of the user's own that is called as
+            one of these, in evaluation mode.
         tokenizer: for both texts.
     """
 
-    model: TextEncoder | CausalClassifier | VectorReader | ELMo
+    model: nn.Module
     tokenizer: Tokenizer
 
     @classmethod
@@ -54,13 +56,7 @@ class TextReader:
                 f"{folder}: a {config.model_type} does not read texts as a whole; give a bert or a distilbert"
             )
         tokenizer = foreign_tokenizer(place, config)
-        model = read_model(place)
-        if not isinstance(model, TextEncoder | CausalClassifier | VectorReader | ELMo):
-            raise InputError(
-                f"{folder}: a {config.model_type} is a model of your own, and the command shows those of the package alone; in "
-                "Python, regard.look(model) shows every attention layer in it"
-            )
-        return cls(model, tokenizer)
+        return cls(read_model(place), tokenizer)
 
     def view(self, text: str, second: str | None = None, *, addresses: Sequence[str] | None = None) -> AttentionView:
         """The attention of every layer, or of some, while the model reads one text or two.
@@ -79,7 +75,7 @@ class TextReader:
             raise InputError(
                 'an ELMo has no attention to look at; regard.look(model, hidden=["layers.*"]) keeps its layers'
             )
-        if isinstance(self.model, VectorReader):
+        if isinstance(self.model, VectorReader) or self._interface == "text_vectors":
             return _side_by_side([self._alone(self.model, each, addresses) for each in texts])
         encoded = [self._ids(each) for each in texts]
         joined = join(self.tokenizer, *encoded, maximum=sum(map(len, encoded)) + len(encoded) + 1)
@@ -90,7 +86,12 @@ class TextReader:
         view = seen.view(0, addresses=addresses and list(seen.runs[-1].calls), tokens=self.tokenizer.tokens(joined.ids))
         return replace(view, title=title, examples=(title,))
 
-    def _alone(self, model: VectorReader, text: str, addresses: Sequence[str] | None) -> AttentionView:
+    @property
+    def _interface(self) -> str:
+        family = MODELS.get(getattr(getattr(self.model, "config", None), "model_type", ""))
+        return "" if family is None else family.interface
+
+    def _alone(self, model: nn.Module, text: str, addresses: Sequence[str] | None) -> AttentionView:
         """The maps of a model that reads each text by itself, and of a hierarchical one what both attentions come to."""
         wanted = chosen_mechanisms(attention_addresses(model), addresses, ())
         parted = MODELS[model.config.model_type].sentences  # type: ignore[attr-defined]

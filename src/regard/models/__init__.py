@@ -209,7 +209,7 @@ def _own_family(part: Part) -> Family:
     return Family(model=part.value, **part.settings)
 
 
-MODELS: Mapping[str, Family] = WithOwn(
+MODELS: WithOwn[Family] = WithOwn(
     "model",
     {
         AttentionStackConfig.model_type: Family(AttentionStackConfig, AttentionStack, interface="encoder"),

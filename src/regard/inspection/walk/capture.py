@@ -77,7 +77,10 @@ def chosen_layer(model: nn.Module, address: str | None) -> tuple[str, AttentionL
     """
     layers = layers_of(model)
     if not layers:
-        raise InputError("there is no attention in this model to walk through; choose a model that has some")
+        raise InputError(
+            "there is no attention in this model to walk through: no layer of regard.attention; choose a model that has some "
+            "(regard look shows attention of torch's functions too)"
+        )
     if address is None:
         between = [name for name, layer in layers.items() if layer.between == ("target", "source")]
         address = (between or list(layers))[-1]
