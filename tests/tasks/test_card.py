@@ -6,6 +6,10 @@ import json
 
 import yaml
 
+import regard
+import regard.training
+from regard.tasks.card import model_card
+
 
 def test_the_card_has_front_matter_metrics_sizes_and_recipe(translator, tmp_path):
     model = translator("transformer")
@@ -19,6 +23,50 @@ def test_the_card_has_front_matter_metrics_sizes_and_recipe(translator, tmp_path
     sizes, recipe = (json.loads(block.split("```")[0]) for block in blocks)
     assert sizes["width"] == 12
     assert recipe == {"seed": 3, "note": "žluť"}
+
+
+def test_the_card_of_a_classifier_has_its_classes_with_figures_and_the_number_of_examples(tmp_path):
+    recipe = {
+        "task": "classification",
+        "model": {"name": "bert", "width": 8, "heads": 2, "layers": 1, "feedforward_width": 8},
+        "data": {"validation_share": 0.2, "threshold": 0.999999},
+        "tokenizer": {"size": 60},
+        "training": {"steps": 2, "batch_tokens": 400, "precision": "float32"},
+    }
+    rows = [(f"text {number}", "a|b" if number % 7 else "odd") for number in range(70)]
+    run = regard.train(recipe, output=tmp_path / "run", data=rows)
+    regard.export(run.folder, tmp_path / "given")
+    for folder in (run.folder, tmp_path / "given"):
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        assert "Learnt from 56 examples, validated on 14." in text
+        assert "## The 2 classes" in text
+        (line,) = (line for line in text.splitlines() if line.startswith("| odd |"))
+        assert line == "| odd | 8 | 0.000 | 0.000 | 0.000 | 2 |"
+        (line,) = (line for line in text.splitlines() if line.startswith("| a\\|b |"))
+        assert line == "| a\\|b | 48 | 0.857 | 1.000 | 0.923 | 12 |"
+        assert "| classes | training examples | precision | recall | F1 | validation examples |" in text
+        assert "| F1 of odd | 0 |" in text
+        assert "Told from a probability of 0.999999 on: odd." in text
+        assert "f1.odd" not in text
+    noted = regard.load(tmp_path / "given").recipe
+    assert noted["examples"] == {"training": 56, "validation": 14, "classes": {"a|b": 48, "odd": 8}}
+    assert regard.training.read_recipe(noted).task == "classification"
+
+
+def test_the_card_names_labels_tags_and_numbers(translator, tmp_path):
+    config = translator().model.config
+
+    def card(task: dict, metrics: dict | None = None, recipe: dict | None = None) -> str:
+        return model_card(config, task, recipe or {}, metrics or {}, {"name": "own", "why": "x"}, [])
+
+    assert "## The 2 tags\n\nB-PER, O\n" in card({"name": "tagging", "tags": ["B-PER", "O"]})
+    text = card({"name": "multi_label_classification", "classes": ["sun", "sea"], "threshold": 0.3}, {"f1.sea": 0.5})
+    assert "## The 2 labels\n\n| labels | F1 |\n|---|---|\n| sun |  |\n| sea | 0.500 |\n" in text
+    assert "Told from a probability of 0.3 on: each label." in text
+    assert "## The 2 numbers\n\njoy, fear\n" in card({"name": "multi_output_regression", "names": ["joy", "fear"]})
+    noted = {"examples": {"training": 1200, "validation": 30}}
+    assert "Learnt from 1,200 examples, validated on 30." in card({"name": "translation"}, recipe=noted)
+    assert "a text read in parts is as many." in card({"name": "tagging"}, recipe=noted)
 
 
 def test_what_is_not_known_is_left_out(translator, tmp_path):

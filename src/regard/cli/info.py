@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import print_json, print_table
-from regard.metrics.classification import f1_in_words
 from regard.reading import read_json_object
 from regard.rendering import metric_rows
 
@@ -238,6 +237,9 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     rows += [("attention", address) for address in values["attention"]]
     rows += [("trained on", _data_text(values["recipe"].get("data") or {}))] if values["recipe"] else []
+    seen = values["recipe"].get("examples")
+    if seen:
+        rows.append(("examples", f"{seen['training']:,} to learn from, {seen['validation']:,} to validate on"))
     run = values["run"]
     if run is not None:
         state = run["finished"] or "not finished"
@@ -252,8 +254,10 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _words(values: Mapping[str, Any]) -> dict[str, str]:
     """F1 with the class that it is of, where the model is a classifier."""
-    if values["task"] not in ("classification", "picture_classification") or len(values.get("labels", ())) < 2:
+    if values["task"] != "classification" or len(values.get("labels", ())) < 2:
         return {}
+    from regard.metrics.classification import f1_in_words
+
     return {"f1": f1_in_words(values["labels"], values.get("positive"))}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.checkpoints import layout_of, write_model
+from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_class
 from regard.models.config import ModelConfig, config_to_json
 
 
@@ -44,6 +45,22 @@ def write_with_card(
 
 README = "README.md"
 RUN_HEADING = "## This run's folder"
+
+SEEN = "examples"
+"""Under this name the recipe in a model's folder notes how many examples there were: `training`, `validation`, and by name those
+of each of the `classes`."""
+
+IN_PARTS = (
+    "language_modelling",
+    "masked_language_modelling",
+    "bidirectional_language_modelling",
+    "span_corruption",
+    "tagging",
+    "question_answering",
+)
+"""Tasks whose examples may be parts of a text."""
+
+HEADINGS = {"examples": "validation examples", "f1": "F1"}
 
 NAMING_FILES = ("data", "model", "tokenizer")
 """The sections of a recipe whose texts may be paths."""
@@ -124,22 +141,78 @@ def model_card(
         lines += _PICTURES_ELSEWHERE
     else:
         lines += _elsewhere(layout, task.get("languages") or [])
+    seen = recipe.get(SEEN) or {}
+    if seen:
+        parts = "; a text read in parts is as many" if task["name"] in IN_PARTS else ""
+        lines += [f"Learnt from {seen['training']:,} examples, validated on {seen['validation']:,}{parts}.", ""]
+    names = _names(task)
+    of_classes = {f"{metric}.{name}" for metric in OF_EACH_CLASS for name in names}
     if metrics:
+        called = {"f1": f1_in_words(names, task.get("positive"))} if task["name"] == "classification" else {}
         lines += ["Measured on the validation examples, which also chose the checkpoint; other data may give less.", ""]
         lines += ["| metric | value |", "|---|---|"]
-        lines += [f"| {name} | {value:.4g} |" for name, value in metrics.items()]
+        lines += [
+            f"| {called.get(name, name)} | {value:.4g} |" for name, value in metrics.items() if name not in of_classes
+        ]
         lines.append("")
+    if names:
+        lines += _of_names(task, names, metrics, seen.get("classes") or {})
     lines += ["## Sizes", "", "```json", json.dumps(config_to_json(config), indent=2), "```", ""]
-    if recipe:
+    said = {name: value for name, value in recipe.items() if name != SEEN}
+    if said:
         lines += [
             "## Recipe",
             "",
             "```json",
-            json.dumps(dict(recipe), indent=2, ensure_ascii=False),
+            json.dumps(said, indent=2, ensure_ascii=False),
             "```",
             "",
         ]
     return "\n".join(lines)
+
+
+def _names(task: Mapping[str, Any]) -> list[str]:
+    """What the outputs of a model are called: classes, labels, tags or numbers; none where they have no names."""
+    found = task.get("classes") or task.get("tags") or task.get("names") or ()
+    return [str(name) for name in found] if isinstance(found, list | tuple) else []
+
+
+def _of_names(
+    task: Mapping[str, Any], names: Sequence[str], metrics: Mapping[str, float], counts: Mapping[str, int]
+) -> list[str]:
+    """The names of the outputs, and what is known of each: examples to learn from, and how well it is found."""
+    what = "classes" if "classes" in task else "tags" if "tags" in task else "numbers"
+    if task["name"] == "multi_label_classification":
+        what = "labels"
+    lines = [f"## The {len(names):,} {what}", ""]
+    columns = [
+        (metric, {name: metrics[f"{metric}.{name}"] for name in names if f"{metric}.{name}" in metrics})
+        for metric in OF_EACH_CLASS
+    ]
+    told = [(metric, found) for metric, found in columns if found]
+    if told or counts:
+        headings = [*(["training examples"] if counts else []), *(HEADINGS.get(metric, metric) for metric, _ in told)]
+        lines += [f"| {what} | {' | '.join(headings)} |", "|---" * (len(headings) + 1) + "|"]
+        for name in names:
+            cells = [f"{counts.get(name, 0):,}"] if counts else []
+            cells += [_number(metric, found.get(name)) for metric, found in told]
+            lines.append(f"| {_cell(name)} | {' | '.join(cells)} |")
+    else:
+        lines.append(", ".join(_cell(name) for name in names))
+    lines.append("")
+    if isinstance(task.get("threshold"), float):
+        of = judged_class(names, task.get("positive")) if task["name"] == "classification" else "each label"
+        lines += [f"Told from a probability of {task['threshold']:g} on: {of}.", ""]
+    return lines
+
+
+def _number(metric: str, value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if metric == "examples" else f"{value:.3f}"
+
+
+def _cell(name: str) -> str:
+    """A name as a cell of a table in Markdown."""
+    return " ".join(name.split()).replace("|", "\\|")
 
 
 def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str]) -> list[str]:

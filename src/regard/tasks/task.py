@@ -145,6 +145,11 @@ class Task(ABC):
         """What a validation says of a further loss; it has been added to `loss` already."""
         return {f"{name}_loss": loss, f"{name}_accuracy": right}
 
+    def counts(self, data: TokenStore) -> dict[str, int]:
+        """How many examples are of each of `named`; nothing unless a task says so."""
+        del data
+        return {}
+
     @property
     def group_names(self) -> tuple[str, ...]:
         """Of the groups of examples that validation tells apart; none unless a task says so."""

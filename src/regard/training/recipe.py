@@ -18,6 +18,7 @@ from regard.models import MODELS, Family
 from regard.models.config import check
 from regard.parts import own_hint
 from regard.structure import coerced, from_mapping
+from regard.tasks.card import SEEN
 from regard.tasks.kind import Kind
 from regard.tasks.kinds import kind_of
 from regard.training.adapters import AdapterSettings
@@ -138,7 +139,8 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
     """A recipe from a YAML file, a mapping, or another recipe, with `key=value` overrides on top.
 
     Arguments:
-        recipe: the path of a YAML file, the name of a recipe of the package, such as `dates`, or the values themselves.
+        recipe: the path of a YAML file, the name of a recipe of the package, such as `dates`, or the values themselves; of those
+            in a model's folder the count of examples is left aside.
         overrides: such as `training.steps=500` or `data.train=[a.en, a.de]`; values are read as YAML.
 
     Raises:
@@ -149,7 +151,7 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
     if isinstance(recipe, Recipe):
         values: Any = recipe.to_mapping()
     elif isinstance(recipe, Mapping):
-        values = dict(recipe)
+        values = {name: value for name, value in recipe.items() if name != SEEN}
     else:
         where = str(recipe)
         values = read_yaml(recipe_file(recipe))

@@ -23,7 +23,7 @@ from regard.models import MODELS
 from regard.models.config import check_memory
 from regard.parts import Code, load_code
 from regard.rendering import html_table, metric_rows, text_table
-from regard.tasks.card import README, run_section
+from regard.tasks.card import README, SEEN, run_section
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
@@ -174,6 +174,9 @@ class _Run:
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
         self.task, self.kind = prepared.task, kind_of(recipe.task)
         self.talk = talk
+        seen: dict[str, Any] = {"training": len(prepared.train), "validation": len(prepared.validation)}
+        counts = self.task.counts(prepared.train)
+        self.noted = recipe.to_mapping() | {SEEN: seen | ({"classes": counts} if counts else {})}
         self.of_each = names_of_each(self.kind.predictor.judged_of_each, self.task, settings.best)
         self.config = recipe.model_config(prepared.task.model_settings(), prepared.task.settings_of_some())
         self.model = self._begun()
@@ -314,7 +317,7 @@ class _Run:
     def _save(self) -> None:
         def write(place: Path, tensors: Mapping[str, Tensor]) -> None:
             base, adapters = split(self.model, tensors)
-            self.task.write(place, self.config, base, recipe=self.recipe.to_mapping(), metrics=self.metrics)
+            self.task.write(place, self.config, base, recipe=self.noted, metrics=self.metrics)
             settings = self.recipe.adapters
             if settings is not None:
                 start = str(self.recipe.model["pretrained"]).removeprefix(PREFIX)
@@ -336,7 +339,7 @@ class _Run:
                 shutil.copytree(place, partial, ignore=shutil.ignore_patterns(OPTIMIZER, PROGRESS), dirs_exist_ok=True)
         else:
             best = load(place)
-            best.recipe = self.recipe.to_mapping()
+            best.recipe = self.noted
             best.task = self.task
             best.save(staging)
         with (staging / README).open("a", encoding="utf-8") as card:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -96,6 +97,11 @@ class ClassificationTask(LabelledTask):
     def named(self) -> tuple[str, ...]:
         """The classes."""
         return self.classes
+
+    def counts(self, data: TokenStore) -> dict[str, int]:
+        """How many examples are of each class, or have each label."""
+        found = Counter(number for row in range(len(data)) for number in stored_labels(data, row))
+        return {name: found[number] for number, name in enumerate(self.classes)}
 
     def metric_words(self) -> dict[str, str]:
         """F1 with the class that it is of."""

@@ -68,6 +68,11 @@ class PictureClassificationTask(Task):
         """The classes."""
         return self.classes
 
+    def counts(self, data: TokenStore) -> dict[str, int]:
+        """How many pictures are of each class."""
+        found = np.bincount(data.numbers(LABEL), minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, found, strict=True))
+
     def metric_words(self) -> dict[str, str]:
         """F1 with what it is of: always the mean over classes."""
         return {"f1": f"F1 (mean of {len(self.classes)} classes)"}
