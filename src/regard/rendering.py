@@ -1,9 +1,15 @@
-"""Results as people read them: names and values in two columns, as text and in notebooks."""
+"""Results as people read them: names and values in two columns, as text and in notebooks; tables that fit the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
 
 Rows = Sequence[tuple[str, str]]
 
@@ -18,6 +24,9 @@ WORDS = {
     "rougeL": "ROUGE-L",
 }
 """How people write the names of metrics, where it is otherwise than with spaces."""
+
+WIDEST = 100_000
+"""Characters of a line, where nothing is to be cut."""
 
 OF_A_HUNDRED = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 
@@ -97,3 +106,47 @@ def html_table(rows: Iterable[tuple[str, str]]) -> str:
     left = 'style="text-align:left"'
     lines = (f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>" for name, text in rows)
     return f"<table><tbody>{''.join(lines)}</tbody></table>"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A table of rich's; on a terminal that is too narrow for it every row as a block of names and values.
+
+    >>> from rich.console import Console
+    >>> from rich.table import Table
+    >>> table = Table("arm", "loss", "perplexity")
+    >>> table.add_row("score=dot", "2.21 (2.17-2.25)", "9.12 (8.79-9.46)")
+    >>> Console(width=40).print(Fitted(table))
+    score=dot
+      loss        2.21 (2.17-2.25)
+      perplexity  9.12 (8.79-9.46)
+    """
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, or its rows one below the other."""
+        from rich.text import Text
+
+        wanted = self.table.__rich_measure__(console, options.update(max_width=WIDEST)).maximum
+        if wanted <= options.max_width:
+            yield self.table
+            return
+
+        def text(cell: object) -> Text:
+            return cell if isinstance(cell, Text) else console.render_str(str(cell), highlight=False)
+
+        if self.table.title:
+            yield text(self.table.title)
+        first, *others = self.table.columns
+        names = [text(column.header) for column in others]
+        width = max((name.cell_len for name in names), default=0)
+        last = Text()
+        for number, cell in enumerate(first.cells):
+            last = title if (title := text(cell)).plain else last
+            yield Text.assemble(last, style="bold")
+            for name, column in zip(names, others, strict=True):
+                value = text(list(column.cells)[number])
+                yield Text.assemble("  ", name, " " * (width - name.cell_len + 2), value)
+        if self.table.caption:
+            yield text(self.table.caption)

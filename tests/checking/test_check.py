@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
+from transformers import CONFIG_MAPPING, BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 import regard
 from regard.checking import Report, check
+from regard.checkpoints.layouts import CONVERTED, LAYOUTS
 from regard.cli.main import main
 from regard.data.token_store import TokenStore
 from regard.vectors import WordVectors
@@ -89,7 +90,11 @@ def test_a_whole_model_is_as_recorded_file_by_file(model, capsys):
         name: ("present", "no digest recorded" if name == "regard.json" else "as recorded") for name in there
     }
     assert (said["kind"], said["whole"], said["task"], said["refusal"]) == ("model", True, "classification", None)
-    assert said["readers"] == {"Regard": "classification", "transformers": "BertForSequenceClassification"}
+    assert said["readers"] == {
+        "Regard": "classification",
+        "transformers": "BertForSequenceClassification",
+        "CTranslate2": "ct2-transformers-converter, without a head",
+    }
     assert main(["check", str(model)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].split() == ["whole", "yes"]
@@ -170,7 +175,11 @@ def test_folders_of_transformers(tmp_path):
     (tmp_path / "bert" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join(WORDS) + "\n")
     report = check(tmp_path / "bert")
     assert report.whole, report.rows()
-    assert report.readers == {"Regard": "classification", "transformers": "BertForSequenceClassification"}
+    assert report.readers == {
+        "Regard": "classification",
+        "transformers": "BertForSequenceClassification",
+        "CTranslate2": "ct2-transformers-converter, without a head",
+    }
     small = LlamaConfig(vocab_size=12, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     LlamaForCausalLM(small).save_pretrained(tmp_path / "llama", max_shard_size="1KB")
     report = check(tmp_path / "llama")
@@ -329,3 +338,24 @@ def test_damage_is_told_and_never_raised(run, tmp_path):
         report = check(broken)
         json.dumps(report.to_mapping())
         shutil.rmtree(broken)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "reformer", "t5-text-to-text", "transformer", "vit"])
+def test_info_and_check_and_the_card_name_the_same_programs(name, tmp_path, capsys):
+    folder = Path(__file__).parents[1] / "golden" / "folders" / name
+    converted = "CTranslate2" in check(folder).readers
+    assert converted == (name not in ("reformer", "vit"))
+    assert main(["info", str(folder)]) == 0
+    assert ("CTranslate2 converts" in capsys.readouterr().out) == converted
+    regard.load(folder).save(tmp_path / "again")
+    card = (tmp_path / "again" / "README.md").read_text()
+    if name not in ("bert", "vit"):  # those of models that write
+        assert ("CTranslate2 converts" in card) == converted
+        assert ("AutoModelForCausalLM" in card) == (name in ("gpt2", "reformer"))
+
+
+def test_what_is_converted_is_what_the_converter_takes():
+    converters = pytest.importorskip("ctranslate2.converters.transformers")
+    takes = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in CONVERTED}
+    leaves = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in set(LAYOUTS) - CONVERTED}
+    assert (takes, leaves) == ({True}, {False})

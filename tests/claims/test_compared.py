@@ -8,6 +8,7 @@ from rich.console import Console
 import regard
 from regard.claims.compared import median, number_text
 from regard.claims.measure import Measure
+from regard.rendering import Fitted
 
 
 def shown(table) -> str:
@@ -25,6 +26,23 @@ def test_the_table_has_medians_and_ranges(made_up):
     assert "1,234" in line
     assert "20.0" in line
     assert "(" not in line
+
+
+def test_on_a_narrow_terminal_a_row_is_a_block_of_lines(made_up):
+    table = made_up({"slow": {"bleu": [30.0, 31.5, 34.0]}, "fast": {"bleu": [20.0, 20.0, 20.0]}}).table()
+
+    def printed(width: int) -> list[str]:
+        console = Console(width=width, color_system=None)
+        with console.capture() as said:
+            console.print(Fitted(table))
+        return [line.rstrip() for line in said.get().splitlines()]
+
+    blocks = [
+        ["slow", "  parameters  1,234", "  bleu        31.5 (30.0-34.0)"],
+        ["fast", "  parameters  1,234", "  bleu        20.0"],
+    ]
+    assert printed(30) == [*blocks[0], *blocks[1]]
+    assert printed(100)[0].startswith("┏")
 
 
 def test_thresholds_that_were_not_reached_and_numbers_that_are_not_there(made_up):

@@ -6,7 +6,7 @@ import math
 import pytest
 
 import regard
-from regard.claims.figures import figure, save_plot
+from regard.claims.figures import figure, save_plot, why_no_curves
 
 pytest.importorskip("matplotlib")
 
@@ -42,7 +42,13 @@ def test_learning_curves_are_medians_with_their_range(made_up):
 def test_what_was_evaluated_once_is_no_curve(made_up):
     once = {f"{arm}_{seed}": ((600, 2.0),) for arm in "ab" for seed in (1, 2)}
     found = made_up({"a": {"bleu": [1.0, 2.0]}, "b": {"bleu": [4.0, 5.0]}}, **once)
-    assert list(by_title(figure(found))) == ["BLEU"]
+    drawing = figure(found)
+    assert list(by_title(drawing)) == ["BLEU"]
+    said = "no learning curves, for each run was evaluated once; a training.evaluate_every below its"
+    assert drawing.get_supxlabel().startswith(said)
+    assert why_no_curves(made_up({"a": {"bleu": [1.0]}})) == ""  # nothing was trained
+    curves = {"a_1": ((2, 5.0), (4, 3.0))}
+    assert figure(made_up({"a": {"bleu": [1.0]}}, **curves)).get_supxlabel() == ""
 
 
 def test_every_seed_is_a_point_and_the_median_a_bar(made_up):

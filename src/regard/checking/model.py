@@ -20,6 +20,7 @@ from regard.checking.files import (
     unplaced,
 )
 from regard.checking.report import CheckedFile, Report
+from regard.checkpoints import layouts
 from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.elmo import published_files
 from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
@@ -146,14 +147,9 @@ def _others(listed: Listed, card: Mapping[str, Any]) -> dict[str, str]:
     why = layout.get("why") if isinstance(layout, dict) else None
     if not values or "format_version" in values or why is not None:
         return {"only Regard": str(why or "the folder has Regard's own layout")} if values else {}
-    named = values.get("architectures")
-    kind = str(named[0]) if isinstance(named, list) and named else "AutoModel"
-    until = " (up to version 4, for heads were pruned)" if values.get("pruned_heads") else ""
-    readers = {"transformers": f"{kind}{until}"}
+    readers = layouts.readers(values)
     if "modules.json" in listed.names:
         readers["sentence-transformers"] = "SentenceTransformer"
-    if values.get("model_type") in ("marian", "pegasus"):
-        readers["CTranslate2"] = "ct2-transformers-converter"
     if json_object(listed.path(f"{ADAPTER}/{CARD}")).get("layout") == "peft":
         readers["peft"] = f"PeftModel, {ADAPTER}/"
     return readers

@@ -70,6 +70,54 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 )
 """By the `model_type` of their config.json."""
 
+NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "bert": "BERT",
+        "distilbert": "DistilBERT",
+        "openai-gpt": "GPT",
+        "gpt2": "GPT-2",
+        "t5": "T5",
+        "mt5": "mT5",
+        "vit": "ViT",
+    }
+)
+"""What people call a layout, where that is not its own name with a capital."""
+
+CONVERTED = frozenset({"marian", "pegasus", "bert", "distilbert", "gpt2", "t5", "mt5"})
+"""The layouts that CTranslate2's converter for transformers takes; a test compares them with its own list."""
+
+
+def called(layout: str) -> str:
+    """What people call a layout.
+
+    >>> called("gpt2"), called("marian")
+    ('GPT-2', 'Marian')
+    """
+    return NAMES.get(layout, layout.capitalize())
+
+
+def readers(values: Mapping[str, Any]) -> dict[str, str]:
+    """The other programs that a folder in another library's layout is for, and what each opens it as or with.
+
+    Arguments:
+        values: the content of its config.json, of which `model_type`, `architectures` and `pruned_heads` tell.
+
+    >>> readers({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})
+    {'transformers': 'GPT2LMHeadModel', 'CTranslate2': 'ct2-transformers-converter'}
+    >>> readers({"model_type": "vit"})
+    {'transformers': 'AutoModel'}
+    """
+    named = values.get("architectures")
+    kind = str(named[0]) if isinstance(named, list) and named else "AutoModel"
+    if values.get("pruned_heads"):
+        return {"transformers": f"{kind} (up to version 4, for heads were pruned)"}
+    found = {"transformers": kind}
+    if values.get("model_type") in CONVERTED:
+        bare = values["model_type"] in ("bert", "distilbert")
+        found["CTranslate2"] = "ct2-transformers-converter" + (", without a head" if bare else "")
+    return found
+
+
 _DISTILBERT = {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
 _GPT = {
     "hidden_size": "n_embd",

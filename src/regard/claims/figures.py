@@ -102,9 +102,22 @@ def figure(compared: Compared, title: str = "") -> Figure:
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
+    if why := why_no_curves(compared):
+        drawing.supxlabel(why, fontsize=8, x=0.01, ha="left", wrap=True, **PLAIN)
     if title:
         drawing.suptitle(title, fontsize=11, x=0.01, ha="left", wrap=True, **PLAIN)
     return drawing
+
+
+def why_no_curves(compared: Compared) -> str:
+    """A sentence where the figure has no learning curves though models were trained; empty where it has some."""
+    if not any(run.curves for run in compared.runs) or _metrics(compared):
+        return ""
+    steps = max(run.steps for run in compared.runs)
+    return (
+        "no learning curves, for each run was evaluated once; a training.evaluate_every below its "
+        f"{steps:,} updates evaluates more often"
+    )
 
 
 def _metrics(compared: Compared) -> list[str]:

@@ -121,9 +121,13 @@ def bars() -> list[Callback]:
 
 def plot(compared: Compared, places: Sequence[Path]) -> None:
     """Write the plot; without matplotlib say so, and leave the numbers to speak."""
+    from regard.claims.figures import why_no_curves
+
     try:
         for place in places:
             compared.save_plot(place)
+        if places and (why := why_no_curves(compared)):
+            say(f"{places[0]}: {why}")
     except InputError as error:
         if "matplotlib" not in str(error):
             raise
@@ -134,9 +138,11 @@ def print_tables(compared: Compared) -> None:
     """The table, and one for each measure by length, or by what else it is measured along, on standard output."""
     from rich.console import Console
 
+    from regard.rendering import Fitted
+
     console = Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else PIPE_WIDTH)
-    console.print(compared.table())
+    console.print(Fitted(compared.table()))
     for name, table in compared.bin_tables().items():
         by = compared.measure(name).along or "words of the source"
         console.print(f"\n{name}, by {by}", markup=False, highlight=False)
-        console.print(table)
+        console.print(Fitted(table))

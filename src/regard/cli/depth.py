@@ -60,7 +60,9 @@ def depth(
     elif output is None:
         from rich.console import Console
 
-        Console(file=sys.stdout).print(depth_table(found))
+        from regard.rendering import Fitted
+
+        Console(file=sys.stdout).print(Fitted(depth_table(found)))
 
 
 def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:

@@ -174,10 +174,13 @@ def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any]) -> str:
         return f"Regard's own, which no other program opens: {layout['why']}"
     if layout["name"] == "bilm-tf":
         return "that of ELMo's authors, which AllenNLP opens"
-    name = {"bert": "BERT", "distilbert": "DistilBERT"}.get(layout["name"], layout["name"].capitalize())
+    from regard.checkpoints.layouts import called, readers
+
+    name = called(layout["name"])
     if sizes.get("pruned_heads"):
         return f"Hugging Face's {name}, which transformers opens up to version 4: later ones know no pruned heads"
-    return f"Hugging Face's {name}, which transformers opens and CTranslate2 converts"
+    converted = " and CTranslate2 converts" if "CTranslate2" in readers({"model_type": layout["name"]}) else ""
+    return f"Hugging Face's {name}, which transformers opens{converted}"
 
 
 def _run_state(path: Path) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.checkpoints import layout_of, write_model
+from regard.checkpoints.layouts import called, readers
 from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_class
 from regard.models.config import ModelConfig, config_to_json
 
@@ -227,13 +228,15 @@ def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str]) -> list[str]
         if languages
         else []
     )
+    converted = " and CTranslate2 converts" if "CTranslate2" in readers({"model_type": layout["name"]}) else ""
+    opens = "AutoModelForCausalLM" if layout["name"] in ("openai-gpt", "gpt2", "reformer") else "AutoModelForSeq2SeqLM"
     return [
-        f"The folder is also one of Hugging Face's ({layout['name'].capitalize()}), which CTranslate2 converts:",
+        f"The folder is also one of Hugging Face's ({called(layout['name'])}), which transformers opens{converted}:",
         "",
         "```python",
-        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
+        f"from transformers import {opens}, AutoTokenizer",
         "",
-        'tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")',
+        f'tokenizer, model = AutoTokenizer.from_pretrained("."), {opens}.from_pretrained(".")',
         *tagged,
         'answer = model.generate(**tokenizer("...", return_tensors="pt"))',
         "print(tokenizer.decode(answer[0], skip_special_tokens=True))",
@@ -269,7 +272,7 @@ CLASSES = {
 
 def _encoder_elsewhere(config: Any, layout: Mapping[str, Any]) -> list[str]:
     """How other programs open the folder of an encoder of texts."""
-    name = {"bert": "BERT", "distilbert": "DistilBERT"}.get(layout["name"], layout["name"])
+    name = called(layout["name"])
     until = "up to version 4, for heads were pruned, " if config.pruned_heads else ""
     opens = CLASSES[config.head]
     return [

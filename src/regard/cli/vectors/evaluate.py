@@ -152,7 +152,9 @@ def evaluate(
         return
     from rich.console import Console
 
-    Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else PIPE_WIDTH).print(table(reports))
+    from regard.rendering import Fitted
+
+    Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else PIPE_WIDTH).print(Fitted(table(reports)))
 
 
 def _write(

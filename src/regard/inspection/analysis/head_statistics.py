@@ -14,6 +14,7 @@ from regard.inspection.analysis.head import PLACES, Criteria, Head, Share
 from regard.inspection.analysis.head_sums import HeadSums
 from regard.inspection.analysis.weights import as_maps
 from regard.inspection.view import AttentionMap, AttentionView, Kind
+from regard.rendering import Fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -216,9 +217,9 @@ class HeadStatistics:
             last = head.address
         return table
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Fitted:
         """The table, for `rich.print`."""
-        return self.table()
+        return Fitted(self.table())
 
 
 def _maps_of(record: Record) -> Iterator[AttentionMap]:

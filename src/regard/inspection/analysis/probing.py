@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from regard.errors import InputError, nearest
+from regard.rendering import Fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -217,9 +218,9 @@ class Probed:
             table.add_row(each.address + ("" if each.converged else " *"), spoken(each.accuracy), *controls)
         return table
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Fitted:
         """The table, for `rich.print`."""
-        return self.table()
+        return Fitted(self.table())
 
 
 def spoken(values: Seeds) -> str:

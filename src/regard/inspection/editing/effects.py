@@ -20,6 +20,7 @@ from regard.inspection.editing.edits import Edit, MeanHeads, ScaleHeads, SetHead
 from regard.inspection.look import look
 from regard.inspection.record import Record
 from regard.inspection.view import AttentionView
+from regard.rendering import Fitted
 from regard.tasks.predictor import Predictor
 
 By = Literal["head", "layer"]
@@ -82,7 +83,7 @@ class Effects:
 
             save_view(self.view(), path)
         else:
-            Console().print(self.table(count))
+            Console().print(Fitted(self.table(count)))
 
     def table(self, count: int | None = None) -> Table:
         """The strongest effects, as a table for `rich`."""
@@ -103,7 +104,7 @@ class Effects:
 
     def __str__(self) -> str:
         with (console := Console(width=120)).capture() as drawn:
-            console.print(self.table())
+            console.print(Fitted(self.table()))
         return drawn.get().rstrip()
 
     def _repr_mimebundle_(self, include: Sequence[str], exclude: Sequence[str], **others: Any) -> dict[str, str]:
@@ -111,7 +112,7 @@ class Effects:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The whole table."""
-        yield self.table()
+        yield Fitted(self.table())
 
     def _caption(self) -> str:
         clean = "" if self.clean is None else f", clean {self.clean:.4g}"
