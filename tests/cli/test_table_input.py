@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
+import warnings
 from pathlib import Path
 
 import pytest
 
 import regard
-from regard.text.unknown import UnknownCharacters
+from regard.cli.line_by_line import answer_all
+from regard.text import Tokenizer
+from regard.text.unknown import CutTexts, UnknownCharacters, warn_of_unknown
 
 TINY = {"name": "bert", "width": 8, "heads": 2, "feedforward_width": 8, "layers": 1, "maximum_positions": 24}
 
@@ -92,6 +96,37 @@ def test_json_goes_to_the_file_that_is_named(command, model, tmp_path, words):
     answer = command("translate", model, *words, "--json", "--output", out)
     assert (answer.code, answer.out) == (0, "")
     assert json.loads(out.read_text()) == json.loads(command("translate", model, *words, "--json").out)
+
+
+def test_a_long_unknown_part_is_shown_in_short():
+    tokenizer = Tokenizer.train(["ab ab ab"], kind="bert", size=30)
+    text = "z" * 300
+    with pytest.warns(UnknownCharacters) as warned:
+        warn_of_unknown(tokenizer, [text], [tokenizer.encode(text)])
+    assert str(warned[0].message).endswith(f"unknown: '{'z' * 20}'... (300 characters)")
+
+
+def test_texts_that_are_cut_are_counted_once(command, classifier, tmp_path, monkeypatch):
+    model = regard.load(classifier)
+    room = model.maximum_length - 2
+    fits, long = " ".join(["bus"] * room), " ".join(["bus"] * (room + 1))
+    with pytest.warns(CutTexts) as warned:
+        model.classify_batch([fits, long, "bus", long])
+    assert [(one.message.count, one.message.total) for one in warned if one.category is CutTexts] == [(2, 4)]
+    with pytest.warns(CutTexts, match=f"the text is longer than the {room + 2} tokens that the model reads"):
+        model.classify(long)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.classify(fits)
+    monkeypatch.setattr("regard.cli.classify.answer_all", functools.partial(answer_all, together=2))
+    file = tmp_path / "long.txt"
+    file.write_text("\n".join([long, "bus", long, "", long]) + "\n")
+    told = command("classify", classifier, "--input", file).err.splitlines()
+    assert [line for line in told if "longer" in line] == [
+        f"warning: 3 of 4 texts are longer than the {room + 2} tokens that the model reads; what was cut off did not count in "
+        "the answer"
+    ]
+    assert "longer" not in command("classify", classifier, fits).err
 
 
 def test_unknown_characters_are_named(command, model):

@@ -9,6 +9,7 @@ import torch
 import yaml
 
 import regard
+from regard.files import locked
 from regard.training import read_recipe
 from regard.training.recipe import differences
 
@@ -129,6 +130,37 @@ def test_a_folder_with_a_run_is_not_trained_over(recipe, pairs, tmp_path):
     regard.train(recipe(steps=1), output=tmp_path / "run", data=pairs)
     with pytest.raises(regard.InputError, match="holds a run already"):
         regard.train(recipe(steps=1), output=tmp_path / "run", data=pairs)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "data", "message"),
+    [({}, [("", "")], "empty"), ({"frozen": ["none.such"]}, None, "none.such")],
+)
+def test_a_start_that_fails_leaves_nothing_behind(changes, data, message, there, recipe, pairs, tmp_path):
+    folder = tmp_path / "runs" / "one"
+    if there:
+        folder.mkdir(parents=True)
+    with pytest.raises(regard.InputError, match=message):
+        regard.train(recipe(steps=1, **changes), output=folder, data=data or pairs)
+    assert folder.exists() == there
+    assert not there or list(folder.iterdir()) == []
+    assert regard.train(recipe(steps=1), output=folder, data=pairs).steps == 1
+
+
+def test_a_start_that_fails_leaves_a_run_that_was_there(recipe, pairs, tmp_path):
+    folder = tmp_path / "run"
+    regard.train(recipe(steps=1), output=folder, data=pairs)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for resume in (False, True):
+        with pytest.raises(regard.InputError):
+            regard.train(recipe(steps=1, learning_rate=0.5), output=folder, data=pairs, resume=resume)
+    with locked(folder), pytest.raises(regard.InputError, match="another process is training"):
+        regard.train(recipe(steps=1), output=folder, data=pairs)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    with locked(tmp_path / "new"), pytest.raises(regard.InputError, match="another process is training"):
+        regard.train(recipe(steps=1), output=tmp_path / "new", data=pairs)
+    assert (tmp_path / "new").is_dir()
 
 
 def test_a_folder_with_something_else_is_left_alone(recipe, pairs, tmp_path):

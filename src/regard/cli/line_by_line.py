@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from regard.cli.console import on_terminal
 from regard.cli.new_file import NewFile
 from regard.cli.texts import Text
 from regard.cli.written import Written
+from regard.text.unknown import CutTexts
 
 A = TypeVar("A")
 
@@ -55,8 +57,25 @@ def answer_all(
     from regard.tasks.gaps import with_gaps
 
     written = Written(name, file, as_json=as_json)
+    cuts: list[CutTexts] = []
+
+    def answered(chunk: list[Text]) -> list[A | None]:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", CutTexts)
+            found = with_gaps(answer, chunk, empty=empty)
+        for warning in warned:
+            if isinstance(warning.message, CutTexts) and together > 1:
+                cuts.append(warning.message)
+            else:
+                warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+        return found
+
+    count = 0
     while chunk := list(itertools.islice(texts, together)):
-        for text, one in zip(chunk, with_gaps(answer, chunk, empty=empty), strict=True):
+        for text, one in zip(chunk, answered(chunk), strict=True):
             written.add(text, partial(line_of, one), partial(object_of, text, one), one is not None)
+            count += one is not None
         sys.stdout.flush()
     written.end()
+    if cuts:  # once for all chunks
+        warnings.warn(CutTexts(sum(each.count for each in cuts), count, cuts[0].maximum), stacklevel=2)

@@ -159,10 +159,10 @@ def run() -> None:
 
 def _say_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
     """A warning as a sentence; one of a library, which is about its code, as Python prints it."""
-    from regard.text.unknown import UnknownCharacters
+    from regard.text.unknown import CutTexts, UnknownCharacters
 
     text = one_line(str(message))
-    if issubclass(category, UnknownCharacters):
+    if issubclass(category, CutTexts | UnknownCharacters):
         say(f"warning: {text}")
     elif sys.stderr is not None:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))

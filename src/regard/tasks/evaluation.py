@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from inspect import signature
 from typing import Any, overload
@@ -29,6 +30,7 @@ from regard.tasks.masked_language_modelling.evaluation import MaskedEvaluation
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
 from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
 from regard.tasks.picture_classification.evaluation import PictureEvaluation
+from regard.tasks.predictor import Predictor
 from regard.tasks.span_corruption.evaluation import SpanEvaluation
 from regard.tasks.span_corruption.span_filler import SpanFiller
 from regard.tasks.tagging.tagger import Decoding
@@ -205,6 +207,7 @@ def evaluate(
     Raises:
         InputError: for an argument that is not for the model's task, and as the task's own function does.
     """
+    _check_order(model, data)
     kind = kind_of(model.task.name)
     given = {
         "settings": settings,
@@ -231,3 +234,30 @@ def evaluate(
                 f"{name} is not for task {model.task.name}; " + (nearest(name, known) if known else "leave it out")
             )
     return kind.evaluate(model, data, **given)
+
+
+def _check_order(model: Any, data: Any) -> None:
+    """Refuse a path where a model or examples are meant, and the two the other way round.
+
+    Raises:
+        InputError: saying what to give instead.
+    """
+    if isinstance(data, Predictor) and not isinstance(model, Predictor):
+        raise InputError(
+            "the model is given second; give it first, then the examples: regard.evaluate(model, examples)"
+        )
+    if isinstance(model, str | os.PathLike):
+        raise InputError(
+            f"the model is given as {str(model)!r:.80}; load it first: regard.evaluate(regard.load({str(model)!r:.80}), examples)"
+        )
+    if not isinstance(model, Predictor):
+        raise InputError(
+            f"the model is a {type(model).__name__}; give what regard.load returns: regard.evaluate(model, examples)"
+        )
+    if isinstance(data, str | os.PathLike):
+        raise InputError(
+            f"the examples are given as {str(data)!r:.80}, and files are read by the command `regard evaluate MODEL FILE`; "
+            "in Python give a list of examples, such as the rows of the file"
+        )
+    if data is None or isinstance(data, Predictor):
+        raise InputError("the examples are missing; give a list of them: regard.evaluate(model, examples)")

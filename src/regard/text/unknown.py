@@ -1,4 +1,4 @@
-"""Characters that a tokenizer does not know: a model reads them as one unknown token, whatever they are."""
+"""What a model does not read of texts: what its tokenizer does not know, read as one unknown token, and the end of long ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,40 @@ SHOWN = 8
 """How many are named."""
 
 
+LONGEST_SHOWN = 20
+"""The most characters of each that are shown."""
+
+
 class UnknownCharacters(UserWarning):
     """A model is asked about texts that hold what its tokenizer does not know."""
+
+
+class CutTexts(UserWarning):
+    """A model is asked about texts that are longer than what it reads.
+
+    Arguments:
+        count: of the cut texts; `total` of all.
+        maximum: tokens that the model reads.
+    """
+
+    def __init__(self, count: int, total: int, maximum: int) -> None:
+        self.count, self.total, self.maximum = count, total, maximum
+        of = "the text is" if count == total == 1 else f"{count:,} of {total:,} texts {'is' if count == 1 else 'are'}"
+        super().__init__(
+            f"{of} longer than the {maximum:,} tokens that the model reads; what was cut off did not count in the answer"
+        )
+
+
+def warn_of_cut(cut: Sequence[int], maximum: int) -> None:
+    """Warn (`CutTexts`) of texts of which tokens were cut off, once for all.
+
+    Arguments:
+        cut: how many tokens of each.
+        maximum: tokens that the model reads.
+    """
+    count = sum(tokens > 0 for tokens in cut)
+    if count:
+        warnings.warn(CutTexts(count, len(cut), maximum), stacklevel=4)
 
 
 def unknown_in(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[str]:
@@ -41,7 +73,7 @@ def warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], encoded: Sequenc
         found.update(dict.fromkeys(parts))
     if not count:
         return
-    named = ", ".join(map(repr, list(found)[:SHOWN])) + (
+    named = ", ".join(map(_shown, list(found)[:SHOWN])) + (
         f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     )
     texts_hold = "1 text holds" if count == 1 else f"{count:,} texts hold"
@@ -50,3 +82,10 @@ def warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], encoded: Sequenc
         UnknownCharacters,
         stacklevel=3,
     )
+
+
+def _shown(part: str) -> str:
+    """An unknown part between quotes, cut where it is long, such as a word that is as long as the text."""
+    if len(part) <= LONGEST_SHOWN:
+        return repr(part)
+    return f"{part[:LONGEST_SHOWN]!r}... ({len(part):,} characters)"

@@ -141,19 +141,20 @@ def train(
         workers = stack.enter_context(joined(resolved.training.device))
         stack.enter_context(torch.random.fork_rng())
         talk = tell if workers.first else _silent
+        made, empty = not folder.exists(), False
         if workers.first:
             stack.enter_context(locked(folder))
-        if workers.first:
+            empty = not any(folder.iterdir())  # asked under the lock: nobody else fills it now
             _claim(folder, resolved, resume)
         workers.wait()
-        prepared = _prepared(resolved, folder, workers, data, validation)
-        for note in prepared.notes:
-            talk(note)
         try:
+            prepared = _prepared(resolved, folder, workers, data, validation)
+            for note in prepared.notes:
+                talk(note)
             run = _Run(resolved, folder, workers, prepared, watchers, talk)
         except InputError:
             if workers.first:
-                _let_go(folder)
+                _let_go(folder, made=made and empty, empty=empty)
             raise
         return run.finish()
 
@@ -409,9 +410,21 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
         replace_file(folder / README, "# A run that has not ended yet\n\n" + run_section())
 
 
-def _let_go(folder: Path) -> None:
-    """Make a folder in which nothing was trained yet free for the recipe once it is mended."""
-    if not (folder / POINTER).is_file():
+def _let_go(folder: Path, *, made: bool, empty: bool) -> None:
+    """Make a folder in which nothing was trained yet free for the recipe once it is mended.
+
+    Arguments:
+        made: whether the folder itself is this call's; it is removed.
+        empty: whether all that is in it is this call's; that is removed.
+    """
+    if (folder / POINTER).is_file():
+        return
+    if made:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif empty:
+        for path in folder.iterdir():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    else:
         (folder / "data" / READY).unlink(missing_ok=True)
 
 

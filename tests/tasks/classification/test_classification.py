@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,22 @@ def test_metrics_of_training_are_in_the_folder_and_those_of_an_evaluation(classi
     for name in ("accuracy", "f1", "matthews_correlation"):
         assert card["metrics"][name] == pytest.approx(found[name], abs=1e-9)
     assert "token_accuracy" not in card["metrics"]
+
+
+def test_a_path_or_a_model_in_the_wrong_place_is_refused_in_a_sentence(classifier, classifier_folder, reviews):
+    examples = reviews(3)
+    for arguments, message in (
+        ((examples, classifier), "the model is given second; give it first"),
+        ((str(classifier_folder), examples), "load it first: regard.evaluate(regard.load("),
+        ((classifier_folder, Path("test.csv")), "load it first: regard.evaluate(regard.load("),
+        ((classifier, "test.csv"), "files are read by the command `regard evaluate MODEL FILE`; in Python give a list"),
+        ((classifier, Path("test.csv")), "the examples are given as 'test.csv'"),
+        ((classifier.model, examples), "give what regard.load returns"),
+        ((None, examples), "the model is a NoneType"),
+        ((classifier, None), "the examples are missing"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            regard.evaluate(*arguments)
 
 
 # --- folders ---

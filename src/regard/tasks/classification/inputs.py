@@ -9,13 +9,13 @@ from regard.tasks.classification.task import LabelledTask
 from regard.tasks.encoders import Joined, join
 from regard.tasks.encoders.sentences import tokens_of
 from regard.tasks.gaps import refuse_gaps
-from regard.text.unknown import warn_of_unknown
+from regard.text.unknown import warn_of_cut, warn_of_unknown
 
 Text = str | tuple[str, str]
 
 
 def joined(task: LabelledTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int) -> list[Joined]:
-    """What the model reads of each text, or pair of texts.
+    """What the model reads of each text, or pair of texts; of unknown characters and of texts that are cut it warns.
 
     Arguments:
         pairs: whether the model takes two texts; None where it takes either.
@@ -43,7 +43,9 @@ def joined(task: LabelledTask, texts: Sequence[Text], *, pairs: bool | None, max
     others = [text for text in seconds if text is not None]
     warn_of_unknown(task.tokenizer, firsts, first)
     second = iter(tokens_of(task.tokenizer, others, sentences=task.sentences))
-    return [
+    found = [
         join(task.tokenizer, ids, None if other is None else next(second), maximum=maximum)
         for ids, other in zip(first, seconds, strict=True)
     ]
+    warn_of_cut([each.cut for each in found], maximum)
+    return found
