@@ -187,6 +187,24 @@ def test_a_change_beside_a_part_is_no_other_version_of_it(run, code, monkeypatch
         regard.load(run, code=code)
 
 
+def test_info_without_the_code_shows_what_can_be_read_and_names_what_is_missing(run, code, monkeypatch, capsys):
+    assert main(["info", str(run), "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    forgotten(monkeypatch)
+    assert main(["info", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "needs the score 'distance'" in found["missing"]
+    assert f"add --code {code.name}" in found["missing"]
+    for name in ("folder", "task", "family", "parameters", "metrics", "recipe", "run", "versions", "sizes"):
+        assert found[name] == whole[name]
+    assert main(["info", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "missing" in shown
+    assert "distance" in shown
+    (run / "model.safetensors").write_bytes(b"short")
+    assert main(["info", str(run)]) == 2
+
+
 def test_without_the_copy_only_the_file_can_be_compared(run, code, monkeypatch):
     forgotten(monkeypatch)
     (run / "code" / "my.py").write_text("# not what was copied")

@@ -90,6 +90,9 @@ def folder(path: Path) -> dict[str, Any]:
     from regard.tasks.loading import load, model_folder
 
     place = model_folder(path)
+    missing = _missing_code(place)
+    if missing:
+        return _without_code(path, place, missing)
     config = read_config(place)
     if MODELS[config.model_type].serves("whole_text"):
         return _encoder(path, place)
@@ -110,6 +113,57 @@ def folder(path: Path) -> dict[str, Any]:
         "versions": dict(card.versions),
         "layout": _layout(place, card),
         "recipe": predictor.recipe,
+        "run": _run_state(path),
+    }
+
+
+def _missing_code(place: Path) -> str:
+    """What is missing of the user's own code that a model needs, as a sentence; empty where nothing is."""
+    from regard.checkpoints.folder import CARD
+    from regard.errors import InputError
+    from regard.parts import check_code
+
+    if not (place / CARD).is_file():
+        return ""
+    code = read_json_object(place / CARD, "copy it again").get("code")
+    try:
+        check_code(code if isinstance(code, dict) else {}, place)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _without_code(path: Path, place: Path, missing: str) -> dict[str, Any]:
+    """What a folder says of a model without the user's own code that the model needs: what stands in its files.
+
+    Raises:
+        InputError: for files that are damaged.
+    """
+    from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
+    from regard.checkpoints.tensors import read_outline
+
+    card = read_json_object(place / CARD, "copy it again")
+    sizes = read_json_object(place / CONFIG, "copy it again")
+    sizes.pop("format_version", None)
+    task: dict[str, Any] = dict(card.get("task") or {})
+    labels = task.get("classes", task.get("labels", []))
+    return {
+        "folder": str(path),
+        "checkpoint": place.name if place != path else None,
+        "missing": missing,
+        "task": str(task.get("name", "")),
+        "languages": list(task.get("languages") or []),
+        "family": str(sizes.pop("model_type", "unknown")),
+        "labels": list(labels) if isinstance(labels, list | tuple) else [],
+        "positive": task.get("positive"),
+        "parameters": sum(tensor.numel() for tensor in read_outline(place / WEIGHTS).values()),
+        "sizes": sizes,
+        "tokenizers": {},
+        "attention": [],
+        "metrics": {name: value for name, value in (card.get("metrics") or {}).items() if value is not None},
+        "versions": dict(card.get("versions") or {}),
+        "layout": dict(card.get("layout") or {}) or {"name": "own", "why": "it needs your own code"},
+        "recipe": dict(card.get("recipe") or {}),
         "run": _run_state(path),
     }
 
@@ -238,6 +292,8 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         (f"{side} tokenizer", f"{tokenizer['kind'] or 'of another kind'}, {tokenizer['vocabulary']:,} tokens")
         for side, tokenizer in values["tokenizers"].items()
     ]
+    if "missing" in values:
+        rows.append(("missing", f"{values['missing']}; then the tokenizers and the attention are shown too"))
     rows += [("attention", address) for address in values["attention"]]
     rows += [("trained on", _data_text(values["recipe"].get("data") or {}))] if values["recipe"] else []
     seen = values["recipe"].get("examples")
