@@ -81,6 +81,40 @@ def test_json_lines_in_and_out(command, classifier, tmp_path):
     assert [row["text"] for row in rows_of((tmp_path / "out.tsv").read_text(), "\t")] == ["win", ""]
 
 
+def test_the_column_that_the_model_was_trained_on_is_read_and_told(command, tmp_path):
+    train, new = tmp_path / "train.csv", tmp_path / "new.csv"
+    rows = [("see you at the bus", "ham"), ("win the prize", "spam")] * 10
+    train.write_text(
+        "No;Message body;Routing\n" + "".join(f"T-{n};{text};{kind}\n" for n, (text, kind) in enumerate(rows))
+    )
+    recipe = {
+        "task": "classification",
+        "model": TINY,
+        "data": {"train": str(train), "text": "Message body", "label": "Routing", "maximum_length": 16},
+        "tokenizer": {"size": 60},
+        "training": {"steps": 1, "precision": "float32"},
+    }
+    run = regard.train(recipe, output=tmp_path / "run").folder
+    new.write_text("No;received;Message body\nT-1;today;win the bus\nT-2;today;see you\n", "utf-8-sig")
+    answer = command("classify", run, "--input", new)
+    assert answer.code == 0, answer
+    assert answer.err == f"{new}: the first line names the columns, of which 'Message body' is read\n"
+    named = command("classify", run, "--input", new, "--text", "Message body")
+    assert (answer.out, named.err) == (named.out, "")
+    assert [row["Message body"] for row in rows_of(answer.out)] == ["win the bus", "see you"]
+    lines = tmp_path / "new.jsonl"
+    lines.write_text(json.dumps({"No": 1, "text": "see", "Message body": "win the bus"}) + "\n")
+    said = json.loads(command("classify", run, "--input", lines).out)
+    alone = json.loads(command("classify", run, "win the bus", "--json").out)["classifications"][0]
+    assert said["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-6)
+    bare = tmp_path / "bare.csv"
+    bare.write_text("win the bus\nsee you\n")
+    assert "bare.csv: has no header, so its first line is a text too" in command("classify", run, "-i", bare).err
+    other = tmp_path / "other.csv"
+    other.write_text("No;when;words\n1;2026-01-01;win\n2;2026-01-02;see\n")
+    assert "its columns are 'No', 'when', 'words'; say which column" in command("classify", run, "-i", other).refusal()
+
+
 def test_translations_keep_the_columns(command, model, tmp_path):
     file = tmp_path / "words.csv"
     file.write_text("id,text\n1,abc\n2,cd\n")

@@ -106,7 +106,7 @@ def test_parquet(tmp_path):
     parquet.write_table(pyarrow.Table.from_pylist(rows), file)
     assert [(row.text, row.label) for row in read_labelled(file)] == [("a", "1"), ("b", "0")]
     assert [(pair.source, pair.target) for pair in read_pairs(file)] == [("one", "un"), ("two", "x")]
-    kind, texts = read_table(tmp_path / "rows.parquet", None)
+    kind, texts, _ = read_table(tmp_path / "rows.parquet", None)
     assert (kind, [(text.line, text.text, text.row["label"]) for text in texts]) == (
         "jsonl",
         [(1, "a", 1), (2, "b", 0)],

@@ -16,7 +16,7 @@ from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, opened
 from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, TextColumn, read_input
+from regard.cli.texts import Text, TextColumn, columns_trained_on, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,11 @@ def classify(
     input_file: Annotated[
         Path | None,
         typer.Option(
-            "--input", "-i", metavar="FILE", help="A text, or two with a tab between, in each line; perhaps gzip."
+            "--input",
+            "-i",
+            metavar="FILE",
+            help="A text, or two with a tab between, in each line; or a table (CSV, TSV or JSONL), whose first line may name the "
+            "columns: which is read is told. Perhaps gzip.",
         ),
     ] = None,
     shown: Annotated[
@@ -111,7 +115,7 @@ def classify(
             return
         if shown is not None:
             raise InputError("--shown is for models that learn from a few pictures; this one reads texts, leave it out")
-        waiting = read_input(texts or (), input_file, text_column, pairs=True)
+        waiting = read_input(texts or (), input_file, text_column, pairs=True, known=columns_trained_on(model))
         _check_deciding(task, positive, threshold)
         rates = task in ("regression", "multi_output_regression")
         predictor: Any = opened(model, device, None if rates or task in CLASSIFYING else "classification")

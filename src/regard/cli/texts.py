@@ -38,19 +38,26 @@ TextColumn = Annotated[
     typer.Option(
         "--text",
         metavar="COLUMN",
-        help="Of an --input in CSV, TSV or JSONL: the column with the text. All columns are kept in the output.",
+        help="Of an --input in CSV, TSV or JSONL: the column with the text, by its name in the first line, or counted from 0; "
+        "else the one that the model was trained on, or one with a usual name. All columns are kept in the output.",
         show_default=False,
     ),
 ]
 
 
 def read_input(
-    arguments: Sequence[str], file: Path | None, column: str | None = None, *, pairs: bool = False
+    arguments: Sequence[str],
+    file: Path | None,
+    column: str | None = None,
+    *,
+    pairs: bool = False,
+    known: Sequence[str] = (),
 ) -> Iterator[Text]:
-    """As `read_texts`, but of a table (CSV, JSONL, TSV with a header) the texts of one column.
+    """As `read_texts`, but of a table (CSV, JSONL, TSV with a header) the texts of one column; which it is is said.
 
     Arguments:
         column: its name, or number from 0; where None it is found by its name.
+        known: the columns that the model was trained on, which are taken where the table has them.
         pairs: whether two columns may be read, for a model of two texts.
 
     Raises:
@@ -62,10 +69,22 @@ def read_input(
         return read_texts(arguments, file)
     from regard.data.table_texts import is_table, read_table
 
-    if not is_table(file, column):
+    if not is_table(file, column, known):
         return read_texts(arguments, file)
-    kind, rows = read_table(file, column, pairs=pairs)
-    return (Text(row.text, f"{file}, line {row.line}", row=row.row, kind=kind) for row in rows)
+    table = read_table(file, column, pairs=pairs, known=known)
+    if table.told:
+        say(table.told)
+    return (Text(row.text, f"{file}, line {row.line}", row=row.row, kind=table.kind) for row in table.rows)
+
+
+def columns_trained_on(model: Path) -> list[str]:
+    """The names of the columns of text, and perhaps pair, that a model was trained on; none where its recipe names none."""
+    from regard.checkpoints import read_card
+    from regard.tasks.loading import model_folder
+
+    data = read_card(model_folder(model)).recipe.get("data")
+    said = [data.get(name) for name in ("text", "pair")] if isinstance(data, dict) else []
+    return [name for name in said if isinstance(name, str)] if said and isinstance(said[0], str) else []
 
 
 def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
