@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,18 @@ def test_what_cannot_be_walked_through(command, model, words, sentence):
 def test_a_model_without_attention(command, unattended_model):
     refusal = command("walk", unattended_model, "abc", "--query", "a").refusal()
     assert "there is no attention in this model to walk through" in refusal
+
+
+FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("lstmn", "“</s>” has nothing to look at in layers.0.attention: no token stands before it; choose a later one"),
+        ("han", "a model that reads words in sentences and sentences in a document cannot be walked through"),
+        ("infersent", "no layer of regard.attention"),
+    ],
+)
+def test_where_there_is_nothing_to_walk_through(command, name, sentence):
+    assert sentence in command("walk", FOLDERS / name, "a b", "--position", "0").refusal()

@@ -16,8 +16,8 @@ from regard.vectors.evaluation.battery import Battery, evaluate
 from regard.vectors.evaluation.builtin import CATEGORIES
 from regard.vectors.evaluation.similarity import JudgedPair, SimilaritySet
 from regard.vectors.report import Subject, html_page
-from regard.vectors.report.drawing import Bar, drawn_bars, drawn_map
-from regard.vectors.report.maps import word_map
+from regard.vectors.report.drawing import Bar, drawn_bars, drawn_map, label_width
+from regard.vectors.report.maps import WordMap, word_map
 from regard.vectors.report.prejudice import direction
 from regard.vectors.report.tables import Cell, Row, Table, drawn_table, figure
 
@@ -154,7 +154,7 @@ def test_every_word_of_a_map_has_a_dot_and_names_do_not_overlap(table):
         tuple(map(float, found)) for found in re.findall(r'<text class="g\d?" x="([\d.-]+)" y="([\d.-]+)"', drawn)
     ]
     names = re.findall(r'<text class="g\d?"[^>]*>([^<]*)<', drawn)
-    boxes = [(x, y, x + 6.1 * len(name), y + 12) for (x, y), name in zip(places, names, strict=True)]
+    boxes = [(x, y, x + label_width(name), y + 12) for (x, y), name in zip(places, names, strict=True)]
     for one in range(len(boxes)):
         for other in range(one):
             a, b = boxes[one], boxes[other]
@@ -196,3 +196,15 @@ def test_what_rounding_leaves_after_debiasing_is_not_drawn_as_bias(subjects):
         widths = [float(width) for width in re.findall(r'<rect class="g\d" [^>]* width="([\d.]+)"', drawn)]
         assert len(widths) > 5
         assert max(widths) <= 0.5  # the least that is drawn
+
+
+def test_labels_of_wide_letters_are_inside_the_drawing():
+    """Widths as a browser gives them in DejaVu Sans at 11 pixels: M 9.5, W 10.9, m 10.7 and O 8.7."""
+    bars = drawn_bars([Bar(name="MWMWMWMW", value=0.3)], low=-1, high=1, title="t")
+    end = float(re.search(r'<text class="name" x="([\d.]+)"', bars)[1])
+    assert end >= 4 * 9.5 + 4 * 10.9
+    places = np.array([[0.0, 0.0], [1.0, 1.0]])
+    shown = drawn_map(WordMap(words=("a", "OOOOOOOOmm"), places=places, method="pca", kept=None), {})
+    left = float(re.search(r'<text class="g" x="([\d.]+)" y="[\d.]+">OOOO', shown)[1])
+    assert left + 8 * 8.7 + 2 * 10.7 <= 560
+    assert "…" in drawn_bars([Bar(name="W" * 40, value=0.3)], low=-1, high=1, title="t")

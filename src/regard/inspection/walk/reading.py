@@ -76,6 +76,11 @@ def _encoder(
     model: EncoderPredictor, text: str, layer: AttentionLayer, *, target: str | None, to: str | None
 ) -> Reading:
     _only_a_text(text, target, to)
+    if {"sentences", "document"} & set(layer.between):
+        raise InputError(
+            "a model that reads words in sentences and sentences in a document cannot be walked through; regard.look shows its "
+            "weights"
+        )
     tokenizer = model.task.tokenizer
     ids = tokenizer.encode(text)
     joined = join(tokenizer, ids, maximum=model.maximum_length)

@@ -13,7 +13,7 @@ from regard.inspection.walk.capture import chosen_layer, layers_of
 from regard.inspection.walk.layer_steps import given_step, output_step, projection_step
 from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
 from regard.inspection.walk.reading import Reading, asking, read
-from regard.inspection.walk.scene import Scene, walked_as
+from regard.inspection.walk.scene import Scene, quoted, walked_as
 from regard.inspection.walk.split import split_step
 from regard.inspection.walk.steps import Step, Walk
 from regard.inspection.walk.words import Found, find_word, occurs
@@ -72,6 +72,11 @@ def walk(
     found = _found(model, part, reading, query, position)
     call, place = seen.find(found.position)
     inputs, value, given = seen.calls[call]
+    if not inputs.shape[3]:
+        raise InputError(
+            f"{quoted(shown_tokens(reading.queries)[found.position])} has nothing to look at in {address}: no token stands "
+            "before it; choose a later one"
+        )
     with torch.no_grad():
         chosen, note = _head(part.attention, inputs, 0, place, head)
         token = shown_tokens(reading.queries)[found.position]

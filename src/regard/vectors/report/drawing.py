@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,11 @@ import numpy as np
 
 from regard.vectors.report.maps import WordMap
 
-LETTER, LINE = 6.1, 12.0
-"""About how wide a letter is, and how high a line, at the size of the labels, in the units of the drawing."""
+LINE = 12.0
+"""How high a line is at the size of the labels, in the units of the drawing."""
+
+NARROW, USUAL, LARGE, WIDE = 4.6, 7.0, 8.6, 11.0
+"""How wide a letter is at most, in a wide font such as DejaVu Sans: an i, an o, an O, and an M or one of Chinese."""
 
 MARGIN = 14.0
 
@@ -71,7 +75,7 @@ def drawn_bars(bars: Sequence[Bar], *, low: float, high: float, title: str, widt
         low, high: the numbers at both ends of the scale; zero lies among them.
     """
     rows = 20.0
-    names = min(max((len(bar.name) for bar in bars), default=1) * LETTER + 8, width * 0.42)
+    names = min(max((label_width(bar.name) for bar in bars), default=USUAL) + 8, width * 0.42)
     left, right = names, width - 52.0
     low, high = min(low, 0.0), max(high, 0.0)
     span = (high - low) or 1.0
@@ -123,7 +127,7 @@ def _room(
     word: str, x: float, y: float, taken: Sequence[tuple[float, float, float, float]], width: float, height: float
 ) -> tuple[float, float, float, float] | None:
     """Left, top, right and bottom of a free place for a name beside its dot; None where there is none."""
-    long = LETTER * len(word)
+    long = label_width(word)
     for left, top in ((x + 5, y - 7), (x - 5 - long, y - 7), (x - long / 2, y - 17), (x - long / 2, y + 4)):
         spot = (left, top, left + long, top + LINE)
         inside = left >= 0 and top >= 0 and spot[2] <= width and spot[3] <= height
@@ -135,5 +139,25 @@ def _room(
 
 
 def _cut(name: str, room: float) -> str:
-    letters = int((room - 8) / LETTER)
-    return name if len(name) <= letters else name[: max(letters - 1, 1)] + "…"
+    if label_width(name) <= room - 8:
+        return name
+    while len(name) > 1 and label_width(name) + WIDE > room - 8:
+        name = name[:-1]
+    return name + "…"
+
+
+def label_width(text: str) -> float:
+    """How long a label is at most.
+
+    >>> label_width("it") < label_width("on") < label_width("ON") < label_width("日本")
+    True
+    """
+    return sum(map(_width, text))
+
+
+def _width(letter: str) -> float:
+    if letter in "mwMW@%…" or unicodedata.east_asian_width(letter) in "WF":
+        return WIDE
+    if letter in "fijlrt.,:;'|! ":
+        return NARROW
+    return LARGE if letter.isupper() else USUAL
