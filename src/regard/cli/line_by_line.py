@@ -14,7 +14,6 @@ from regard.cli.console import on_terminal
 from regard.cli.new_file import NewFile
 from regard.cli.texts import Text
 from regard.cli.written import Written
-from regard.text.unknown import CutTexts
 
 A = TypeVar("A")
 
@@ -55,6 +54,7 @@ def answer_all(
         empty: tells the texts that have no answer.
     """
     from regard.tasks.gaps import with_gaps
+    from regard.text.unknown import CutTexts
 
     written = Written(name, file, as_json=as_json)
     cuts: list[CutTexts] = []
