@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,13 @@ def home() -> Path:
     return Path(spec.origin).parent
 
 
-FILES = {str(path.relative_to(home())): ast.parse(path.read_text("utf-8")) for path in sorted(home().rglob("*.py"))}
-ROOT = {name.removesuffix(".py") for name in FILES if "/" not in name}
-every_file = pytest.mark.parametrize("name", FILES)
+ROOT = {path.stem for path in home().glob("*.py")}
+
+
+@cache
+def files() -> dict[str, ast.Module]:
+    """Every file of the package, parsed by the first test that looks: a process of xdist that runs none of them parses none."""
+    return {str(path.relative_to(home())): ast.parse(path.read_text("utf-8")) for path in sorted(home().rglob("*.py"))}
 
 
 def imported(name: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -81,16 +86,16 @@ def wrong_imports(name: str, tree: ast.Module) -> list[str]:
 
 
 def test_every_package_has_its_place():
-    packages = {name.split("/")[0] for name in FILES if "/" in name}
+    packages = {name.split("/")[0] for name in files() if "/" in name}
     assert packages <= set(RANK), "give a new package a place in LINES, and in the plan"
     assert {"attention", "layers", "models"} <= packages
 
 
-@every_file
-def test_imports_point_one_way(name):
-    if name in ("__init__.py", "__main__.py"):
-        return  # the front door names what users import, on first use
-    assert not wrong_imports(name, FILES[name])
+def test_imports_point_one_way():
+    front_door = ("__init__.py", "__main__.py")  # names what users import, on first use
+    assert [
+        fault for name, tree in files().items() if name not in front_door for fault in wrong_imports(name, tree)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -113,10 +118,14 @@ def test_the_rule_itself_sees_a_wrong_import(name, line, fault):
     assert bool(wrong_imports(name, ast.parse(line))) == fault
 
 
-@every_file
-def test_no_assert_speaks_to_users(name):
+def test_no_assert_speaks_to_users():
     """`python -O` drops them, and their tracebacks say nothing to a person."""
-    assert [node.lineno for node in ast.walk(FILES[name]) if isinstance(node, ast.Assert)] == []
+    assert [
+        f"{name}:{node.lineno}"
+        for name, tree in files().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert)
+    ] == []
 
 
 def dotted(node: ast.AST) -> str:
@@ -125,11 +134,9 @@ def dotted(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-@every_file
-def test_nothing_is_pickled(name):
-    """Reading a pickle runs whatever its writer wanted; files here are safetensors, JSON and plain arrays."""
-    tree = FILES[name]
-    faults = [module for _, module in imported(name, tree) if module.split(".")[0] in UNPICKLING]
+def pickling(name: str, tree: ast.Module) -> list[str]:
+    """What in a file reads or writes pickles, or imports what does."""
+    faults = [f"line {line}: {module}" for line, module in imported(name, tree) if module.split(".")[0] in UNPICKLING]
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             if dotted(node.func) in ("torch.load", "torch.save", "pandas.read_pickle"):
@@ -139,14 +146,19 @@ def test_nothing_is_pickled(name):
                     isinstance(option.value, ast.Constant) and option.value.value is False
                 ):
                     faults.append(f"line {node.lineno}: allow_pickle")
-    assert not faults
+    return faults
 
 
-@every_file
-def test_only_training_sets_the_global_seed(name):
+def test_nothing_is_pickled():
+    """Reading a pickle runs whatever its writer wanted; files here are safetensors, JSON and plain arrays."""
+    assert {name: faults for name, tree in files().items() if (faults := pickling(name, tree))} == {}
+    for text in ("import pickle", "torch.load(a)", "np.load(a, allow_pickle=True)"):
+        assert pickling("a.py", ast.parse(text)), f"the rule does not see {text}"
+    assert not pickling("a.py", ast.parse("np.load(a, allow_pickle=False)"))
+
+
+def test_only_training_sets_the_global_seed():
     """Elsewhere chance comes from a generator that is passed in."""
-    if name.startswith("training/"):
-        return
     seeding = {
         "torch.manual_seed",
         "torch.random.manual_seed",
@@ -157,8 +169,13 @@ def test_only_training_sets_the_global_seed(name):
         "np.random.seed",
         "numpy.random.seed",
     }
-    calls = [node for node in ast.walk(FILES[name]) if isinstance(node, ast.Call)]
-    assert not [node.lineno for node in calls if dotted(node.func) in seeding]
+    assert [
+        f"{name}:{node.lineno}"
+        for name, tree in files().items()
+        if not name.startswith("training/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and dotted(node.func) in seeding
+    ] == []
 
 
 PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8")
@@ -170,7 +187,7 @@ def told(state: str) -> set[str]:
 
 
 def test_the_page_marks_what_exists_as_existing_and_what_does_not_as_planned():
-    packages = {name.split("/")[0] for name in FILES if "/" in name}
+    packages = {name.split("/")[0] for name in files() if "/" in name}
     assert told("now") == packages
     assert told("planned") == {"serving"}
     assert not told("planned") & packages
@@ -200,7 +217,7 @@ def test_the_names_that_the_page_says_exist_now_exist():
     now = "".join(re.findall(r"^> \*\*Now\*\*.*?(?=\*Planned\*|\n\n)", PAGE, flags=re.MULTILINE | re.DOTALL))
     names = set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", now))
     assert {"ScoredAttention", "RelativeAttention", "LSHAttention", "Room", "Ancestry"} <= names
-    classes = {node.name for tree in FILES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name for tree in files().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     assert names <= classes
 
 
@@ -250,14 +267,14 @@ def lax_readers(tree: ast.Module) -> list[int]:
     return faults + [node.lineno for node in imports]
 
 
-@every_file
-def test_only_the_strict_reader_reads_json_and_yaml(name):
+def test_only_the_strict_reader_reads_json_and_yaml():
     """A user's file is bounded, read strictly and refused in a sentence; `regard.reading` does all three."""
-    assert lax_readers(FILES[name]) == [] or name in OWN_TEXT
+    others = {name: tree for name, tree in files().items() if name not in OWN_TEXT}
+    assert {name: lines for name, tree in others.items() if (lines := lax_readers(tree))} == {}
 
 
 def test_the_rule_sees_each_lax_reader():
     for text in ("json.loads(a)", "yaml.safe_load(a)", "map(json.loads, a)", "from json import load", "json.load(f)"):
         assert lax_readers(ast.parse(text)) == [1]
-    assert all(lax_readers(FILES[name]) for name in OWN_TEXT), "take out what reads no more"
+    assert all(lax_readers(files()[name]) for name in OWN_TEXT), "take out what reads no more"
     assert lax_readers(ast.parse("json.dumps(a)")) == []

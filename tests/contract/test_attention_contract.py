@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -127,13 +129,18 @@ every_dtype = pytest.mark.parametrize("dtype", TOLERANCES, ids=lambda dtype: str
 every_device = pytest.mark.parametrize("device", DEVICES)
 
 
-def masks(device: str) -> dict[str, Mask | None]:
-    """Every kind of mask for B rows, L queries and S keys; the queries are the last L slots where a mask compares slots."""
+def masks(device: str, times: int = 1) -> dict[str, Mask | None]:
+    """Every kind of mask for B rows, L queries and S keys; the queries are the last L slots where a mask compares slots.
+
+    The B rows come `times` times, one after another.
+    """
     offset = S - L
-    right = torch.tensor([[True] * 4 + [False] * 3, [True] * S], device=device)
-    documents = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 3, 3, 3]], device=device)
+    right = torch.tensor([[True] * 4 + [False] * 3, [True] * S], device=device).repeat(times, 1)
+    documents = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 3, 3, 3]], device=device).repeat(times, 1)
     per_head = torch.rand(B, H, L, S, generator=torch.Generator().manual_seed(1)) < 0.6
     per_head[..., 0] = True
+    per_head = per_head.repeat(times, 1, 1, 1)
+    without_tokens = torch.tensor([[True], [False]], device=device).repeat(times, 1)
     sighted = Dense((torch.arange(L, device=device) != BLIND).view(1, 1, L, 1))
     document = Document(documents, documents[:, offset:])
     return {
@@ -146,7 +153,7 @@ def masks(device: str) -> dict[str, Mask | None]:
         "documents": document,
         "per head": Dense(per_head.to(device)),
         "blind query": sighted,
-        "row without tokens": Padding(right & torch.tensor([[True], [False]], device=device)),
+        "row without tokens": Padding(right & without_tokens),
         "composed": (Causal(offset=offset) & Padding(right))
         & (document | Window(before=1, after=0, offset=offset))
         & sighted,
@@ -154,7 +161,15 @@ def masks(device: str) -> dict[str, Mask | None]:
     }
 
 
-MASKS = list(masks("cpu"))
+@contextmanager
+def told(generator: torch.Generator, *what: Any) -> Iterator[None]:
+    """One case of a test that goes through many: drawn as if it came first, and named where it fails."""
+    generator.manual_seed(generator.initial_seed())
+    try:
+        yield
+    except Exception as fault:
+        fault.add_note(f"in the case of {', '.join(map(str, what))}")
+        raise
 
 
 @dataclass(frozen=True)
@@ -276,53 +291,57 @@ def test_weights_stay_float32_under_autocast(name, device, generator):
 @every_mechanism
 @every_device
 @every_dtype
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("key_heads", [H, G, 1])
-def test_forward_is_weights_times_value(name, device, dtype, mask, key_heads, generator):
-    case = built(name, generator, device=device, dtype=dtype, heads=(H, key_heads), mask=masks(device)[mask])
+def test_forward_is_weights_times_value(name, device, dtype, generator):
     rtol, atol = TOLERANCES[dtype]
-    expected = defined(case)
-    output = case.mechanism(case.inputs, case.value)
-    assert output.dtype == dtype
-    torch.testing.assert_close(output.to(expected.dtype), expected, rtol=rtol, atol=atol)
-    with torch.no_grad():  # kernels may be chosen by whether a gradient is wanted
-        silent = case.mechanism(case.inputs, case.value)
-    torch.testing.assert_close(silent.to(expected.dtype), expected, rtol=rtol, atol=atol)
+    for (called, mask), key_heads in product(masks(device).items(), [H, G, 1]):
+        with told(generator, called, key_heads):
+            case = built(name, generator, device=device, dtype=dtype, heads=(H, key_heads), mask=mask)
+            expected = defined(case)
+            output = case.mechanism(case.inputs, case.value)
+            assert output.dtype == dtype
+            torch.testing.assert_close(output.to(expected.dtype), expected, rtol=rtol, atol=atol)
+            with torch.no_grad():  # kernels may be chosen by whether a gradient is wanted
+                silent = case.mechanism(case.inputs, case.value)
+            torch.testing.assert_close(silent.to(expected.dtype), expected, rtol=rtol, atol=atol)
 
 
 @every_mechanism
 @every_device
-@pytest.mark.parametrize("mask", MASKS)
-def test_gradients_are_those_of_the_definition(name, device, mask, generator):
-    case = built(name, generator, device=device, dtype=torch.float64, heads=(H, G), mask=masks(device)[mask])
-    upstream = torch.randn(B, H, L, EV, generator=generator, dtype=torch.float64).to(device)
-    fast = torch.autograd.grad(case.mechanism(case.inputs, case.value), leaves(name, case), upstream)
-    plain = torch.autograd.grad(defined(case), leaves(name, case), upstream)
-    torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-12)
+def test_gradients_are_those_of_the_definition(name, device, generator):
+    for called, mask in masks(device).items():
+        with told(generator, called):
+            case = built(name, generator, device=device, dtype=torch.float64, heads=(H, G), mask=mask)
+            upstream = torch.randn(B, H, L, EV, generator=generator, dtype=torch.float64).to(device)
+            fast = torch.autograd.grad(case.mechanism(case.inputs, case.value), leaves(name, case), upstream)
+            plain = torch.autograd.grad(defined(case), leaves(name, case), upstream)
+            torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 @every_device
-@pytest.mark.parametrize("mask", MASKS)
-def test_declared_distributions_sum_to_one_over_what_is_seen(name, device, mask, generator):
-    case = built(name, generator, device=device, mask=masks(device)[mask])
-    weights = case.mechanism.weights(case.inputs)
-    seen = visible(case.inputs)
-    assert (weights >= 0).all()
-    assert (weights[~seen] == 0).all()
-    torch.testing.assert_close(weights.sum(dim=-1), seen.any(dim=-1).float())
+def test_declared_distributions_sum_to_one_over_what_is_seen(name, device, generator):
+    for called, mask in masks(device).items():
+        with told(generator, called):
+            case = built(name, generator, device=device, mask=mask)
+            weights = case.mechanism.weights(case.inputs)
+            seen = visible(case.inputs)
+            assert (weights >= 0).all()
+            assert (weights[~seen] == 0).all()
+            torch.testing.assert_close(weights.sum(dim=-1), seen.any(dim=-1).float())
 
 
 @every_mechanism
 @every_device
 @every_dtype
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("key_heads", [H, G])
-@pytest.mark.parametrize("mask", ["blind query", "row without tokens", "composed"])
-def test_a_query_that_sees_nothing_gets_exact_zeros(name, device, dtype, training, key_heads, mask, generator, seeded):
-    case = built(
-        name, generator, device=device, dtype=dtype, dropout=0.4, heads=(H, key_heads), mask=masks(device)[mask]
-    )
+def test_a_query_that_sees_nothing_gets_exact_zeros(name, device, dtype, generator, seeded):
+    blinding = {called: masks(device)[called] for called in ("blind query", "row without tokens", "composed")}
+    for (called, mask), key_heads, training in product(blinding.items(), [H, G], [False, True]):
+        with told(generator, called, key_heads, "training" if training else "evaluation"):
+            case = built(name, generator, device=device, dtype=dtype, dropout=0.4, heads=(H, key_heads), mask=mask)
+            check_blind_queries(name, case, training)
+
+
+def check_blind_queries(name: str, case: Case, training: bool) -> None:
     case.mechanism.train(training)
     blind = ~visible(case.inputs).any(dim=-1)
     assert blind.any(), "the mask leaves no query without a key, so this would test nothing"
@@ -476,8 +495,20 @@ def test_dropout_keeps_the_output_on_average(name, device, generator, seeded):
     case = built(name, generator, device=device, dropout=0.3, mask=masks(device)["composed"])
     quiet = case.mechanism(case.inputs, case.value)
     case.mechanism.train()
+
+    def many(part: Tensor) -> Tensor:
+        return part.detach().repeat(600, *[1] * (part.dim() - 1))
+
+    side_by_side = AttentionInputs(  # each row 600 times in one batch: dropout is drawn for each anew
+        query=many(case.inputs.query),
+        key=many(case.inputs.key),
+        mask=masks(device, 600)["composed"],
+        query_positions=many(case.inputs.query_positions),
+        key_positions=many(case.inputs.key_positions),
+        record={part: many(drawn) for part, drawn in case.inputs.record.items()},
+    )
     with torch.no_grad():
-        draws = torch.stack([case.mechanism(case.inputs, case.value) for _ in range(600)])
+        draws = case.mechanism(side_by_side, many(case.value)).unflatten(0, (600, B))
     # Six standard deviations of a mean of 600 draws, of which one weight without bound may make an output's large.
     assert ((draws.mean(dim=0) - quiet).abs() <= 6 * draws.std(dim=0) / 600**0.5 + 1e-4).all()
 
@@ -528,9 +559,8 @@ def test_long_sequences_whose_first_or_last_block_is_masked(name, device, side, 
 
 
 @every_mechanism
-@pytest.mark.parametrize(
-    ("mask", "shape", "wanted"),
-    [
+def test_a_mask_of_another_shape_is_refused_by_both_shapes(name, generator):
+    wrong = [
         (Dense(torch.ones(B, H, L, S + 1, dtype=torch.bool)), (B, H, L, S + 1), (B, H, L, S)),
         (Dense(torch.ones(B + 1, 1, 1, S, dtype=torch.bool)), (B + 1, 1, 1, S), (B, H, L, S)),
         (Causal() & Dense(torch.ones(1, 1, L + 1, S, dtype=torch.bool)), (1, 1, L + 1, S), (B, H, L, S)),
@@ -538,25 +568,28 @@ def test_long_sequences_whose_first_or_last_block_is_masked(name, device, side, 
         (Padding(torch.ones(B - 1, S, dtype=torch.bool)), (B - 1, S), (B, S)),
         (~Padding(torch.ones(B, S - 1, dtype=torch.bool)) | Causal(), (B, S - 1), (B, S)),
         (Document(torch.zeros(B, S, dtype=torch.long)), (B, S), (B, L)),
-    ],
-)
-def test_a_mask_of_another_shape_is_refused_by_both_shapes(name, mask, shape, wanted, generator):
-    case = built(name, generator, mask=mask)
-    for call in (lambda: case.mechanism(case.inputs, case.value), lambda: case.mechanism.weights(case.inputs)):
-        with pytest.raises(ValueError, match="shape") as caught:
-            call()
-        assert str(shape) in str(caught.value)
-        assert str(wanted) in str(caught.value)
+    ]
+    for mask, shape, wanted in wrong:
+        with told(generator, mask):
+            case = built(name, generator, mask=mask)
+            for call in (
+                partial(case.mechanism, case.inputs, case.value),
+                partial(case.mechanism.weights, case.inputs),
+            ):
+                with pytest.raises(ValueError, match="shape") as caught:
+                    call()
+                assert str(shape) in str(caught.value)
+                assert str(wanted) in str(caught.value)
 
 
 @every_mechanism
-@pytest.mark.parametrize("shape", [(B, H, S + 1, EV), (B + 1, H, S, EV), (B, H - 1, S, EV), (H, S, EV), (1, H, S, EV)])
-def test_a_value_that_does_not_fit_the_keys_is_refused_by_both_shapes(name, shape, generator):
+def test_a_value_that_does_not_fit_the_keys_is_refused_by_both_shapes(name, generator):
     case = built(name, generator)
-    with pytest.raises(ValueError, match="value") as caught:
-        case.mechanism(case.inputs, torch.zeros(shape))
-    assert str(shape) in str(caught.value)
-    assert str((B, H, S, E)) in str(caught.value)
+    for shape in [(B, H, S + 1, EV), (B + 1, H, S, EV), (B, H - 1, S, EV), (H, S, EV), (1, H, S, EV)]:
+        with pytest.raises(ValueError, match="value") as caught:
+            case.mechanism(case.inputs, torch.zeros(shape))
+        assert str(shape) in str(caught.value)
+        assert str((B, H, S, E)) in str(caught.value)
 
 
 @every_mechanism
