@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,14 @@ settings.load_profile("steady")
 def generator() -> torch.Generator:
     """A generator of its own for each test, always at the same seed."""
     return torch.Generator().manual_seed(20170612)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def not_forced_to_disk() -> Iterator[None]:
+    """What tests write need not outlive a power cut: waiting for the disk, thousands of times, is left out in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
