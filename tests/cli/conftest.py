@@ -1,7 +1,8 @@
-"""A tiny trained model, the command line in this process, and the command line on a terminal."""
+"""A tiny trained model, and the command line in this process, in one of its own and on a terminal."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
@@ -9,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,28 +172,36 @@ def process() -> Callable[..., subprocess.Popen[bytes]]:
     return start
 
 
-@pytest.fixture(scope="session")
-def terminal(process: Callable[..., subprocess.Popen[bytes]]) -> Command:
-    """Runs `regard` with standard error, and with `typed` standard input, on a terminal; standard output is a pipe."""
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs `regard` in this process with standard error, and with `typed` standard input, on a terminal."""
     pty = pytest.importorskip("pty")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
 
     def call(*words: object, typed: bytes | None = None) -> Answer:
         ours, theirs = pty.openpty()
-        streams: dict[str, object] = {"stderr": theirs, "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}}
-        if typed is not None:
-            streams["stdin"] = theirs
-            os.write(ours, typed)  # waits in the terminal until it is read
-        with process(*words, **streams) as running:
-            os.close(theirs)
-            shown = b""
-            while True:
-                try:
-                    shown += os.read(ours, 1 << 16)
-                except OSError:  # the other side is closed
-                    break
-            assert running.stdout is not None
-            out = running.stdout.read()
+        shown = bytearray()
+
+        def watch() -> None:
+            with contextlib.suppress(OSError):  # the other side is closed
+                while part := os.read(ours, 1 << 16):
+                    shown.extend(part)
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        with (
+            monkeypatch.context() as patch,
+            open(theirs, "w", encoding="utf-8") as error,
+            open(os.dup(theirs), encoding="utf-8") if typed is not None else io.StringIO() as entered,
+        ):
+            if typed is not None:
+                os.write(ours, typed)  # waits in the terminal until it is read
+            for name, stream in (("stdin", entered), ("stdout", io.StringIO()), ("stderr", error)):
+                patch.setattr(sys, name, stream)
+            code, out = main([str(word) for word in words]), sys.stdout.getvalue()  # type: ignore[attr-defined]
+        watching.join(60)
         os.close(ours)
-        return Answer(running.returncode, out.decode(), shown.decode())
+        return Answer(code, out, shown.decode())
 
     return call

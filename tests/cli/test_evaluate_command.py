@@ -132,7 +132,6 @@ def test_bins_in_the_table_and_in_json(command, sequences_model):
     assert lines[-1].split()[2:] == ["-"] * 5
 
 
-@pytest.mark.slow
 def test_a_bar_on_the_terminal(terminal, model, pairs_file):
     answer = terminal("evaluate", model, pairs_file, "--json")
     assert json.loads(answer.out)["count"] == 220

@@ -159,15 +159,22 @@ def test_a_full_disk_under_the_output():
     assert ended.stderr == "error: No space left on device\n"
 
 
-def test_the_installed_command_refuses_without_a_traceback(tmp_path):
+def test_the_installed_command_refuses_without_a_traceback_and_waits_for_no_compiler(tmp_path):
     script = Path(sys.executable).with_name("regard")
     arguments = [str(script)] if script.exists() else [sys.executable, "-m", "regard"]
     ended = subprocess.run(
-        [*arguments, "evaluate", tmp_path, "none.tsv", "--json"], capture_output=True, text=True, env=dict(os.environ)
+        [*arguments, "evaluate", tmp_path, "none.tsv", "--json"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    expected = f"error: {tmp_path}: holds no model (no config.json); give the folder of a trained model\n"
-    assert ended.stderr == expected
+    lines = ended.stderr.splitlines()
+    expected = f"error: {tmp_path}: holds no model (no config.json); give the folder of a trained model"
+    assert [line for line in lines if not line.startswith("import time:")] == [expected]
+    imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert "torch" in imported
+    assert "torch._dynamo" not in imported, "the compiler takes a second to import, and this needs none"
 
 
 SPINNING = """

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
-import subprocess
+import sys
+import threading
 
 import pytest
 
 import regard
 from regard.cli.answers import line_of, object_of
+from regard.cli.main import main
 from regard.generation import GenerationSettings
 from regard.tasks import Translation
 
@@ -51,14 +54,26 @@ def test_lines_from_one_file_to_another(command, model, expected, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["in.txt", "out.txt"]
 
 
-def test_one_line_is_answered_before_the_next_is_there(process, model, expected):
-    with process("translate", model, "--batch-size", 1, stdin=subprocess.PIPE) as running:
-        for word, text in zip(WORDS, expected, strict=True):
-            running.stdin.write(word.encode() + b"\n")
-            running.stdin.flush()
-            assert running.stdout.readline() == text.encode() + b"\n"
-        running.stdin.close()
-    assert running.returncode == 0
+def test_one_line_is_answered_before_the_next_is_there(model, expected, monkeypatch):
+    (asked, ask), (hear, say) = os.pipe(), os.pipe()
+    heard = []
+
+    def ask_and_listen():
+        with open(ask, "wb", buffering=0) as asking, open(hear, "rb") as answers:
+            for word in WORDS:
+                asking.write(word.encode() + b"\n")
+                if not select.select([hear], [], [], 60)[0]:
+                    return  # it waits for more
+                heard.append(answers.readline())
+
+    asker = threading.Thread(target=ask_and_listen)
+    asker.start()
+    with open(asked, encoding="utf-8") as stdin, open(say, "w", encoding="utf-8") as stdout:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert main(["translate", str(model), "--batch-size", "1"]) == 0
+    asker.join(60)
+    assert heard == [text.encode() + b"\n" for text in expected]
 
 
 def test_json_holds_scores_and_further_answers(command, model, translator):
@@ -121,7 +136,6 @@ def test_on_a_terminal_it_says_what_it_waits_for(terminal, model, expected):
     assert answer.out.split("\n") == [expected[0], "", expected[5], ""]
 
 
-@pytest.mark.slow
 def test_a_bar_on_the_terminal_leaves_the_output_alone(terminal, model, tmp_path):
     (tmp_path / "in.txt").write_text("abc\n" * 100)
     answer = terminal("translate", model, "--input", tmp_path / "in.txt", "--json")
