@@ -70,6 +70,12 @@ def test_a_model_of_the_users_own(tmp_path):
         contests(options(cases=("embedding",), model=tmp_path / "none"), tmp_path)
 
 
+def test_a_model_that_peers_cannot_open_is_refused(tmp_path):
+    folder = Path(__file__).parents[1] / "golden" / "folders" / "han"
+    with pytest.raises(InputError, match="han: a han, and the encoders are compared on a BERT or DistilBERT"):
+        contests(options(cases=("embedding",), model=folder), tmp_path)
+
+
 def test_the_peers_driver_does_the_same_work(tmp_path):
     pytest.importorskip("sentence_transformers")
     embedding = contests(options(cases=("embedding",)), tmp_path)[0]

@@ -366,6 +366,14 @@ def test_biases_are_said_and_shared_out(translator):
     assert float(last["largest difference"]) < 1e-5
 
 
+def test_a_text_too_long_to_show_is_refused_before_it_is_read(translator):
+    model = translator("bahdanau")
+    with pytest.raises(InputError, match="the text has 5,000 tokens and a walk shows at most 4,096; shorten it"):
+        walk(model, "a" * 5000, position=0)
+    with pytest.raises(InputError, match="the target has 5,000 tokens"):
+        walk(model, "abcd", position=0, target="D" * 5000)
+
+
 def test_by_default_the_last_layer_over_the_source_and_its_most_peaked_head(translator):
     looked_at = translator("transformer")
     seen = walk(looked_at, "abcd", position=0, target="DCB")

@@ -52,6 +52,13 @@ def test_what_is_not_there_is_refused_with_the_tokens(word):
         find_word(PIECES, word)
 
 
+def test_a_long_text_is_not_listed_whole():
+    with pytest.raises(InputError, match=r"49 ␣a \.\.\. and 9,950 more$"):
+        find_word(["▁a"] * 10_000, None)
+    with pytest.raises(InputError, match=r"occurs 10,000 times, at 0, 1, .* 49 and 9,950 more; choose"):
+        find_word(["▁a"] * 10_000, "a")
+
+
 def test_a_word_that_occurs_twice_wants_a_position():
     tokens = ["▁the", "▁dog", "▁the", "▁cat"]
     with pytest.raises(InputError, match="“the” occurs 2 times, at 0 and 2; choose one with position"):

@@ -125,8 +125,9 @@ def _embedding(options: Options, sizes: Sizes, folder: Path) -> Contest:
 
 def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, SentenceEncoder, str]:
     """The model's folder, the model, and what it is, in words: the user's, the packaged one, or one with random weights."""
+    from regard.checkpoints import read_config
     from regard.embeddings import packaged
-    from regard.models import MODELS
+    from regard.models import MODELS, BertConfig, DistilBertConfig
     from regard.tasks.loading import load, model_folder
     from regard.tasks.sentence_embedding.encoder import SentenceEncoder
     from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
@@ -139,6 +140,9 @@ def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, Senten
         except InputError:  # not installed: the shape alone decides the speed
             place = None
     if place is not None:
+        config = read_config(place)
+        if not isinstance(config, BertConfig | DistilBertConfig):
+            raise InputError(f"{name}: a {config.model_type}, and the encoders are compared on a BERT or DistilBERT")
         encoder = load(place, task="sentence_embedding")
         return place, encoder, f"{name}, {_shape(encoder.model.config)}"
     tokenizer = Tokenizer.train(sentences(), kind="bert", size=sizes.pieces, lowercase=True)

@@ -19,6 +19,9 @@ from regard.tasks import LanguageModel, Translator
 from regard.tasks.encoders.inputs import join, padded
 from regard.tasks.encoders.predictor import EncoderPredictor
 
+LONGEST = 4096
+"""Tokens of a text that is walked through. The weights kept grow with the square, and nobody reads a longer one."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Reading:
@@ -65,6 +68,7 @@ def _language_model(
     _only_a_text(text, target, to)
     tokenizer = model.task.tokenizer
     ids = model.task.prompted(tokenizer.encode(text))
+    _check_length("the text", len(ids))
     with watching(model.model, layer) as seen:
         model.model(Tokens.pad([ids], device=model.device))
     tokens = tuple(tokenizer.tokens(ids))
@@ -83,6 +87,7 @@ def _encoder(
         )
     tokenizer = model.task.tokenizer
     ids = tokenizer.encode(text)
+    _check_length("the text", len(ids))
     joined = join(tokenizer, ids, maximum=model.maximum_length)
     if len(joined.ids) < len(ids):
         raise InputError(f"the text has {len(ids)} tokens and the model reads {model.maximum_length}; shorten it")
@@ -91,6 +96,11 @@ def _encoder(
         model.model(tokens.to(model.device), segments.to(model.device))
     named = tuple(tokenizer.tokens(joined.ids))
     return Reading(title=text, seen=seen, queries=named, keys=named)
+
+
+def _check_length(what: str, count: int) -> None:
+    if count > LONGEST:
+        raise InputError(f"{what} has {count:,} tokens and a walk shows at most {LONGEST:,}; shorten it")
 
 
 def _only_a_text(text: str, target: str | None, to: str | None) -> None:
@@ -109,6 +119,7 @@ def _translation(model: Translator, text: str, layer: AttentionLayer, *, target:
             raise InputError(f"{name} is empty; there is nothing to walk through")
     task, module = model.task, model.model
     sources = task.encode_sources([text], to)
+    _check_length("the text", len(sources[0]))
     source = task.read(sources).to(model.device)
     source_tokens = tuple(task.source_tokenizer.tokens(source.ids[0].tolist()))
     if layer.between == ("source", "source"):
@@ -122,6 +133,7 @@ def _translation(model: Translator, text: str, layer: AttentionLayer, *, target:
         notes = ["The target is the model's own answer, read back in one pass as in training."]
     else:
         written = task.target_tokenizer.encode(target)
+        _check_length("the target", len(written))
         notes = ["The target was given, and read in one pass as in training."]
     batch = task.batch(sources, [written]).to(model.device)
     with watching(module, layer) as seen:

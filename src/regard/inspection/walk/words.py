@@ -9,6 +9,9 @@ from regard.errors import InputError
 from regard.inspection.walk.scene import quoted
 from regard.inspection.words import shown_tokens, token_texts
 
+MOST_LISTED = 50
+"""Tokens or places that a message names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -60,7 +63,7 @@ def find_word(tokens: Sequence[str], word: str | None, position: int | None = No
         return Found(position, _of_pieces(tokens, word, pieces, position))
     if len(places) > 1:
         raise InputError(
-            f"{quoted(word)} occurs {len(places)} times, at {_at(places)}; choose one with position (--position): "
+            f"{quoted(word)} occurs {len(places):,} times, at {_at(places)}; choose one with position (--position): "
             + _listed(tokens)
         )
     return Found(places[0][0], _of_pieces(tokens, word, places[0], places[0][0]))
@@ -135,9 +138,12 @@ def _of_pieces(tokens: Sequence[str], word: str, pieces: Sequence[int], taken: i
 
 
 def _at(places: Sequence[Sequence[int]]) -> str:
-    positions = [str(pieces[0]) for pieces in places]
+    positions = [str(pieces[0]) for pieces in places[:MOST_LISTED]]
+    if len(places) > MOST_LISTED:
+        return f"{', '.join(positions)} and {len(places) - MOST_LISTED:,} more"
     return positions[0] if len(positions) == 1 else f"{', '.join(positions[:-1])} and {positions[-1]}"
 
 
 def _listed(tokens: Sequence[str]) -> str:
-    return ", ".join(f"{index} {text}" for index, text in enumerate(shown_tokens(tokens)))
+    listed = ", ".join(f"{index} {text}" for index, text in enumerate(shown_tokens(tokens[:MOST_LISTED])))
+    return listed + (f" ... and {len(tokens) - MOST_LISTED:,} more" if len(tokens) > MOST_LISTED else "")
