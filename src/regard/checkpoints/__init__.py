@@ -2,7 +2,6 @@
 
 from regard.checkpoints.folder import (
     Card,
-    fill,
     is_foreign,
     layout_of,
     parameters_of,
@@ -24,7 +23,6 @@ __all__ = [
     "NameTable",
     "Rule",
     "adopt",
-    "fill",
     "hub_hint",
     "is_foreign",
     "layout_of",

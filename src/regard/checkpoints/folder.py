@@ -226,7 +226,9 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
     config, tensors = read_parameters(folder)
     where = str(Path(folder) / WEIGHTS)
     model = _unset(config, tensors, where)
-    fill(model, tensors, where)
+    with torch.no_grad():
+        for name, parameter in parameters_of(model).items():
+            parameter.copy_(tensors[name])
     return model.eval()
 
 
@@ -234,6 +236,9 @@ def _unset(config: Any, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
     """The model of a config, its parameters yet to be set: drawing those of a large one takes longer than reading them.
 
     Its shapes are compared with the tensors before it takes any memory.
+
+    Raises:
+        InputError: listing all keys that are missing, not known, or of another shape.
     """
     family = MODELS[config.model_type].model
     with shapes_only():
@@ -271,10 +276,9 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
         return elmo.read_published(*published)
     file = folder / WEIGHTS
     values, name = _family(folder / CONFIG)
+    config = _config_beside(folder, values, name)  # by the header of the weights, before they are read
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
     tensors = read_tensors(file, digests)
-    config = _config(folder, values, name, tensors)
-    _check_sizes(config, tensors, folder / CONFIG)
     theirs = _is_theirs(values)
     ours = (
         LAYOUTS[name].tensors_to_ours(config, tensors, str(file))
@@ -311,7 +315,11 @@ def read_config(folder: str | os.PathLike[str]) -> Any:
     published = elmo.published_files(folder)
     if published is not None:
         return elmo.config_of_options(published[0])
-    values, name = _family(folder / CONFIG)
+    return _config_beside(folder, *_family(folder / CONFIG))
+
+
+def _config_beside(folder: Path, values: Mapping[str, Any], name: str) -> Any:
+    """The config that a config.json holds, its sizes compared with the header of the weights beside it."""
     outline = read_outline(folder / WEIGHTS)
     config = _config(folder, values, name, outline)
     _check_sizes(config, outline, folder / CONFIG)
@@ -355,19 +363,6 @@ def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping
     if (folder / CARD).is_file():
         read_card(folder)  # says which code is missing, if any is
     return config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **values}, str(path))
-
-
-def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Copy tensors into a model's parameters, every one of both.
-
-    Raises:
-        InputError: listing all keys that are missing, not known, or of another shape, before anything is copied.
-    """
-    own = parameters_of(model)
-    check_same({name: tuple(tensor.shape) for name, tensor in own.items()}, tensors, where)
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
 
 
 def _is_theirs(values: Mapping[str, Any]) -> bool:

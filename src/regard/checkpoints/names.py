@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
@@ -133,9 +134,13 @@ def paired(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _match(pattern: str, name: str) -> dict[str, str] | None:
-    expression = re.escape(pattern).replace(r"\{i\}", r"(?P<i>\d+)").replace(r"\{\*\}", "(?P<rest>.+)")
-    found = re.fullmatch(expression, name)
+    found = _expression(pattern).fullmatch(name)
     return None if found is None else found.groupdict()
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.escape(pattern).replace(r"\{i\}", r"(?P<i>\d+)").replace(r"\{\*\}", "(?P<rest>.+)"))
 
 
 def _fill(pattern: str, found: Mapping[str, str]) -> str:
