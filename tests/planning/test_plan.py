@@ -11,7 +11,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.models import MODELS
-from regard.planning import DEVICES, PUBLISHED, here, plan, published
+from regard.planning import DEVICES, PUBLISHED, here, plan, published, reading
 from regard.planning.report import rows_of
 from regard.training.recipe import read_recipe
 
@@ -138,6 +138,23 @@ def test_a_recipe_whose_data_is_here_is_planned_as_it_runs(tmp_path):
     assert found.format == "float32"
     assert len(found.work.shapes) > 1
     assert found.work.largest.tokens <= 300
+
+
+def test_of_very_many_builtin_examples_a_share_is_made_and_all_are_counted(monkeypatch):
+    def planned(size: int, **settings: Any) -> Any:
+        data = {"sequences": SMALL["data"]["sequences"] | {"size": size, **settings}}
+        return regard.plan(SMALL | {"data": data}, device="t4").work
+
+    exact = planned(1200)
+    monkeypatch.setattr(reading, "MOST_MADE", 300)
+    found = planned(1200)
+    assert found.tokens == pytest.approx(exact.tokens, rel=0.03)
+    assert found.updates == pytest.approx(exact.updates, rel=0.05)
+    assert "1,200 examples, by 300 of them" in found.source
+    assert planned(300) == planned(300, validation_size=10**8)
+    many = planned(10**8)
+    assert many.updates / found.updates == pytest.approx(10**8 / 1200, rel=1e-3)
+    assert many.source.startswith("its data: 100,000,000 examples, by 300 of them")
 
 
 def test_without_reading_it_is_planned_by_its_settings():

@@ -25,8 +25,11 @@ from regard.training.settings import TrainingSettings
 WITHOUT_TEXTS = ("transducer", "few_shot", "captioner", "picture_classifier")
 """What models are called with whose work is not counted in tokens."""
 
-BUILTIN = ("builtin", "dates", "sequences", "maps", "repeats")
+BUILTIN = {"builtin", "dates", "sequences", "maps", "repeats"}
 """Settings of a data section that name data which is always there."""
+
+MOST_MADE = 100_000
+"""Examples of builtin data that are made for a plan, in fifteen seconds; more of them are counted by these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,13 +72,18 @@ def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tupl
         training = dataclasses.replace(recipe.training, batch_tokens=asked.batch_tokens)
         recipe = dataclasses.replace(recipe, training=training)
     if read and asked.length is None and is_here(recipe.sections["data"]):
+        data, times = _made(recipe.sections["data"])
         with tempfile.TemporaryDirectory() as folder:
             kind = kind_of(recipe.task)
             prepared = kind.prepare(
-                folder=Path(folder) / "data", seed=recipe.seed, given=None, given_validation=None, **recipe.sections
+                folder=Path(folder) / "data",
+                seed=recipe.seed,
+                given=None,
+                given_validation=None,
+                **{**recipe.sections, "data": data},
             )
             config = recipe.model_config(prepared.task.model_settings(), prepared.task.settings_of_some())
-            return config, _from_data(recipe, config, prepared, asked, count)
+            return config, _from_data(recipe, config, prepared, asked, count, times)
     config = recipe.model_config(_sizes(recipe))
     return config, _from_settings(recipe, asked, count)
 
@@ -89,6 +97,18 @@ def is_here(data: Any) -> bool:
         return True
     files = [*_files(getattr(data, "train", None)), *_files(getattr(data, "validation", None))]
     return getattr(data, "train", None) is not None and all(Path(file).is_file() for file in files)
+
+
+def _made(data: Any) -> tuple[Any, float]:
+    """A data section whose builtin examples can be made in a short time, and how many times as many it names."""
+    for name in BUILTIN & {field.name for field in dataclasses.fields(data)}:
+        part: Any = getattr(data, name)
+        less = {size: MOST_MADE for size in ("size", "validation_size") if getattr(part, size, 0) > MOST_MADE}
+        if less:
+            return dataclasses.replace(data, **{name: dataclasses.replace(part, **less)}), max(
+                1.0, part.size / MOST_MADE
+            )
+    return data, 1.0
 
 
 def _files(place: Any) -> Iterator[str]:
@@ -106,8 +126,10 @@ def _sizes(recipe: Recipe) -> dict[str, Any]:
     return filled_in
 
 
-def _from_data(recipe: Recipe, config: Any, prepared: Prepared[Any], asked: Asked, count: int) -> Work:
-    """The very batches of the first epoch, as often as the run reads each."""
+def _from_data(
+    recipe: Recipe, config: Any, prepared: Prepared[Any], asked: Asked, count: int, times_as_many: float
+) -> Work:
+    """The very batches of the first epoch, or of a share of it, as often as the run reads each."""
     training, task, store = recipe.training, prepared.task, prepared.train
     lengths, told = np.asarray(task.lengths(store)), _told(task, store, config)
     chosen = task.epoch_rows(store)
@@ -124,20 +146,24 @@ def _from_data(recipe: Recipe, config: Any, prepared: Prepared[Any], asked: Aske
         else:  # several texts of an example are read one after another
             for each in widest:
                 counted[Shape(rows=len(batch), length=each, told=answers)] += 1
-    per_epoch = sum(shape.tokens * times for shape, times in counted.items())
+    per_epoch = sum(shape.tokens * times for shape, times in counted.items()) * times_as_many
     labels = task.labels(store)
-    updates = _updates(training, len(batches), sum(int(labels[batch].sum()) for batch in batches), count)
+    labels_read = sum(int(labels[batch].sum()) for batch in batches)
+    of_epoch = round(len(batches) * times_as_many)
+    updates = _updates(training, of_epoch, round(labels_read * times_as_many), count)
     epochs = (asked.tokens / per_epoch) if asked.tokens is not None else None
     if epochs is None:
         if updates is None:
             raise InputError(_no_end(training))
-        epochs = updates * training.accumulate * count / len(batches)
-    shapes = tuple(dataclasses.replace(shape, times=times * epochs) for shape, times in counted.items())
+        epochs = updates * training.accumulate * count / of_epoch
+    shapes = tuple(dataclasses.replace(shape, times=times * epochs * times_as_many) for shape, times in counted.items())
+    examples = round(len(store) * times_as_many)
+    by = "" if times_as_many == 1 else f", by {len(store):,} of them"
     return Work(
         shapes=shapes,
-        updates=epochs * len(batches) / (training.accumulate * count),
+        updates=epochs * of_epoch / (training.accumulate * count),
         largest=dataclasses.replace(max(shapes, key=lambda shape: shape.tokens), times=1),
-        source=f"its data: {len(store):,} examples, {len(batches):,} batches an epoch, {epochs:,.4g} epochs",
+        source=f"its data: {examples:,} examples{by}, {of_epoch:,} batches an epoch, {epochs:,.4g} epochs",
     )
 
 
