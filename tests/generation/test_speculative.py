@@ -130,6 +130,9 @@ def test_stop_rules_and_the_end_are_kept():
     assert (found.tokens, found.finished, found.length) == ((2, 3), True, 3)
     stopped = Speculation(model=model, draft=draft, stop=[lambda paths: paths.tokens[:, -1] == 2]).write([1], most=9)
     assert (stopped.hypothesis.tokens, stopped.hypothesis.finished) == ((2,), True)
+    other = Speculation(model=model, draft=draft, end_tokens=(3, 1))
+    assert other.write([1], most=9).hypothesis.tokens == (2, 3)
+    assert other.write([1], most=9, least=3).hypothesis.tokens[1] not in (1, 3)
 
 
 def test_a_quantised_draft_and_a_quantised_model():

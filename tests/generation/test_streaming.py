@@ -126,6 +126,26 @@ def test_stop_sequences_end_a_row_and_stay_in_it(toys, sentences):
     assert found[2].finished
 
 
+def test_any_of_several_end_tokens_ends_a_sample(toys, sentences):
+    toy = toys.Toy(seed=3, end_bias=-20.0)
+
+    def drawn(**settings):
+        choose = Sample(torch.Generator().manual_seed(4))
+        return generate(toy, sentences, limit=FixedLength(12), choose=choose, **settings)
+
+    plain = drawn()
+    ends = (plain[0].tokens[4], plain[1].tokens[2])
+    found = drawn(end_tokens=ends)
+    for before, after in zip(plain, found, strict=True):
+        places = [place for place, token in enumerate(before.tokens) if token in ends]
+        assert after.finished == bool(places)
+        assert after.tokens == before.tokens[: places[0] + 1 if places else 12]
+    assert found[0].finished
+    assert found[1].finished
+    later = drawn(end_tokens=ends, minimum_length=5)
+    assert not any(set(ends) & set(hypothesis.tokens[:5]) for hypothesis in later)
+
+
 def test_lengths_are_kept(toys, sentences):
     eager, reluctant = toys.Toy(seed=1, end_bias=4.0), toys.Toy(seed=1, end_bias=-20.0)
     assert any(len(hypothesis.tokens) < 3 for hypothesis in generate(eager, sentences))

@@ -33,7 +33,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "repetition": {"repetition_penalty": 3.0},
     "bad words": {"bad_words_ids": [[index] for index in range(5, 40)], "suppress_tokens": list(range(60, 84))},
     "forced end": {"forced_eos_token_id": True, "max_length": 6},
+    "several ends": {"eos_token_id": [True, *range(20, 40)], "max_length": 12},
+    "several ends, later": {"eos_token_id": [True, *range(40, 80)], "min_new_tokens": 3, "max_length": 12},
+    "other ends": {"eos_token_id": list(range(30, 60))},
     "beam": {"num_beams": 3},
+    "beam, several ends": {"num_beams": 3, "eos_token_id": [*range(20, 40), True], "min_new_tokens": 2, "max_length": 9},
+    "beam, other ends": {"num_beams": 2, "eos_token_id": list(range(30, 60)), "early_stopping": True},
     "beam, one finished is enough": {"num_beams": 3, "early_stopping": True},
     "beam, never": {"num_beams": 2, "early_stopping": "never", "length_penalty": 3.0, "max_length": 20},
     "beam, long": {"num_beams": 4, "length_penalty": 2.0, "max_length": 9},
@@ -52,12 +57,14 @@ def asked(values: dict[str, Any], end_id: int, never: list[int]) -> dict[str, An
     values["bad_words_ids"] = [*values.get("bad_words_ids", []), *([index] for index in never)]
     if values.get("forced_eos_token_id"):
         values["forced_eos_token_id"] = end_id
-    return {**values, "eos_token_id": end_id, "pad_token_id": never[0]}
+    ends = [end_id if index is True else index for index in values.get("eos_token_id", ())]
+    return {**values, "eos_token_id": ends or end_id, "pad_token_id": never[0]}
 
 
-def shown(ids: list[int], end_id: int) -> list[int]:
-    """Up to the end token."""
-    return ids[: ids.index(end_id) + 1] if end_id in ids else ids
+def shown(ids: list[int], ends: int | list[int]) -> list[int]:
+    """Up to the first end token."""
+    ends = ends if isinstance(ends, list) else [ends]
+    return ids[: next((place for place, index in enumerate(ids) if index in ends), len(ids)) + 1]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -79,7 +86,7 @@ def test_translations_are_those_of_generate(name, made_elsewhere, tokenizer):
         with torch.no_grad():
             wanted = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0, 1:].tolist()
         found = ours.translate(text)
-        assert list(found.target_tokens) == tokenizer.tokens(shown(wanted, tokenizer.end_id)), text
+        assert list(found.target_tokens) == tokenizer.tokens(shown(wanted, values["eos_token_id"])), text
         assert 1 + len(found.alternatives) == values.get("num_return_sequences", 1)
 
 
@@ -113,13 +120,13 @@ def test_texts_of_a_language_model_are_those_of_generate(name, gpt2, tokenizer):
         ids = torch.tensor([ours.task.prompted(tokenizer.encode(text))])
         with torch.no_grad():
             wanted = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0, ids.shape[1] :].tolist()
-        assert list(ours.generate(text).ids) == shown(wanted, tokenizer.end_id), text
+        assert list(ours.generate(text).ids) == shown(wanted, values["eos_token_id"]), text
 
 
 def test_what_is_not_followed_is_named(made_elsewhere, tokenizer, capsys):
     folder, _ = made_elsewhere("marian")
     values = {
-        "eos_token_id": [tokenizer.end_id, 5], "bad_words_ids": [[4, 5]], "encoder_no_repeat_ngram_size": 3, "num_beams": 2,
+        "eos_token_id": [tokenizer.end_id], "bad_words_ids": [[4, 5]], "encoder_no_repeat_ngram_size": 3, "num_beams": 2,
         "do_sample": True, "repetition_penalty": 1.2, "a_new_one": 1, "typical_p": 0.5, "guidance_scale": 1.0, "max_length": 9,
         "stop_strings": ["x"], "transformers_version": "5", "decoder_start_token_id": 3, "forced_eos_token_id": 7,
     }  # fmt: skip
@@ -127,7 +134,14 @@ def test_what_is_not_followed_is_named(made_elsewhere, tokenizer, capsys):
     with pytest.warns(UserWarning, match=r"generation_config\.json: not followed") as told:
         regard.load(folder)
     named = {part.split()[0] for part in str(told[0].message).split("not followed: ")[1].split("; ")[0].split(", ")}
-    assert named == set(values) - {"num_beams", "guidance_scale", "max_length", "transformers_version", "typical_p"}
+    assert named == set(values) - {
+        "num_beams",
+        "guidance_scale",
+        "max_length",
+        "transformers_version",
+        "typical_p",
+        "eos_token_id",
+    }
     assert main(["translate", str(folder), "the dog"]) == 0
     assert "not followed: do_sample beside num_beams" in capsys.readouterr().err
 
@@ -162,6 +176,12 @@ def test_settings_of_a_language_model_are_saved_with_it(gpt2, tmp_path):
     again = regard.load(tmp_path / "again")
     assert again.usual == GenerationSettings(total_length=12, repetition_penalty=1.5)
     assert again.generate("the dog") == loaded.generate("the dog")
+
+
+def test_an_end_token_that_the_model_does_not_have_is_refused(gpt2):
+    (gpt2 / "generation_config.json").write_text('{"eos_token_id": [4, 1000]}')
+    with pytest.raises(InputError, match=r"end_tokens: the model has tokens from 0 to \d+, and 1000 is none of them"):
+        regard.load(gpt2).generate("the")
 
 
 def test_only_a_language_model_counts_its_prompt(made_elsewhere):
@@ -205,7 +225,7 @@ def test_an_old_folder_is_decoded_as_its_config_says(name, made_elsewhere, token
         with torch.no_grad():
             wanted = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0, 1:].tolist()
         found = list(ours.translate(text).target_tokens)
-        assert found == tokenizer.tokens(shown(wanted, tokenizer.end_id)), text
+        assert found == tokenizer.tokens(shown(wanted, values["eos_token_id"])), text
 
 
 def test_an_old_language_model_is_decoded_as_its_config_says(gpt2, tokenizer, tmp_path):

@@ -19,7 +19,7 @@ from regard.generation.paths import Paths
 from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty, check_coverage
 from regard.generation.ranking import check_choosable, leading_sums
 from regard.generation.stopping import LengthLimit, RelativeLength, row_limits
-from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
+from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
 from regard.layers import Decoder, DecoderState, Source
 
 S = TypeVar("S", bound=DecoderState)
@@ -40,19 +40,20 @@ def beam_search(
     enough: int | None = None,
     search_end: Literal["proof", "estimate"] = "proof",
     forced_end: bool = False,
+    end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> list[list[Hypothesis]]:
     """The n best hypotheses that a beam finds for each source row.
 
     They are compared by log P(Y|X) / lp(Y) + cp(X; Y) (Wu et al. 2016, equation 14).
 
-    Each step ranks all continuations of a sentence's live hypotheses by log-probability and takes the
-    leading 2 * beam, equal ones in the order of hypothesis and token id. Those among the first `beam` that
-    end are finished and scored; the first `beam` that do not end live on. A sentence is done when no live
-    hypothesis can still enter its n best: log-probability only falls, lp does not fall and cp is at most 0,
-    so log P / lp(limit) bounds whatever a live hypothesis may become. A sentence that is done leaves the
-    batch. At the limit all of the first `beam` are complete, whether they end or not, and compared alike.
-    With beam 1 and no length penalty this is greedy search; with beam 1 and `enough=1`, always.
+    Each step ranks all continuations of a sentence's live hypotheses by log-probability and takes the leading 2 * beam
+    (beam more for each further end token), equal ones in the order of hypothesis and token id. Those among the first
+    `beam` that end are finished and scored; the first `beam` that do not end live on. A sentence is done when no live
+    hypothesis can still enter its n best: log-probability only falls, lp does not fall and cp is at most 0, so log P /
+    lp(limit) bounds whatever a live hypothesis may become. A sentence that is done leaves the batch. At the limit all
+    of the first `beam` are complete, whether they end or not, and compared alike. With beam 1 and no length penalty
+    this is greedy search; with beam 1 and `enough=1`, always.
 
     Runs without gradients. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout
     on, answers vary.
@@ -77,6 +78,7 @@ def beam_search(
             and the best live one, as long as it is now, scores no better than the worst of them, as in
             `transformers` where `early_stopping` is false.
         forced_end: whether the last token that the limit allows is the end token, with probability 1.
+        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
         observer: told of the beginning and the end.
 
     Returns:
@@ -121,6 +123,7 @@ def beam_search(
         limits=row_limits(decoder, source, RelativeLength() if limit is None else limit),
         enough=enough,
         forced_end=forced_end,
+        ends=end_tokens or (decoder.config.end_id,),
         estimated=search_end == "estimate",
         results=[NBest(beam if search_end == "estimate" else n_best) for _ in range(len(source))],
     )
@@ -147,7 +150,7 @@ class _Beams(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Candidates:
-    """The leading 2 * beam continuations of each sentence, best first; every tensor is (R, 2 * beam).
+    """The leading continuations of each sentence, best first; every tensor is (R, 2 * beam), or wider by more end tokens.
 
     `parents` are rows of the call just made; `log_probabilities` are of `tokens` alone, `totals` of the
     whole.
@@ -172,6 +175,7 @@ class _BeamSearch(Generic[S]):
     limits: list[int]
     enough: int | None
     forced_end: bool
+    ends: tuple[int, ...]
     estimated: bool
     results: list[NBest]
 
@@ -205,7 +209,7 @@ class _BeamSearch(Generic[S]):
         """All continuations in order, as far as they matter."""
         log_probabilities = logits.log_softmax(dim=-1, dtype=torch.float32)
         # The one new (N, V) tensor of a step; what is ruled out is struck from it in place.
-        forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length))
+        forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length, self.ends))
         log_probabilities[:, list(forbid.ids)] = -torch.inf
         if self.transforms:
             allowed = log_probabilities
@@ -222,7 +226,7 @@ class _BeamSearch(Generic[S]):
         totals, index = leading_sums(
             log_probabilities.view(sentences, width, vocabulary),
             beams.paths.totals.view(sentences, width),
-            2 * self.beam,
+            max(2, 1 + len(self.ends)) * self.beam,  # so that as many go on as may end
         )
         check_choosable(totals[:, 0], beams.paths.length)
         first = torch.arange(0, rows, width, device=index.device)[:, None]
@@ -241,10 +245,9 @@ class _BeamSearch(Generic[S]):
 
     def finish(self, candidates: _Candidates, beams: _Beams[S]) -> None:
         """Score the candidates that end, or reach the limit, and keep the best of their sentence."""
-        end_id = self.decoder.config.end_id
         first = slice(0, self.beam)
         last = self.at_limit(beams, candidates.tokens.device)[:, None]
-        ending = ((candidates.tokens[:, first] == end_id) | last) & (candidates.totals[:, first] > -torch.inf)
+        ending = (are_among(candidates.tokens[:, first], self.ends) | last) & (candidates.totals[:, first] > -torch.inf)
         if not ending.any():
             return
         parents = candidates.parents[:, first][ending]
@@ -264,8 +267,8 @@ class _BeamSearch(Generic[S]):
             candidates.log_probabilities[:, first][ending][chosen],
         )
         finished = paths.hypotheses(
-            end_id=end_id,
-            finished=(paths.tokens[:, -1] == end_id).tolist(),
+            end_id=self.decoder.config.end_id,
+            finished=are_among(paths.tokens[:, -1], self.ends).tolist(),
             scores=[scores[place] for place in kept],
         )
         for place, hypothesis in zip(kept, finished, strict=True):
@@ -284,7 +287,7 @@ class _BeamSearch(Generic[S]):
 
     def go_on(self, candidates: _Candidates, beams: _Beams[S]) -> _Beams[S] | None:
         """The best candidates that do not end, of the sentences that are not done; the others leave."""
-        end = candidates.tokens == self.decoder.config.end_id
+        end = are_among(candidates.tokens, self.ends)
         totals = candidates.totals.masked_fill(end, -torch.inf)
         totals, order = totals.sort(dim=1, descending=True, stable=True)
         totals, order = totals[:, : self.beam], order[:, : self.beam]

@@ -49,6 +49,8 @@ class GenerationSettings:
         maximum_ratio, maximum_extra: the most tokens as source length * ratio + extra.
         total_length: the most tokens of a prompt and what a language model writes after it; None for any number.
         forced_end: whether the last token that the limit allows is the end token.
+        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any. They stay part
+            of the answer, but for that one.
         sample: draw tokens instead of taking the best.
         temperature: above 0; logits are divided by it.
         top_k: draw from the k most probable tokens; None from all.
@@ -85,6 +87,7 @@ class GenerationSettings:
     maximum_extra: int = 50
     total_length: int | None = None
     forced_end: bool = False
+    end_tokens: tuple[int, ...] = ()
     sample: bool = False
     temperature: float = 1.0
     top_k: int | None = None
@@ -228,6 +231,12 @@ def search(
     """
     limit = settings.limit if limit is None else limit
     length_penalty = settings.length_divisor
+    wrong = [index for index in settings.end_tokens if not 0 <= index < decoder.config.target_vocabulary]
+    if wrong:
+        raise InputError(
+            f"generation.end_tokens: the model has tokens from 0 to {decoder.config.target_vocabulary - 1}, and {wrong[0]} is "
+            "none of them; leave it out"
+        )
     if settings.total_length is not None:
         raise InputError("generation.total_length: only a language model counts its prompt; set maximum_length instead")
     ruled_out = (Forbid(forbid),) if forbid else ()
@@ -250,6 +259,7 @@ def search(
             enough=1 if settings.beam == 1 else settings.enough,
             search_end=settings.search_end,
             forced_end=settings.forced_end,
+            end_tokens=settings.end_tokens,
             observer=observer,
         )
     draws = settings.n_best
@@ -266,6 +276,7 @@ def search(
         minimum_length=settings.minimum_length,
         length_penalty=length_penalty,
         forced_end=settings.forced_end,
+        end_tokens=settings.end_tokens,
         observer=observer,
     )
     return [hypotheses[first : first + draws] for first in range(0, len(hypotheses), draws)]

@@ -58,6 +58,7 @@ class Speculation(Generic[S, D]):
         ahead: n, tokens guessed at a time.
         transforms: changes to the logits, of both alike.
         stop: rules that end the text besides the end token.
+        end_tokens: ids of which any ends the text, in place of the model's own end token where there are any.
 
     Raises:
         InputError: for two models with other vocabularies, or `ahead` below 1.
@@ -68,6 +69,7 @@ class Speculation(Generic[S, D]):
     ahead: int = 4
     transforms: Sequence[LogitTransform] = ()
     stop: Sequence[StopRule] = ()
+    end_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         whole("ahead", self.ahead, least=1)
@@ -94,13 +96,11 @@ class Speculation(Generic[S, D]):
         """
         device = next(self.model.parameters()).device  # type: ignore[attr-defined]
         ids = torch.tensor([list(prompt)], device=device)
-        if self.model.config.padding_id == self.model.config.end_id:
-            never: tuple[int, ...] = ()
-        else:
-            never = (self.model.config.padding_id,)
+        ends = self.end_tokens or (self.model.config.end_id,)
+        never = tuple({self.model.config.padding_id} - {self.model.config.end_id, *ends})
         reading = _Reading(self.model, ids[:, :-1])
         guessing = _Reading(self.draft, ids[:, :-1])
-        text = _Text(Paths.begin(1, device), least, never, self.model.config.end_id, self.transforms)
+        text = _Text(Paths.begin(1, device), least, never, ends, self.transforms)
         guessed = accepted = readings = 0
         last = ids[:, -1]
         finished = False
@@ -116,7 +116,7 @@ class Speculation(Generic[S, D]):
                 token, agreed = _judged(allowed, believed, generator)
                 text = text.longer(token, logits[place : place + 1])
                 kept += agreed
-                finished = int(token) == self.model.config.end_id or any(bool(rule(text.paths)) for rule in self.stop)
+                finished = int(token) in ends or any(bool(rule(text.paths)) for rule in self.stop)
                 last = token
                 if finished or not agreed:
                     break
@@ -190,12 +190,12 @@ class _Text:
     paths: Paths
     least: int
     never: tuple[int, ...]
-    end: int
+    ends: tuple[int, ...]
     transforms: Sequence[LogitTransform]
 
     def allowed(self, logits: Tensor) -> Tensor:
         """(1, V) with minus infinity where a token may not come."""
-        forbidden = [*self.never, *((self.end,) if self.paths.length < self.least else ())]
+        forbidden = [*self.never, *(self.ends if self.paths.length < self.least else ())]
         found = logits
         if forbidden:
             found = logits.index_fill(1, torch.tensor(forbidden, device=logits.device), -torch.inf)
@@ -208,7 +208,7 @@ class _Text:
         """With one token (1,) more, and its log-probability by these logits (1, V)."""
         told = logits.log_softmax(dim=-1)[:, int(token)]
         paths = self.paths.advanced(torch.zeros(1, dtype=torch.long, device=token.device), token, told)
-        return _Text(paths, self.least, self.never, self.end, self.transforms)
+        return _Text(paths, self.least, self.never, self.ends, self.transforms)
 
 
 def _chosen(allowed: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -16,7 +16,7 @@ from regard.generation.paths import Paths
 from regard.generation.penalties import GnmtLength, LengthPenalty
 from regard.generation.ranking import check_choosable
 from regard.generation.stopping import LengthLimit, RelativeLength, StopRule, row_limits
-from regard.generation.transforms import Forbid, LogitTransform, forbidden_ids
+from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
 from regard.layers import Decoder, DecoderState, Source
 
 S = TypeVar("S", bound=DecoderState)
@@ -51,6 +51,7 @@ def stream(
     minimum_length: int = 0,
     length_penalty: LengthPenalty | None = None,
     forced_end: bool = False,
+    end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> Iterator[Step]:
     """Decode one hypothesis per source row and hand out each step as it is made. Arguments as for `generate`.
@@ -87,7 +88,7 @@ def stream(
         while sources:
             logits, state = decoder.step(tokens, state)
             logits = logits.float()
-            allowed = Forbid(forbidden_ids(config, minimum_length, paths.length))(logits, paths)
+            allowed = Forbid(forbidden_ids(config, minimum_length, paths.length, end_tokens))(logits, paths)
             for transform in transforms:
                 allowed = transform(allowed, paths)
             check_choosable(allowed.amax(dim=-1), paths.length)
@@ -97,7 +98,7 @@ def stream(
             log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
             paths = paths.lengthened(tokens, log_probabilities)
 
-            finished = tokens == config.end_id
+            finished = are_among(tokens, end_tokens or (config.end_id,))
             for rule in stop:
                 finished = finished | rule(paths)
             leaving = finished | (limits <= paths.length)
@@ -134,6 +135,7 @@ def generate(
     minimum_length: int = 0,
     length_penalty: LengthPenalty | None = None,
     forced_end: bool = False,
+    end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> list[Hypothesis]:
     """One hypothesis per source row, by greedy search or sampling. Rows that end leave the batch.
@@ -153,6 +155,7 @@ def generate(
         minimum_length: tokens before the end token is allowed.
         length_penalty: only scales `score`, so that it compares with a beam search's; none where None.
         forced_end: whether the last token that the limit allows is the end token.
+        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
         observer: told of the beginning and the end.
 
     Returns:
@@ -185,6 +188,7 @@ def generate(
         minimum_length=minimum_length,
         length_penalty=length_penalty,
         forced_end=forced_end,
+        end_tokens=end_tokens,
         observer=observer,
     ):
         results.update(step.left)

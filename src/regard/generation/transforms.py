@@ -200,10 +200,24 @@ class MinimumLength:
         return logits if paths.length >= self.count else Forbid((self.end_id,))(logits, paths)
 
 
-def forbidden_ids(config: DecoderConfig, minimum_length: int, length: int) -> tuple[int, ...]:
-    """The ids no search emits after `length` tokens: padding, start, and the end token while it is early.
+def forbidden_ids(
+    config: DecoderConfig, minimum_length: int, length: int, end_tokens: tuple[int, ...] = ()
+) -> tuple[int, ...]:
+    """The ids no search emits after `length` tokens: padding, start, and what ends an answer while it is early.
 
     Where a family uses one id for start or padding and for end, that id is how a sequence ends, and allowed.
     """
-    never = {config.padding_id, config.start_id} - {config.end_id}
-    return tuple(sorted(never | {config.end_id} if length < minimum_length else never))
+    never, ends = {config.padding_id, config.start_id} - {config.end_id}, set(end_tokens or (config.end_id,))
+    return tuple(sorted((never | ends) if length < minimum_length else never - ends))
+
+
+def are_among(tokens: Tensor, ids: tuple[int, ...]) -> Tensor:
+    """Which tokens are one of the ids, at least one; bool in the shape of the tokens.
+
+    >>> are_among(torch.tensor([4, 2, 3]), (2, 4)).tolist()
+    [True, True, False]
+    """
+    found = tokens == ids[0]
+    for index in ids[1:]:
+        found = found | (tokens == index)
+    return found

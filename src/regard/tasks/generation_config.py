@@ -258,9 +258,8 @@ def _lengths(fields: _Fields, starts: bool, usual: GenerationSettings) -> dict[s
 
 
 def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any]:
-    ends = fields.take("eos_token_id", int | tuple[int, ...], end_id)
-    if ends not in (end_id, (end_id,)):
-        fields.name(f"eos_token_id (only {end_id} ends an answer)")
+    given = fields.take("eos_token_id", int | tuple[int, ...], end_id)
+    ends = given if isinstance(given, tuple) else (given,)
     start = fields.take("decoder_start_token_id", int, start_id)
     if start_id is not None and start != start_id:
         fields.name(f"decoder_start_token_id (answers start from {start_id})")
@@ -272,4 +271,8 @@ def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any
         fields.name("bad_words_ids of more than one token")
     never = {ids[0] for ids in bad if len(ids) == 1} | set(fields.take("suppress_tokens", tuple[int, ...], ()))
     # An end token among the bad words stays allowed there too.
-    return {"forced_end": forced in (end_id, (end_id,)), "forbidden_tokens": tuple(sorted(never - {end_id}))}
+    return {
+        "forced_end": forced in (end_id, (end_id,)),
+        "forbidden_tokens": tuple(sorted(never - {*ends, end_id})),
+        "end_tokens": () if set(ends) <= {end_id} else tuple(dict.fromkeys(ends)),
+    }

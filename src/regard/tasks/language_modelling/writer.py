@@ -199,6 +199,7 @@ class Writer:
                 ahead=self.ahead,
                 transforms=rules["transforms"],
                 stop=rules["stop"],
+                end_tokens=rules["end_tokens"],
             )
             within = Room(Room(self._asked(0), self.model.maximum_length), self.draft.maximum_length)
             most = int(within(self._side_by_side([ids])))
@@ -227,6 +228,7 @@ class Writer:
             "limit": self._limit,
             "minimum_length": self.settings.minimum_length,
             "forced_end": self.settings.forced_end,
+            "end_tokens": self.settings.end_tokens,
         }
 
     @property

@@ -65,7 +65,7 @@ def write(
     }
     decode = {
         "pad_token_id": tokenizer.padding_id,
-        "eos_token_id": tokenizer.end_id,
+        "eos_token_id": list(settings.end_tokens) or tokenizer.end_id,
         "decoder_start_token_id": tokenizer.start_id,
         "bad_words_ids": [[index] for index in (tokenizer.padding_id, *never, *settings.forbidden_tokens)],
         "max_length": maximum or LONGEST,
