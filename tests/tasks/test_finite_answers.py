@@ -10,11 +10,27 @@ import torch
 
 import regard
 from regard import InputError
+from regard.generation import GenerationSettings
 from regard.layers.finite import NotFinite, check_finite, check_number
-from regard.models import GPT2, NTM, Bert, BertConfig, ELMo, ELMoConfig, GPT2Config, NTMConfig, ViT, ViTConfig
+from regard.models import (
+    GPT2,
+    NTM,
+    Bert,
+    BertConfig,
+    ELMo,
+    ELMoConfig,
+    GPT2Config,
+    NTMConfig,
+    ShowAttendAndTell,
+    ShowAttendAndTellConfig,
+    ViT,
+    ViTConfig,
+)
 from regard.prompting.likelihood import Continued, told
 from regard.tasks.bidirectional_language_modelling.bidirectional_language_model import BidirectionalLanguageModel
 from regard.tasks.bidirectional_language_modelling.task import BidirectionalLanguageModellingTask
+from regard.tasks.captioning.captioner import Captioner
+from regard.tasks.captioning.task import CaptioningTask
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.rater import Rater
 from regard.tasks.classification.regression import RegressionTask
@@ -41,6 +57,7 @@ from regard.text.word_list import WordList
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "dog", "un", "##aff", "##able", "is", "not", "."]
 ENCODER: dict[str, Any] = {"width": 12, "heads": 3, "feedforward_width": 10, "layers": 1, "maximum_positions": 30}
 TEXT = "the cat is not unaffable."
+FRAME = np.zeros((8, 12, 3), np.uint8)
 
 
 def encoder(kind: Any, task: Any) -> Any:
@@ -73,6 +90,13 @@ def pictures() -> PictureClassifierPredictor:
     task = PictureClassificationTask(size=PictureSize(height=8, width=8), classes=("0", "1"))
     config = ViTConfig(**task.model_settings(), patch=4, width=8, heads=2, layers=1, feedforward_width=8)
     return PictureClassifierPredictor(ViT(config), task)
+
+
+def captioner() -> Captioner:
+    task = CaptioningTask(Tokenizer.train([TEXT], kind="word", size=20), PictureSize(height=8, width=12))
+    sizes: dict[str, Any] = {"convolutions": (4, 6), "feature_width": 5, "embedding_width": 6, "hidden_width": 7}
+    config = ShowAttendAndTellConfig(**task.model_settings(), **sizes, attention_width=3)
+    return Captioner(ShowAttendAndTell(config), task)
 
 
 def copier() -> Copier:
@@ -129,6 +153,9 @@ MADE: dict[str, Any] = {
     "both ways": (lambda t: both_ways(), lambda model: model.score(TEXT)),
     "words": (lambda t: both_ways(), lambda model: model.word_states([TEXT])),
     "pictures": (lambda t: pictures(), lambda model: model.classify(np.zeros((8, 8, 3), np.uint8))),
+    "caption": (lambda t: captioner(), lambda model: model.caption(FRAME)),
+    "caption by a beam": (lambda t: captioner(), lambda model: model.caption(FRAME, GenerationSettings(beam=2))),
+    "captions against others": (lambda t: captioner(), lambda model: regard.evaluate(model, [(FRAME, TEXT)])),
     "copy": (lambda t: copier(), lambda model: model.copy([[1, 0, 1], [0, 1, 1]])),
 }
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.data.scenes import Scene
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.tasks.captioning.captioner import Caption, Captioner
-from regard.tasks.captioning.examples import CaptionExample, example_of, in_tokens
+from regard.tasks.captioning.examples import CaptionExample, example_of, in_memory, in_tokens
 from regard.tasks.captioning.metrics import compared
 from regard.tasks.captioning.pointing import Pointing, in_batches, pointed
 
@@ -37,7 +38,7 @@ class CaptionEvaluation:
 
 def evaluate(
     captioner: Captioner,
-    examples: Sequence[CaptionExample | Scene],
+    examples: Sequence[CaptionExample | Scene | tuple[Any, Any] | Mapping[str, Any]],
     settings: GenerationSettings | None = None,
     *,
     batch_size: int = 64,
@@ -45,7 +46,7 @@ def evaluate(
     """Caption the pictures and compare with the references.
 
     Arguments:
-        examples: pictures with one or more captions, or builtin scenes.
+        examples: pictures with one or more captions, as training takes them, or builtin scenes.
         settings: how to decode; the folder's own where None.
         batch_size: pictures read together.
 
@@ -54,7 +55,8 @@ def evaluate(
     """
     if not examples:
         raise InputError("there is nothing to evaluate; give at least one picture with a caption")
-    given = [example_of(example) if isinstance(example, Scene) else example for example in examples]
+    rows = [example_of(example) if isinstance(example, Scene) else example for example in examples]
+    given = in_memory(rows, "evaluation")
     captions = captioner.caption_batch([example.picture for example in given], settings, batch_size=batch_size)
     metrics, signatures, note = compared(
         [caption.text for caption in captions],
