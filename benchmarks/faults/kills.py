@@ -349,7 +349,7 @@ def crash_points(scene: Scene, counter: ctypes.CDLL, base: Path, points: int, dr
 
 def random_kills(kind: str, base: Path, kills: int, draw: random.Random) -> dict[str, Any]:
     """Kill a kind of run at random moments until that many have hit; runs that end before are compared, and another begins."""
-    steps = {"steps": 24, "accumulate": 2, "evaluate_every": 9, "save_every": 4, "log_every": 3}
+    steps: dict[str, Any] = {"steps": 24, "accumulate": 2, "evaluate_every": 9, "save_every": 4, "log_every": 3}
     whole = base / kind
     whole.mkdir()
     begun = time.monotonic()

@@ -57,12 +57,14 @@ ELMO: dict[str, Any] = {
 }  # fmt: skip
 PAIRS = {"train": "pairs.tsv", "validation_size": 8}
 
+WORD_PIECES, CHARACTERS = {"kind": "bert", "size": 60}, {"kind": "character", "size": 30}
+TABLE = {"maximum_length": 16, "text": "text", "label": "label"}
 RECIPES: dict[str, dict[str, Any]] = {
     "marian": {
         "task": "translation",
         "model": TRANSFORMER,
         "data": PAIRS,
-        "tokenizer": {"kind": "character", "size": 30},
+        "tokenizer": CHARACTERS,
     },
     "transformer": {
         "task": "translation",
@@ -74,46 +76,44 @@ RECIPES: dict[str, dict[str, Any]] = {
         "task": "translation",
         "model": TRANSFORMER | {"norm": "pre"},
         "data": PAIRS,
-        "tokenizer": {"kind": "character", "size": 30},
+        "tokenizer": CHARACTERS,
     },
-    "bahdanau": {
-        "task": "translation", "model": BAHDANAU, "data": PAIRS, "tokenizer": {"kind": "character", "size": 30},
-    },
+    "bahdanau": {"task": "translation", "model": BAHDANAU, "data": PAIRS, "tokenizer": CHARACTERS},
     "classifier": {
         "task": "classification",
         "model": BERT,
-        "data": {"train": "texts.csv", "maximum_length": 16, "text": "text", "label": "label"},
-        "tokenizer": {"kind": "bert", "size": 60},
+        "data": TABLE | {"train": "texts.csv"},
+        "tokenizer": WORD_PIECES,
     },
     "rater": {
         "task": "regression",
         "model": BERT | {"name": "distilbert"},
-        "data": {"train": "rated.csv", "maximum_length": 16, "text": "text", "label": "label"},
-        "tokenizer": {"kind": "bert", "size": 60},
+        "data": TABLE | {"train": "rated.csv"},
+        "tokenizer": WORD_PIECES,
     },
     "tagger": {
         "task": "tagging",
         "model": BERT,
         "data": {"train": "tags.conll", "maximum_length": 16},
-        "tokenizer": {"kind": "bert", "size": 60},
+        "tokenizer": WORD_PIECES,
     },
     "answerer": {
         "task": "question_answering",
         "model": BERT | {"maximum_positions": 24},
         "data": {"train": "questions.jsonl", "maximum_length": 24, "maximum_question": 8, "stride": 4},
-        "tokenizer": {"kind": "bert", "size": 60},
+        "tokenizer": WORD_PIECES,
     },
     "masked": {
         "task": "masked_language_modelling",
         "model": BERT,
         "data": {"train": "text.txt", "maximum_length": 16},
-        "tokenizer": {"kind": "bert", "size": 60},
+        "tokenizer": WORD_PIECES,
     },
     "encoder": {
         "task": "sentence_embedding",
         "model": BERT,
         "data": {"train": "alike.tsv", "maximum_length": 16, "text": 0, "pair": 1},
-        "tokenizer": {"kind": "bert", "size": 60},
+        "tokenizer": WORD_PIECES,
     },
     "gpt2": {
         "task": "language_modelling",
@@ -167,7 +167,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "han": {
         "task": "classification",
         "model": {"name": "han", "embedding_width": 4, "hidden_width": 4, "attention_width": 4},
-        "data": {"train": "texts.csv", "maximum_length": 16, "text": "text", "label": "label"},
+        "data": TABLE | {"train": "texts.csv"},
         "tokenizer": {"kind": "word", "size": 40},
     },
     "lstm": {

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.inspection.foreign.laid_out import Alive, moved
+from regard.inspection.foreign.laid_out import Alive
+from regard.inspection.foreign.moving import moved
 
 
 class Folds:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.inspection.foreign.moving import kept_axis, moved, replaced
 
 _SAME = frozenset(
     {"to", "type_as", "type", "float", "double", "half", "bfloat16", "contiguous", "clone", "detach", "nan_to_num"}
@@ -88,6 +90,30 @@ class Weighing:
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """A function called on something that is followed, `given`, which is among the arguments."""
+
+    name: str
+    func: Any
+    arguments: tuple[Any, ...]
+    named: Mapping[str, Any]
+    given: Tensor
+    followed: Followed
+
+    def of(self, other: Tensor) -> Any:
+        """What the function gives of another tensor in its place."""
+        return replaced(self.func, self.arguments, self.named, self.given, other)
+
+    def without_dropout(self, output: Tensor) -> Tensor:
+        """What the function gave, had there been no dropout."""
+        seen, given = self.followed.tensor, self.given
+        if not self.followed.dropped or seen.numel() != given.numel():
+            return output.detach()
+        with torch.no_grad():
+            return self.of(seen.reshape(given.shape).to(given.dtype).clone())
+
+
 class Alive:
     """Something known about tensors for as long as they live."""
 
@@ -163,7 +189,7 @@ class Softmaxes:
             for given in _tensors(arguments):
                 followed = self._followed[given]
                 if followed is not None:
-                    self._follow(name, func, arguments, named, given, followed, output)
+                    self._follow(_Call(name, func, arguments, named, given, followed), output)
                     return
 
     def clear(self) -> None:
@@ -205,35 +231,26 @@ class Softmaxes:
         elif axis == -2 and output.dim() >= 3:
             self._followed[output] = Followed(output.detach(), -2, -1, output.shape[-2])
 
-    def _follow(
-        self,
-        name: str,
-        func: Any,
-        arguments: tuple[Any, ...],
-        named: Mapping[str, Any],
-        given: Tensor,
-        followed: Followed,
-        output: Any,
-    ) -> None:
+    def _follow(self, call: _Call, output: Any) -> None:
+        name, given, followed = call.name, call.given, call.followed
         outputs = output if isinstance(output, list | tuple) else (output,)
         if not any(isinstance(one, Tensor) and one.is_floating_point() for one in outputs):
             return
         if name in _MOVES:
-            self._move(func, arguments, named, given, followed, outputs)
+            self._move(call, outputs)
             return
         if not isinstance(output, Tensor):
             self.lost.setdefault(name, tuple(given.shape))
         elif name in _SAME:
-            dropped = followed.dropped or (name == "dropout" and _training(arguments, named))
+            dropped = followed.dropped or (name == "dropout" and _training(call.arguments, call.named))
             if output is not given:
                 self._followed[output] = replace(followed, dropped=dropped)
         elif name in _SHAPES:
             self._followed[output] = _reshaped(followed, given, output)
-        elif name in _VALUES and output.shape == given.shape and self._leaves_axes(arguments, given):
-            shown = self._again(func, arguments, named, given, followed, output)
-            self._followed[output] = replace(followed, tensor=shown)
+        elif name in _VALUES and output.shape == given.shape and self._leaves_axes(call.arguments, given):
+            self._followed[output] = replace(followed, tensor=call.without_dropout(output))
         elif name in _PRODUCTS:
-            mixed = self._mixed(name, func, arguments, named, given, followed, output)
+            mixed = self._mixed(call, output)
             if mixed is not None:
                 self._followed[output] = mixed
         elif name == "pad":
@@ -247,23 +264,16 @@ class Softmaxes:
             one.numel() < given.numel() or one.dtype == torch.bool or self._followed[one] is not None for one in others
         )
 
-    def _move(
-        self,
-        func: Any,
-        arguments: tuple[Any, ...],
-        named: Mapping[str, Any],
-        given: Tensor,
-        followed: Followed,
-        outputs: Any,
-    ) -> None:
-        where = moved(func, arguments, named, given, len(outputs))
+    def _move(self, call: _Call, outputs: Any) -> None:
+        given, followed = call.given, call.followed
+        where = moved(call.func, call.arguments, call.named, given, len(outputs))
         whole = followed.tensor.numel() == given.numel()
         if where is None or not whole or followed.rearranged:
             kept = where is not None and followed.rearranged
             for one in outputs:
                 self._followed[one] = followed if kept else replace(followed, key=None, query=None)
             return
-        shown = _replaced(func, arguments, named, given, followed.tensor.reshape(given.shape))
+        shown = call.of(followed.tensor.reshape(given.shape))
         for one, seen, (axes, starts) in zip(
             outputs, shown if isinstance(shown, list | tuple) else (shown,), where, strict=True
         ):
@@ -274,35 +284,10 @@ class Softmaxes:
             first = followed.first if followed.key is None else followed.first + starts.get(followed.key, 0)
             self._followed[one] = replace(followed, tensor=seen.detach(), key=key, query=query, first=first)
 
-    def _again(
-        self,
-        func: Any,
-        arguments: tuple[Any, ...],
-        named: Mapping[str, Any],
-        given: Tensor,
-        followed: Followed,
-        output: Tensor,
-    ) -> Tensor:
-        """What a function gave, had there been no dropout."""
-        if not followed.dropped or followed.tensor.numel() != given.numel():
-            return output.detach()
-        with torch.no_grad():
-            return _replaced(
-                func, arguments, named, given, followed.tensor.reshape(given.shape).to(given.dtype).clone()
-            )
-
-    def _mixed(
-        self,
-        name: str,
-        func: Any,
-        arguments: tuple[Any, ...],
-        named: Mapping[str, Any],
-        given: Tensor,
-        followed: Followed,
-        output: Tensor,
-    ) -> Followed | None:
+    def _mixed(self, call: _Call, output: Tensor) -> Followed | None:
         """A product that sums over another axis than the keys, or a product of two softmaxes."""
-        shown = self._again(func, arguments, named, given, followed, output)
+        name, arguments, given, followed = call.name, call.arguments, call.given, call.followed
+        shown = call.without_dropout(output)
         if name == "einsum":
             letters = _letters(arguments)
             if letters is None or followed.key is None:
@@ -463,79 +448,10 @@ def _spelt(part: str, hidden: int) -> list[str]:
 def _reshaped(followed: Followed, given: Tensor, output: Tensor) -> Followed:
     if followed.rearranged or followed.tensor.numel() != output.numel():
         return replace(followed, key=None, query=None)
-    key, query = (_kept_axis(given, output, axis) for axis in (followed.key, followed.query))
+    key, query = (kept_axis(given, output, axis) for axis in (followed.key, followed.query))
     if key is None:
         return replace(followed, key=None, query=None)
     shown = followed.tensor
     if shown.dim() != 4 and (output.dim() == 4 or shown.dim() == given.dim()):
         shown = shown.reshape(output.shape)
     return replace(followed, tensor=shown, key=key, query=query)
-
-
-def _kept_axis(given: Tensor, output: Tensor, axis: int | None) -> int | None:
-    """Where an axis is after a view in which the axes behind it hold as many numbers as before."""
-    if axis is None:
-        return None
-    size, behind = given.shape[axis], math.prod(given.shape[given.dim() + axis + 1 :])
-    for place in range(-1, -output.dim() - 1, -1):
-        if output.shape[place] == size and math.prod(output.shape[output.dim() + place + 1 :]) == behind:
-            return place
-    return None
-
-
-def moved(
-    func: Any, arguments: tuple[Any, ...], named: Mapping[str, Any], given: Tensor, count: int
-) -> list[tuple[list[int | None], dict[int, int]]] | None:
-    """For each output of a view: the axis of the input that each axis is, and where axes begin; None where it is no view.
-
-    Read off the strides of the same view of a tensor without storage, all of whose strides differ.
-    """
-    if any(isinstance(one, Tensor) and one is not given for one in _indices(arguments[1:])):
-        return None
-    strides = [1]
-    for size in reversed(given.shape[1:]):
-        strides.insert(0, strides[0] * (size + 1))
-    probe = torch.empty_strided(given.shape, strides, device="meta")
-    try:
-        outputs = _replaced(func, arguments, named, given, probe)
-    except (RuntimeError, TypeError, ValueError, IndexError):
-        return None  # asks for numbers, which the probe has none of
-    outputs = outputs if isinstance(outputs, list | tuple) else (outputs,)
-    if len(outputs) != count:
-        return None
-    found = []
-    for one in outputs:
-        offset, starts = one.storage_offset(), {}
-        for axis, stride in zip(range(-len(strides), 0), strides, strict=True):
-            starts[axis], offset = divmod(offset, stride)
-        axes = [
-            # An axis of size 1 that was put in may stand as far apart as another.
-            strides.index(stride) - len(strides)
-            if stride in strides and (size > 1 or one.stride().count(stride) == 1)
-            else None
-            for stride, size in zip(one.stride(), one.shape, strict=True)
-        ]
-        found.append((axes, starts))
-    return found
-
-
-def _indices(arguments: Any) -> Iterator[Any]:
-    for one in arguments:
-        if isinstance(one, list | tuple):
-            yield from _indices(one)
-        else:
-            yield one
-
-
-def _replaced(
-    func: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any], given: Tensor, other: Tensor
-) -> Any:
-    return func(
-        *_exchanged(arguments, given, other), **{name: other if one is given else one for name, one in named.items()}
-    )
-
-
-def _exchanged(arguments: Any, given: Tensor, other: Tensor) -> list[Any]:
-    return [
-        other if one is given else _exchanged(one, given, other) if isinstance(one, list) else one for one in arguments
-    ]
