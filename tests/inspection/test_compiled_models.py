@@ -213,6 +213,31 @@ def test_training_through_a_compiled_graph():
     assert not seen.weights("blocks.0").requires_grad
 
 
+def test_attention_that_a_module_lays_out_in_a_graph_is_not_seen_and_a_warning_says_so():
+    class ByHand(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return (x @ y.mT).softmax(dim=-1) @ y
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hand = ByHand()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(self.hand(x, x), x, x)
+
+    model = Both()
+    with regard.look(model) as seen:
+        wanted = model(X)
+    assert seen.addresses == ["hand", "Both"]
+    compiled: Any = torch.compile(model, backend="eager")
+    for _ in range(2):  # traced, then run again
+        with pytest.warns(UserWarning, match=r"^hand: a softmax is computed in a graph of torch\.compile"):  # noqa: SIM117
+            with regard.look(compiled) as seen:
+                torch.testing.assert_close(compiled(X), wanted)
+        assert seen.addresses == ["Both"]
+
+
 def test_a_graph_that_breaks_is_refused_in_one_sentence():
     class Breaking(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

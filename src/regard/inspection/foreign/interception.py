@@ -6,6 +6,7 @@ import contextlib
 import functools
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -33,7 +34,8 @@ from regard.inspection.foreign.places import Place, place_of
 FUSED = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
 FLEX = torch.ops.higher_order.flex_attention
-
+SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
+"""In a graph of `torch.compile` a softmax is not followed, and who looks is told that it was there."""
 
 _READERS: dict[Any, Callable[..., Attended | None]] = {FUSED: of_fused, MULTI_HEAD: of_multi_head, FLEX: of_flex}
 
@@ -83,6 +85,7 @@ class Interception(TorchFunctionMode):
         self.running: list[str | None] = []
         self.traced: list[tuple[str | None, Any, tuple[Any, ...], dict[str, Any]]] = []
         # Whole modules that were traced are read by whoever knows them: their place and what they attended to.
+        self._unfollowed: dict[str, None] = {}
         self.module_readers: dict[Any, Callable[[str, tuple[Any, ...], dict[str, Any]], tuple[str, Attended]]] = {}
 
     @contextlib.contextmanager
@@ -100,8 +103,18 @@ class Interception(TorchFunctionMode):
                     inside = functools.partial(self._named, thread, None if isinstance(part, Attention) else address)
                     traced = _tracing(self, None if isinstance(part, Attention) else address)
                     stack.enter_context(around_forward(part, inside, traced))
+            stack.callback(self._warn)
             stack.enter_context(self)
             yield
+
+    def _warn(self) -> None:
+        """Say which modules computed a softmax that was not followed."""
+        if self._unfollowed:
+            warnings.warn(
+                f"{', '.join(self._unfollowed)}: a softmax is computed in a graph of torch.compile and is not followed; if the "
+                "module lays attention out by itself, look at the model without torch.compile to see it",
+                stacklevel=2,
+            )
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -141,6 +154,9 @@ class Interception(TorchFunctionMode):
             name = self.outside[-1] if within == _NO_MODULE and self.outside else within
             if name is None or name == _NO_MODULE:
                 continue
+            if func is F.softmax:
+                self._unfollowed[name] = None
+                continue
             if func in self.module_readers:
                 name, attended = self.module_readers[func](name, args, named)
             else:
@@ -178,6 +194,8 @@ class Interception(TorchFunctionMode):
             self.traced.append((name, func, given, {}))
         elif func is MULTI_HEAD:
             self.traced.append((name, func, args, named))
+        elif func in SOFTMAXES and args[0].dim() > 2 and None not in self.running:
+            self.traced.append((name, F.softmax, (), {}))
 
     def _compiled(
         self, thread: int, forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
