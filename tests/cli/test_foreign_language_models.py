@@ -164,7 +164,8 @@ def test_every_command_opens_the_folder(written, command, tmp_path):
         assert item["query_tokens"] == item["key_tokens"] == pieces
     walked = command("walk", folder, text, "--position", "1")
     assert walked.code == 0, walked.err
-    assert f"query: {pieces[1]}" in walked.out
+    shown = pieces[1].replace("Ġ", "␣").replace("▁", "␣")
+    assert f"query: {shown}," in walked.out
     told = command("info", folder)
     assert told.code == 0
     assert "language modelling" in told.out

@@ -59,6 +59,7 @@ LONG = {
     "answering.md",
     "captioning.md",
     "chatbot.md",
+    "claims.md",
     "classifying.md",
     "comparing.md",
     "dong-2021.md",

@@ -100,7 +100,7 @@ def test_b25_telling_a_text_well_is_not_doing_a_task_that_is_put_as_text(tmp_pat
                   "dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, "deviation": 0.1},
         "data": {"length": 9},
         "tokenizer": {"kind": "word", "size": 60},
-        "training": {"steps": 300, "batch_tokens": 300, "precision": "float32", "learning_rate": 3e-3, "warmup": 10},
+        "training": {"steps": 150, "batch_tokens": 300, "precision": "float32", "learning_rate": 3e-3, "warmup": 10},
     }  # fmt: skip
     held_out, rest = PAIRS[::6], [pair for i, pair in enumerate(PAIRS) if i % 6]
     sentences = [text for pair in rest for text in pair]

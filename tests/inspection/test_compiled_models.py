@@ -122,7 +122,9 @@ def forgotten():
     ["eager", pytest.param("inductor", marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize(
-    ("family", "way"), [(family, "whole") for family in MODELS] + [("transformer", "in place"), ("fused", "in parts")]
+    ("family", "way"),
+    [(family, "whole") for family in MODELS]
+    + [pytest.param("transformer", "in place", marks=pytest.mark.slow), ("fused", "in place"), ("fused", "in parts")],
 )
 def test_a_compiled_model_shows_what_the_model_shows(family, way, backend):
     build, given = MODELS[family]

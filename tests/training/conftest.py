@@ -41,7 +41,7 @@ def pairs() -> Pairs:
     return [(word, word[::-1]) for word in words]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def recipe() -> Callable[..., dict[str, Any]]:
     """A recipe as a mapping: `recipe("transformer", steps=3, accumulate=2)` changes the training section."""
 

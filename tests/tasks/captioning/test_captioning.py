@@ -259,7 +259,7 @@ def test_scenes_are_evaluated(captioner):
         ({"data": {"scenes": {}, "train": "a.tsv", "pictures": "b"}}, r"data\.train"),
         ({"data": {"scenes": {"kind": "grids"}}}, "grids"),
         ({"model": {"name": "transformer"}}, "no model for task captioning"),
-        ({"data": {"scenes": {"cell": 9}}}, "multiple of"),
+        ({"data": {"scenes": {"cell": 9, "size": 20, "validation_size": 4}}}, "multiple of"),
         (
             {
                 "model": {"name": "show_and_tell", **TINY},

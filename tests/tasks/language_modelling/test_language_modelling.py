@@ -200,7 +200,8 @@ def test_training_learns_and_the_folder_is_the_model(tmp_path):
 
 
 def test_validation_in_training_is_the_loss_of_its_stretches(tmp_path):
-    trained = regard.train(recipe(), output=tmp_path / "run", data=TEXTS, validation=["the root of number 7."])
+    few = recipe(training={"steps": 20})
+    trained = regard.train(few, output=tmp_path / "run", data=TEXTS, validation=["the root of number 7."])
     model, store = trained.load(), TokenStore.open(tmp_path / "run" / "data" / "validation")
     with torch.no_grad():
         found = model.task.loss(model.model, model.task.read_batch(store, range(len(store))))
@@ -208,9 +209,10 @@ def test_validation_in_training_is_the_loss_of_its_stretches(tmp_path):
 
 
 def test_resuming_equals_never_having_stopped(tmp_path):
-    whole = regard.train(recipe(), output=tmp_path / "whole", data=TEXTS)
-    regard.train(recipe(training={"steps": 120}), output=tmp_path / "parts", data=TEXTS)
-    parts = regard.train(recipe(), output=tmp_path / "parts", resume=True)
+    asked = {"steps": 50, "evaluate_every": 20}
+    whole = regard.train(recipe(training=asked), output=tmp_path / "whole", data=TEXTS)
+    regard.train(recipe(training=asked | {"steps": 30}), output=tmp_path / "parts", data=TEXTS)
+    parts = regard.train(recipe(training=asked), output=tmp_path / "parts", resume=True)
     name = Path("model.safetensors")
     assert (whole.folder / name).read_bytes() == (parts.folder / name).read_bytes()
 
