@@ -51,7 +51,11 @@ ROOT = {path.stem for path in home().glob("*.py")}
 @cache
 def files() -> dict[str, ast.Module]:
     """Every file of the package, parsed by the first test that looks: a process of xdist that runs none of them parses none."""
-    return {str(path.relative_to(home())): ast.parse(path.read_text("utf-8")) for path in sorted(home().rglob("*.py"))}
+    return {
+        str(path.relative_to(home())): ast.parse(path.read_text("utf-8"))
+        for path in sorted(home().rglob("*.py*"))
+        if path.suffix in (".py", ".pyi")
+    }
 
 
 def imported(name: str, tree: ast.Module) -> Iterator[tuple[int, str]]:

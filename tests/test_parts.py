@@ -219,8 +219,17 @@ def test_a_model_saved_from_a_folder_keeps_its_code(run, tmp_path):
     assert (tmp_path / "copy" / "code" / "my.py").read_text() == CODE
 
 
+def test_the_readme_of_the_folder_opens_it_with_its_code(run, monkeypatch):
+    text = (run / "README.md").read_text()
+    assert "model = regard.load(\".\", code='code/my.py')  # this folder" in text
+    assert "Regard does not have the score 'distance': the code is in code/my.py. Read it before you run it." in text
+    forgotten(monkeypatch)
+    monkeypatch.chdir(run)
+    assert regard.load(".", code="code/my.py").translate("abc").text is not None
+
+
 def test_every_command_that_opens_the_folder_says_what_is_missing(run, code, monkeypatch, capsys):
-    for command in (["translate", str(run), "abc"], ["info", str(run)], ["look", str(run), "abc"]):
+    for command in (["translate", str(run), "abc"], ["look", str(run), "abc"]):
         forgotten(monkeypatch)
         assert main(command) == 2
         assert "add --code my.py" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from regard.checkpoints import layout_of, write_model
 from regard.checkpoints.layouts import called, readers
 from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_class
 from regard.models.config import ModelConfig, config_to_json
+from regard.parts import FOLDER, used
 
 
 def write_with_card(
@@ -118,6 +119,11 @@ def model_card(
         layout: as regard.json has it.
         use: lines of Python that show what `model` does.
     """
+    own = [
+        part for part in used(config, task["name"], recipe) if part.origin.file is not None and not part.origin.package
+    ]
+    files = list(dict.fromkeys(f"{FOLDER}/{part.origin.file.name}" for part in own))  # type: ignore[union-attr]
+    code = f", code={(files[0] if len(files) == 1 else files)!r}" if own else ""
     lines = [
         "---",
         "library_name: regard",
@@ -131,11 +137,14 @@ def model_card(
         "```python",
         "import regard",
         "",
-        'model = regard.load(".")  # this folder',
+        f'model = regard.load("."{code})  # this folder',
         *use,
         "```",
         "",
     ]
+    if own:
+        named = ", ".join(f"the {part.kind} {part.name!r}" for part in own)
+        lines += [f"Regard does not have {named}: the code is in {' and '.join(files)}. Read it before you run it.", ""]
     if "why" not in layout and hasattr(config, "head"):
         lines += _encoder_elsewhere(config, layout)
     elif "why" not in layout and task["name"] == "picture_classification":

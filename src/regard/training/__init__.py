@@ -1,8 +1,5 @@
 """Recipe, one loop, optimisers and schedules, exact resume, trackers."""
 
-from regard.training.callbacks import Callback
-from regard.training.recipe import Recipe, read_recipe
-from regard.training.run import Trained, train
-from regard.training.settings import TrainingSettings
+import lazy_loader
 
-__all__ = ["Callback", "Recipe", "Trained", "TrainingSettings", "read_recipe", "train"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

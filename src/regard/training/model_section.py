@@ -64,8 +64,10 @@ def check_section(model: Mapping[str, Any], task: str, kind: Kind) -> None:
         InputError: naming the nearest.
     """
     if model.get("name") is None:
+        names = ", ".join(each for each, family in MODELS.items() if family.serves(kind.interface))
         raise InputError(
-            "model says neither name nor pretrained; give a family, or the folder of a model to start from"
+            "model says neither name nor pretrained; give the folder of a model to start from (model.pretrained=FOLDER), or a "
+            f"family to train from nothing, with its sizes (model.name=..., one of {names})"
         )
     name = str(model["name"])
     if name not in MODELS:

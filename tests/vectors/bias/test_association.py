@@ -186,6 +186,20 @@ def test_it_says_what_it_does_not_show(drawn, make_test):
     assert any("same association" in each for each in found.cautions)
 
 
+def test_what_rounding_leaves_after_debiasing_has_no_effect_size(drawn, make_test):
+    """Divided by its own deviation, noise of 1e-9 would be a large effect."""
+    x, y, a, b = _sets(drawn)
+    matrix = np.random.default_rng(1).normal(size=drawn.matrix.shape).astype(np.float32)
+    shared = min(len(a), len(b))
+    a, b = a[:shared], b[:shared]
+    matrix[[drawn.words.index(word) for word in b]] = matrix[[drawn.words.index(word) for word in a]] / np.float32(3)
+    found = association_test(drawn.with_matrix(matrix), make_test(x, y, a, b))
+    assert 0 <= np.abs(list(found.associations.values())).max() < 1e-6
+    assert math.isnan(found.effect_size)
+    assert found.p == 1.0
+    assert any("0 but for rounding" in each for each in found.cautions)
+
+
 def test_sentences_are_embedded_once_and_tested(make_test):
     texts = ["a rose", "a lily", "an ant", "a wasp", "love", "pain"]
     calls = []

@@ -21,6 +21,8 @@ Numbers = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], NDArray[np.floating]]
 """From n texts to their vectors, (n, W)."""
 
+ROUNDING = 1e-6
+"""Where no association is larger, all are what the rounding of float32 leaves of cosines that are equal."""
 EXACT_BELOW = 200_000_000_000
 """Partitions: up to 20 + 20 words all are counted."""
 
@@ -35,9 +37,10 @@ class Association:
         test: its name.
         targets, attributes: what X, Y and A, B are called.
         words: of X, Y, A and B that took part, as the vectors have them.
-        effect_size: d = (mean over X of s - mean over Y of s) / deviation of s over both; nan where all s are alike.
+        effect_size: d = (mean over X of s - mean over Y of s) / deviation of s over both; nan where all s are alike, or 0 but
+            for the rounding of float32, as debiasing may leave them: d would be large whatever the vectors say.
         ddof: 0 where that deviation is the population's, 1 where it is the sample's.
-        statistic: sum over X of s - sum over Y of s.
+        statistic: sum over X of s - sum over Y of s; its sign says nothing where the lists have different sizes, and d's does.
         permutation: how probable one as large is under random partitions of the target words: p, one-sided.
         associations: s(w, A, B) of every target word that took part.
         missing: words of the lists that have no vector.
@@ -216,6 +219,8 @@ def _tested(
                 "one, or look words up as they are written (case exact)"
             )
     values = word_associations(here.vectors_of((*first, *second)), here.vectors_of(one), here.vectors_of(other))
+    if np.abs(values).max() < ROUNDING:
+        values = np.zeros_like(values)
     of_first, of_second = values[: len(first)], values[len(first) :]
     permutation = permutation_test(of_first, of_second, exact_below=exact_below, samples=samples, seed=seed)
     d = effect_size(of_first, of_second, ddof)

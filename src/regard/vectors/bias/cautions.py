@@ -28,7 +28,10 @@ UNEQUAL = (
     "One list of targets has more words with vectors than the other. All take part, and p is over partitions into groups of "
     "these sizes; the published test has lists of one size, where |d| is 2 at most, and here it can be larger."
 )
-ALL_ALIKE = "All target words have the same association, so there is no effect size."
+ALL_ALIKE = (
+    "All target words have the same association, 0 but for rounding where the attributes were debiased, so there is no "
+    "effect size."
+)
 SAMPLED = "The p-value is an estimate from {samples:,} partitions drawn at random, and cannot be below {least:.1e}."
 SENTENCES = "The test looks at the vectors of whole sentences: what the template adds to them is measured too (May et al. 2019)."
 TEMPLATES = (
