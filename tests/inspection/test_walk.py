@@ -368,7 +368,7 @@ def test_biases_are_said_and_shared_out(translator):
 
 def test_a_text_too_long_to_show_is_refused_before_it_is_read(translator):
     model = translator("bahdanau")
-    with pytest.raises(InputError, match="the text has 5,000 tokens and a walk shows at most 4,096; shorten it"):
+    with pytest.raises(InputError, match="the text has 5,000 tokens and a walk shows at most 1,024; shorten it"):
         walk(model, "a" * 5000, position=0)
     with pytest.raises(InputError, match="the target has 5,000 tokens"):
         walk(model, "abcd", position=0, target="D" * 5000)

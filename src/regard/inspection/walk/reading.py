@@ -19,7 +19,7 @@ from regard.tasks import LanguageModel, Translator
 from regard.tasks.encoders.inputs import join, padded
 from regard.tasks.encoders.predictor import EncoderPredictor
 
-LONGEST = 4096
+LONGEST = 1024
 """Tokens of a text that is walked through. The weights kept grow with the square, and nobody reads a longer one."""
 
 
