@@ -131,7 +131,8 @@ class Faults:
 
 
 def import_all() -> None:
-    """Import the whole package, so that no case does."""
+    """Import the whole package, so that no case does, and what the first step of an optimizer imports."""
+    importlib.import_module("torch._dynamo")
     for module in pkgutil.walk_packages(regard.__path__, "regard."):
         if ".peers." not in module.name and not module.name.endswith("__main__"):
             importlib.import_module(module.name)

@@ -378,7 +378,7 @@ def random_kills(kind: str, base: Path, kills: int, draw: random.Random) -> dict
 def measured(arguments: argparse.Namespace, counter: ctypes.CDLL) -> None:
     """Do all of it and write what came out."""
     sys.path[:0] = [str(HERE.parent)]
-    import torch  # noqa: F401
+    import torch._dynamo  # noqa: F401  # which the first step of an optimizer would import in each fork
 
     import regard.tasks.kinds
     import regard.tasks.loading
