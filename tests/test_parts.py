@@ -219,6 +219,29 @@ def test_a_model_saved_from_a_folder_keeps_its_code(run, tmp_path):
     assert (tmp_path / "copy" / "code" / "my.py").read_text() == CODE
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("def forward(self, query, key, inputs): return (query - key).sum(-1)", "failed on two queries and three keys"),
+        (
+            "def forward(self, query, key, inputs): return query.sum(-1)",
+            r"gives \(1, 1, 2\) for two queries and three keys",
+        ),
+        ("def forward(self, query, key): return query @ key.mT", "takes 3 positional arguments but 4 were given"),
+        (
+            "def __init__(self, temperature): super().__init__()",
+            "its __init__ needs temperature, and is called with width",
+        ),
+    ],
+)
+def test_a_score_that_cannot_work_is_refused_before_training(body, message, tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text(f"import regard\n\n\n@regard.parts.score('bad')\nclass Bad(regard.attention.Score):\n    {body}\n")
+    with pytest.raises(InputError, match=message):
+        regard.train(recipe({**BAHDANAU, "score": "bad"}), output=tmp_path / "run", data=PAIRS, code=file)
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_readme_of_the_folder_opens_it_with_its_code(run, monkeypatch):
     text = (run / "README.md").read_text()
     assert "model = regard.load(\".\", code='code/my.py')  # this folder" in text

@@ -75,7 +75,9 @@ def command(*words: str) -> Callable[[], None]:
         code = main(list(words))
         sys.stdout.flush()
         sys.stderr.flush()
-        said = Path("/proc/self/fd/2").read_text(encoding="utf-8", errors="replace")
+        errors = Path("/proc/self/fd/2")
+        # When the parent warms up, it may be a pipe or a terminal, and nothing is judged.
+        said = errors.read_text(encoding="utf-8", errors="replace") if errors.is_file() else ""
         lines = [line for line in said.splitlines() if line.startswith("error: ")]
         if "Traceback (most recent call last)" in said:
             raise Unclear(f"exit code {code} with a traceback")

@@ -363,11 +363,26 @@ class WithOwn(Mapping[str, V]):
 
 
 def built(kind: Kind, name: str, **arguments: Any) -> Any:
-    """A part's class called with those of the arguments that its `__init__` names; None where there is no such part."""
+    """A part's class called with those of the arguments that its `__init__` names; None where there is no such part.
+
+    Raises:
+        InputError: where it needs others.
+    """
     part = PARTS.get(kind, name)
     if part is None:
         return None
     known = inspect.signature(part.value).parameters
+    needed = [
+        each.name
+        for each in known.values()
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    lacking = [each for each in needed if each not in arguments]
+    if lacking:
+        raise InputError(
+            f"the {kind} {name!r} of {part.origin}: its __init__ needs {', '.join(lacking)}, and is called with "
+            f"{' and '.join(arguments) or 'nothing'} at most; give the others defaults"
+        )
     return part.value(**{key: value for key, value in arguments.items() if key in known})
 
 

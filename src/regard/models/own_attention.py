@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from regard.attention import Alignment, Attention, Score, ScoredAttention, Soft
+import torch
+from torch import Tensor
+
+from regard.attention import Alignment, Attention, AttentionInputs, Score, ScoredAttention, Soft
 from regard.errors import InputError
 from regard.models.config import check
 from regard.parts import built, own
@@ -56,9 +59,28 @@ def own_score(name: str, width: int) -> Score:
     """A score of one's own, for queries and keys so wide.
 
     Raises:
-        InputError: where it is no `Score`.
+        InputError: where it is no `Score`, or does not score two queries and three keys: said here, not amid training.
     """
-    return _of(built("score", name, width=width), Score, f"score {name!r}")
+    score = _of(built("score", name, width=width), Score, f"score {name!r}")
+    inputs = AttentionInputs(query=torch.zeros(1, 1, 2, width), key=torch.zeros(1, 1, 3, width))
+    if not inputs.query.is_meta:  # a model with shapes alone has been made, or will be, with numbers
+        with torch.no_grad():
+            _check_scores(score, name, inputs)
+    return score
+
+
+def _check_scores(score: Score, name: str, inputs: AttentionInputs) -> None:
+    wanted = "forward(query, key, inputs) takes (B, H, L, E) and (B, H, S, E) and returns (B, H, L, S)"
+    try:
+        found = score(inputs.query, inputs.key, inputs)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(f"the score {name!r} failed on two queries and three keys ({said}); its {wanted}") from error
+    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if shape != (1, 1, 2, 3):
+        raise InputError(
+            f"the score {name!r} gives {shape} for two queries and three keys, not (1, 1, 2, 3); its {wanted}"
+        )
 
 
 def _of(made: object, kind: type[T], what: str) -> T:
