@@ -250,6 +250,20 @@ def test_a_picture_under_weights_is_saved(visit):
     assert b"data:image/png" in saved(page, "svg")
 
 
+def test_a_chosen_head_keeps_its_number(visit):
+    """Alone in its map it is the first there: its own number is in the address."""
+    view = a_view(["the", "cat"], heads=3).with_heads(["0.2"])
+    page = visit(view, "view=heads&side=query&query=1")
+    cells = [cell.inner_text() for cell in page.locator("#strongest-body tr").first.locator("td").all()]
+    assert cells[1] == "layers.0, head 2"
+    page.focus("#picture")
+    page.keyboard.press("ArrowDown")
+    assert " in layers.0, head 2" in page.inner_text("#readout")
+    rows = list(csv.reader(io.StringIO(saved(page, "csv").decode("utf-8-sig"))))
+    assert [row[0] for row in rows[1:]] == ["layers.0, head 2"] * 2
+    assert json.loads(saved(page, "json"))["heads"][0]["head"] == "layers.0, head 2"
+
+
 def test_the_numbers_shown_are_saved(visit, until):
     view = a_view(["the", 'c"at', "a,b"], heads=3)
     page = visit(view, "view=heatmap&head=1")

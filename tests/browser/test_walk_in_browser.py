@@ -62,8 +62,9 @@ def test_numbers_are_read_by_arrow_keys_and_by_pointer(page, walked):
     assert float(told.rpartition(" ")[2]) == pytest.approx(float(first["q"][15]), rel=1e-5)
 
 
-def test_all_numbers_unfold(page, walked):
+def test_all_numbers_unfold(page, walked, until):
     page.locator("details summary").first.click()
+    until(page, "document.querySelector('details pre').textContent")  # written once the browser tells of the opening
     numbers = page.locator("details pre").first.text_content().split()
     assert [float(number) for number in numbers] == pytest.approx(walked.steps[0]["q"].tolist(), rel=1e-4, abs=1e-5)
 

@@ -116,9 +116,9 @@ def test_the_lectures_six_steps_by_hand():
     assert seen.step("Queries, keys, values")["q"].tolist() == q
     assert seen.step("Queries, keys, values")["k"].tolist() == keys
     assert seen.step("Queries, keys, values")["v"].tolist() == values
-    assert seen.step("Scores")["score"].tolist() == [2.0, 6.0]
+    assert seen.step("Scores")["q · k"].tolist() == [2.0, 6.0]
     assert seen.step("Scores")["q * k"].tolist() == [6.0, 0.0, 0.0, 0.0]  # of the key with the larger score
-    assert seen.step("Scale")["scaled"].tolist() == [1.0, 3.0]
+    assert seen.step("Scale")["score"].tolist() == [1.0, 3.0]
     close(seen.step("Softmax")["exp(score - largest)"], [math.exp(-2), 1])
     share = 1 / (1 + math.exp(2))
     close(seen.step("Softmax")["weight"], [share, 1 - share])
@@ -137,13 +137,13 @@ def test_scaled_dot_says_what_another_divisor_would_do(generator):
 
 @pytest.mark.parametrize(
     ("power", "equation"),
-    [(0.0, "scaled_j = score_j"), (0.5, "scaled_j = score_j / √E"), (1.0, "scaled_j = score_j / E^1")],
+    [(0.0, "score_j = q · k_j"), (0.5, "score_j = q · k_j / √E"), (1.0, "score_j = q · k_j / E^1")],
 )
 def test_the_divisor_is_the_scores_own(power, equation, generator):
     inputs, value = inputs_of(generator)
     seen = walk_attention(ScoredAttention(ScaledDot(power)), inputs, value)
     assert seen.step("Scale").equation == equation
-    close(seen.step("Scale")["scaled"], seen.step("Scores")["score"] / 3**power)
+    close(seen.step("Scale")["score"], seen.step("Scores")["q · k"] / 3**power)
 
 
 def test_general(generator, randomize):
@@ -294,7 +294,7 @@ def test_steps_belong_to_the_class_that_computes(score, general, generator):
     assert ("own rule" in seen.step("Scores").sentence) == general
     assert ("Scale" in titles(seen)) != general
     last = seen.step("Scores" if general else "Scale")
-    close(last["score" if general else "scaled"], score(inputs.query, inputs.key)[0, 0, 0])
+    close(last["score"], score(inputs.query, inputs.key)[0, 0, 0])
 
 
 class Total(Score):
@@ -343,7 +343,7 @@ def test_a_layer_is_walked_from_its_vectors_to_its_output(translator):
     close(first["k"], k[0, 1])
     close(first["v"], v[0, 1])
     scores = [float(q[0, 1, 2] @ key) / math.sqrt(4) for key in k[0, 1]]
-    close(seen.step("Scale")["scaled"], scores)
+    close(seen.step("Scale")["score"], scores)
     weights = np.exp(scores) / np.exp(scores).sum()
     close(seen.weights, weights)
     close(seen.step("Sum")["o"], weights @ v[0, 1].numpy())

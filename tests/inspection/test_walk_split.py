@@ -49,7 +49,7 @@ def test_the_parts_are_the_products_and_add_up_to_the_score(positions, bias, tra
     for name in (*names, "score"):
         np.testing.assert_allclose(split[name], expected[name], rtol=1e-4, atol=1e-4)
     total = sum(split[name] for name in names)
-    np.testing.assert_allclose(total, seen.step("Scale")["scaled"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(total, seen.step("Scale")["score"], rtol=1e-4, atol=1e-4)
     assert float(split["largest difference"]) < 1e-4
     assert (np.abs(split["content · content"]) > 1e-3).any()
     if positions == "none":
@@ -64,7 +64,7 @@ def test_the_parts_are_the_products_and_add_up_to_the_score(positions, bias, tra
 def test_the_targets_first_layer_can_be_split_too(translator):
     seen = walk(translator("transformer", norm="post"), "abcd", "C", target="DCB", layer="decoder.layers.0.attention")
     split = seen.step("Content and position")
-    np.testing.assert_allclose(split["their sum"], seen.step("Scale")["scaled"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(split["their sum"], seen.step("Scale")["score"], rtol=1e-4, atol=1e-4)
 
 
 def test_a_norm_in_between_is_named_as_the_reason(translator):

@@ -22,6 +22,14 @@ SHOWN = 8
 PAIRS_FORM = 'a line such as woman man for each, or JSON such as [["woman", "man"], ["she", "he"]].'
 WORDS_FORM = 'a word a line, or JSON such as ["nurse", "actress"].'
 """What the files of lists look like, for --help."""
+Occupations = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few if not given."),
+]
+Specific = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Words that need not be neutral, such as actress, in the same form."),
+]
 
 P_IS = (
     "d above 0: the first targets are nearer to the first attributes, the second to the second; below 0 the other way round.\n"
@@ -51,14 +59,8 @@ def bias(
         Path | None,
         typer.Option(metavar="FILE", help=f"Pairs that make the direction: {PAIRS_FORM} Eight if not given."),
     ] = None,
-    occupations: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few if not given."),
-    ] = None,
-    specific: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Words that need not be neutral, such as actress, in the same form."),
-    ] = None,
+    occupations: Occupations = None,
+    specific: Specific = None,
     ddof: Annotated[
         int,
         typer.Option(

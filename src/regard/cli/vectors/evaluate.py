@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import on_terminal, one_line, print_json, say
-from regard.cli.vectors.bias import PAIRS_FORM, WORDS_FORM, read_tests
+from regard.cli.vectors.bias import PAIRS_FORM, Occupations, Specific, read_tests
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,14 +69,8 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help=f"Pairs for the page's part on bias: {PAIRS_FORM} Eight if not given."),
     ] = None,
-    occupations: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few if not given."),
-    ] = None,
-    specific: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Words that need not be neutral, such as actress, in the same form."),
-    ] = None,
+    occupations: Occupations = None,
+    specific: Specific = None,
     seed: Annotated[int, typer.Option(metavar="S", help="Of all that is drawn.")] = 0,
     output: Annotated[
         Path | None,

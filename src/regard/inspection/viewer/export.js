@@ -85,18 +85,18 @@ const SAVERS = {
       title: data.title, example: data.examples[map.example], address: map.address, kind: map.kind,
       query_tokens: query, key_tokens: key, words_merged: state.merge && canMerge(map), relative_step: map.step, knee: map.knee,
       heads: matrices.map((one) => ({
-        head: one.head, weights: Array.from({ length: one.rows }, (_, row) => [...rowOf(one, row)].map((x) => Number(x.toPrecision(7)))),
+        head: headLabel(map, one.head), weights: Array.from({ length: one.rows }, (_, row) => [...rowOf(one, row)].map((x) => Number(x.toPrecision(7)))),
       })),
     };
     save(new Blob([JSON.stringify(value)], { type: "application/json" }), "json");
   },
   async csv() {
     await load(state.map);
-    const { matrices } = shownMatrices(), [{ query, key }] = matrices;
+    const { map, matrices } = shownMatrices(), [{ query, key }] = matrices;
     const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
     const lines = [["head", "query", ...key].map(quoted).join()];
     for (const one of matrices) {
-      query.forEach((token, row) => lines.push([quoted(one.head), quoted(token), ...[...rowOf(one, row)].map((x) => x.toPrecision(7))].join()));
+      query.forEach((token, row) => lines.push([quoted(headLabel(map, one.head)), quoted(token), ...[...rowOf(one, row)].map((x) => x.toPrecision(7))].join()));
     }
     save(new Blob(["\ufeff" + lines.join("\r\n") + "\r\n"], { type: "text/csv;charset=utf-8" }), "csv");
   },

@@ -111,7 +111,7 @@ VIEWS.heads = {
     const [best] = this.strongestOf(spot, 1), { map } = state;
     if (!best) return [element("small", "no head is switched on")];
     return pairTip(tokenName(map.query, best.row), tokenName(map.key, best.column), written(best.value, best.error),
-      `strongest, head ${best.head} · query ${best.row}, key ${best.column}`);
+      `strongest, ${headText(map, best.head)} · query ${best.row}, key ${best.column}`);
   },
   pick(spot) {
     const same = state.side === spot.side && (spot.side === "query" ? state.row === spot.row : state.column === spot.column);
@@ -131,7 +131,7 @@ VIEWS.heads = {
     const { map } = state, found = this.strongestOf(state, 3);
     const other = (one) => apart(state.side === "query" ? tokenName(map.key, one.column) : tokenName(map.query, one.row));
     const name = apart(state.side === "query" ? tokenName(map.query, state.row) : tokenName(map.key, state.column));
-    return `${name}: ${found.map((one) => `${other(one)} ${written(one.value, one.error)} in head ${one.head}`).join(", ")}`;
+    return `${name}: ${found.map((one) => `${other(one)} ${written(one.value, one.error)} in ${headText(map, one.head)}`).join(", ")}`;
   },
   sight() {
     const index = state.side === "key" ? state.column : state.row;

@@ -18,6 +18,9 @@ const headName = (map, head) =>
   map.heads < 2 ? "the only head" : head === "mean" ? `mean of ${map.heads} heads` : "head " + head;
 // A head by its layer and number; of a layer with a single one its address says it all.
 const headOf = (map, head) => (map.heads < 2 ? map.address : `${map.address}, head ${head}`);
+// What stands for a head where its layer is named too: its number, or for a head chosen from several the address, which has it.
+const headLabel = (map, head) => (map.heads < 2 ? map.address : head);
+const headText = (map, head) => (map.heads < 2 ? map.address : "head " + head);
 const isPicture = (map) => Boolean(map.key.patches || map.query.patches);
 const whereText = () => {
   const { map, head } = state, many = VIEWS[state.view].heads === "many";

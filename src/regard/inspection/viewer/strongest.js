@@ -9,7 +9,7 @@ function strongestRows() {
     if (!isLoaded(layer)) return { title: "", heads: ["query", "key", "weight"], rows: [] };
     const one = matrixOf(layer, head, state.merge);
     return {
-      title: `strongest of ${layer.heads < 2 ? layer.address : "head " + head}`, heads: ["query", "key", "weight"],
+      title: `strongest of ${headText(layer, head)}`, heads: ["query", "key", "weight"],
       rows: one.strongest(LISTED).map(([r, c]) =>
         [tokenName(layer.query, r), tokenName(layer.key, c), written(one.at(r, c), errorAt(one, r, c)), one.at(r, c)]),
     };
@@ -21,7 +21,7 @@ function strongestRows() {
     return {
       title: isQuery ? `${apart(name)} sees` : `${apart(name)} is seen by`, heads,
       rows: VIEWS.heads.strongestOf(chosen, LISTED).map((one) =>
-        [isQuery ? tokenName(map.key, one.column) : tokenName(map.query, one.row), String(one.head), written(one.value, one.error), one.value]),
+        [isQuery ? tokenName(map.key, one.column) : tokenName(map.query, one.row), String(headLabel(map, one.head)), written(one.value, one.error), one.value]),
     };
   }
   if (view === "text" && state.text === "mean") {

@@ -26,6 +26,8 @@ from regard.inspection.walk.scene import Scene, quoted, shape_of
 from regard.inspection.walk.source import body, statement
 from regard.inspection.walk.steps import Shown, Step
 
+PRODUCT = "q · k"
+"""What a product is called that is not yet the score: the softmax takes the exponential of what is called score."""
 Scored = tuple[list[Step], Tensor]
 """Steps, and the scores (B, H, L, S) they end in."""
 
@@ -66,15 +68,15 @@ def _scaled_dot(score: ScaledDot, scene: Scene) -> Scored:
         equation=equation,
         lines=lines,
         shown=(
-            scene.per_key("score", scene.mine(raw)),
-            scene.per_key("scaled", scene.mine(scores), of=shape_of("scores", "B, H, L, S", scores)),
+            scene.per_key(PRODUCT, scene.mine(raw)),
+            _scores(scene, scores),
         ),
         notes=(
             f"The spread of the scores (standard deviation over the keys) is {spread[0]:.4g} before and {spread[1]:.4g} after.",
             *_without_scale(scene, raw, scores),
         ),
     )
-    return [_products(scene, raw, lines), scale], scores
+    return [_products(scene, raw, lines, name=PRODUCT), scale], scores
 
 
 @score_steps.register
@@ -89,12 +91,12 @@ def _relative(score: RelativeDot, scene: Scene) -> Scored:
         equation="score_j = q · k_j + b_h(j - i)",
         lines=statement(RelativeDot.forward, "self.term"),
         shown=(
-            scene.per_key("q · k", scene.mine(raw)),
+            scene.per_key(PRODUCT, scene.mine(raw)),
             scene.per_key("b", scene.mine(bias)),
             _scores(scene, scores),
         ),
     )
-    return [_products(scene, raw, statement(RelativeDot.forward, "query @ key")), added], scores
+    return [_products(scene, raw, statement(RelativeDot.forward, "query @ key"), name=PRODUCT), added], scores
 
 
 @score_steps.register
@@ -110,13 +112,13 @@ def _relative_keys(score: RelativeKeys, scene: Scene) -> Scored:
         equation="score_j = (q · k_j + q · a_(j - i)) / √E",
         lines=statement(RelativeKeys.forward, "by_distance = "),
         shown=(
-            scene.per_key("q · k", scene.mine(raw)),
+            scene.per_key(PRODUCT, scene.mine(raw)),
             scene.per_key("q · a", scene.mine(apart)),
             _scores(scene, scores),
         ),
         notes=(f"Both products are divided by √{scene.query.shape[-1]} = {root:.4g}.",),
     )
-    return [_products(scene, raw, statement(RelativeKeys.forward, "query @ key")), added], scores
+    return [_products(scene, raw, statement(RelativeKeys.forward, "query @ key"), name=PRODUCT), added], scores
 
 
 @score_steps.register
@@ -230,18 +232,30 @@ def _cosine(score: Cosine, scene: Scene) -> Scored:
     return [turn, insist], scores
 
 
-def _products(scene: Scene, scores: Tensor, lines: tuple, *, query: str = "q", against: Tensor | None = None) -> Step:
-    """Inner products of the query, or of what became of it, with every key, and one of them written out."""
+def _products(
+    scene: Scene,
+    scores: Tensor,
+    lines: tuple,
+    *,
+    name: str = "score",
+    query: str = "q",
+    against: Tensor | None = None,
+) -> Step:
+    """Inner products of the query, or of what became of it, with every key, and one of them written out.
+
+    Arguments:
+        name: of the products; `PRODUCT` where a later step makes the score of them.
+    """
     vector = scene.mine(scene.query if against is None else against)
     key, mine = scene.heads(scene.key), scene.mine(scores)
     best = _strongest(scene, mine)
     return Step(
         title="Scores",
-        sentence="The query is compared with every key: entry by entry multiplied, then added up. A large score says that the "
-        "two point the same way.",
-        equation=f"score_j = {query} · k_j = Σ_e {query}_e k_je",
+        sentence="The query is compared with every key: entry by entry multiplied, then added up. A large product says that "
+        "the two point the same way.",
+        equation=("" if name == PRODUCT else "score_j = ") + f"{query} · k_j = Σ_e {query}_e k_je",
         lines=lines,
-        shown=(_example(scene, f"{query} * k", vector * key[best], best), _scores(scene, scores)),
+        shown=(_example(scene, f"{query} * k", vector * key[best], best), _scores(scene, scores, name)),
         notes=(_sum_of_example(scene, vector * key[best], best),),
     )
 
@@ -249,15 +263,15 @@ def _products(scene: Scene, scores: Tensor, lines: tuple, *, query: str = "q", a
 def _divisor(power: float, width: int, divisor: float) -> tuple[str, str]:
     """What the scores are divided by, as a sentence and as an equation."""
     if power == 0:
-        return "Here the scores are left as they are (a power of 0).", "scaled_j = score_j"
+        return "Here the scores are left as they are (a power of 0).", "score_j = q · k_j"
     if power == 0.5:
         root = "the square root of the width of a head"
-        return f"Every score is divided by {root}, √{width} = {divisor:.6g}.", "scaled_j = score_j / √E"
-    return f"Every score is divided by E^{power:g} = {divisor:.6g}.", f"scaled_j = score_j / E^{power:g}"
+        return f"Every score is divided by {root}, √{width} = {divisor:.6g}.", "score_j = q · k_j / √E"
+    return f"Every score is divided by E^{power:g} = {divisor:.6g}.", f"score_j = q · k_j / E^{power:g}"
 
 
-def _scores(scene: Scene, scores: Tensor) -> Shown:
-    return scene.per_key("score", scene.mine(scores), of=shape_of("scores", "B, H, L, S", scores))
+def _scores(scene: Scene, scores: Tensor, name: str = "score") -> Shown:
+    return scene.per_key(name, scene.mine(scores), of=shape_of("scores", "B, H, L, S", scores))
 
 
 def _example(scene: Scene, name: str, products: Tensor, key: int) -> Shown:
