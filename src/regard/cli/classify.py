@@ -75,7 +75,7 @@ def classify(
         float | None,
         typer.Option(
             metavar="P",
-            help="The least probability at which that class is told, else the most probable of the others is; of a model that "
+            help="The least probability at which that class is predicted, else the most probable other class; of a model that "
             "tells any number of labels: that of each label.",
             show_default=False,
         ),

@@ -66,7 +66,7 @@ def evaluate(
         float | None,
         typer.Option(
             metavar="P",
-            help="Of a classifier: the least probability at which that class, or a label, is told; of a model that answers "
+            help="Of a classifier: the least probability at which that class, or a label, is predicted; of a model that answers "
             "questions: the lead of no answer that is believed.",
             show_default=False,
         ),

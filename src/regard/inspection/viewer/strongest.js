@@ -15,13 +15,15 @@ function strongestRows() {
     };
   }
   if (view === "heads") {
-    const chosen = state.hover || (state.side ? state : null), heads = ["token", "head", "weight"];
+    // A single head needs no column: its number, where it was chosen from several, is in the address above.
+    const chosen = state.hover || (state.side ? state : null), single = map.heads < 2, heads = ["token", single ? "position" : "head", "weight"];
     if (!chosen) return { title: "Point at a token or choose one.", heads, rows: [] };
     const isQuery = chosen.side !== "key", name = isQuery ? tokenName(map.query, chosen.row) : tokenName(map.key, chosen.column);
     return {
       title: isQuery ? `${apart(name)} sees` : `${apart(name)} is seen by`, heads,
       rows: VIEWS.heads.strongestOf(chosen, LISTED).map((one) =>
-        [isQuery ? tokenName(map.key, one.column) : tokenName(map.query, one.row), String(headLabel(map, one.head)), written(one.value, one.error), one.value]),
+        [isQuery ? tokenName(map.key, one.column) : tokenName(map.query, one.row),
+          String(single ? (isQuery ? one.column : one.row) : one.head), written(one.value, one.error), one.value]),
     };
   }
   if (view === "text" && state.text === "mean") {

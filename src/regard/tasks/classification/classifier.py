@@ -80,8 +80,8 @@ class Classifier(EncoderPredictor[ClassificationTask]):
         Arguments:
             positive: the class that the threshold decides on; the task's where None, which is the last of two unless it was
                 trained with another.
-            threshold: the least probability at which the positive class is told, else the most probable of the others is; the
-                task's where None, and the most probable class is told where that has none.
+            threshold: the least probability at which the positive class is predicted, else the most probable other class; the
+                task's where None, and the most probable class is predicted where that has none.
 
         Raises:
             InputError: for an empty text, or a pair where the model takes one text, or the other way round; for a class there is

@@ -33,8 +33,8 @@ class LabelledData:
             {spam: 5}, where what is not named counts 1.
         positive: the class that F1 speaks of and `threshold` decides on; null is the last of two classes, and of more none: F1 is
             then the mean over classes.
-        threshold: the least probability at which the positive class is told, else the most probable of the others is; null tells
-            the most probable class.
+        threshold: the least probability at which the positive class is predicted, else the most probable other class; null
+            predicts the most probable class.
         maximum_length: the most tokens of an input, special ones included; longer texts are cut.
         orders: of pairs: `one`, the first text before the second, or `both`: the model reads a pair twice, and what it makes of
             the two is added; for pairs in which neither text comes first, such as those of `mrpc` and `stsb`.
@@ -109,7 +109,7 @@ class MultiLabelData(LabelledData):
         positive: stays null; every label has its own F1, and `training.best=f1.urgent` chooses by that of one.
         separator: what stands between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
             is a text without labels.
-        threshold: the least probability at which a label is told.
+        threshold: the least probability at which a label is predicted.
     """
 
     separator: str = ","

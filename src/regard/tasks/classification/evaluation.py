@@ -45,7 +45,7 @@ class ClassificationEvaluation:
         count: examples.
         classes: precision, recall and F1 of each class by name.
         positive: the class that `f1` is of; None where it is the mean.
-        threshold: the least probability at which that class was told; None where the most probable class was.
+        threshold: the least probability at which that class was predicted; None where the most probable class was.
         predictions: one for each example.
     """
 
@@ -80,7 +80,7 @@ class MultiLabelEvaluation:
         metrics: `micro_f1`, of all labels pooled; `macro_f1`, the mean of the labels' F1; `exact_match`.
         count: examples.
         classes: precision, recall and F1 of each label by name.
-        threshold: the least probability at which a label was told.
+        threshold: the least probability at which a label was predicted.
         predictions: one for each example.
     """
 
@@ -114,7 +114,7 @@ def evaluate_classes(
     Arguments:
         examples: `LabelledText`s, or (text, label), where text may be a pair.
         positive: the class that F1 is of and the threshold decides on; the task's where None.
-        threshold: the least probability at which it is told; the task's where None.
+        threshold: the least probability at which it is predicted; the task's where None.
 
     Raises:
         InputError: for an empty list, or a label that is none of the model's; for a class that there is not, or a threshold that

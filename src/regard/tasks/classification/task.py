@@ -83,7 +83,7 @@ class ClassificationTask(LabelledTask):
         classes: by name, in the order of the model's outputs.
         class_weights: what the loss of an example of each class counts, in the order of the classes; None where all count 1.
         positive: the class that F1 speaks of and the threshold decides on; None for the last of two classes, and none of more.
-        threshold: the least probability at which the positive class is told; None where the most probable class is.
+        threshold: the least probability at which the positive class is predicted; None where the most probable class is.
     """
 
     name: ClassVar[str] = "classification"
@@ -213,7 +213,7 @@ class MultiLabelTask(ClassificationTask):
         tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
         classes: the labels there are, in the order of the model's outputs.
         class_weights: what the loss of a label counts in texts that have it; None where all count 1.
-        threshold: the least probability at which a label is told.
+        threshold: the least probability at which a label is predicted.
         separator: what stands between labels that are given as one text.
     """
 
