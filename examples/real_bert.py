@@ -25,7 +25,7 @@ from rich.text import Text
 
 import regard
 from regard.data.python_docs import python_docs
-from regard.embeddings.minilm import packaged
+from regard.embeddings import packaged
 from regard.inspection import AttentionMap, AttentionView
 from regard.inspection.analysis import HeadStatistics
 from regard.inspection.terminal import colour_of

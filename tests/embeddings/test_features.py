@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.embeddings import PackedEncoder, PlainReader, features
-from regard.embeddings.windows import windows_of
+from regard.embeddings.features import windows_of
 from regard.errors import InputError
 from regard.layers import Tokens
 

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from regard.embeddings.index import ChangedFile, Index, described
-from regard.embeddings.passages import LONGEST, PATTERNS, files_of, passages_of, read_document
+from regard.embeddings.search import (
+    LONGEST,
+    PATTERNS,
+    ChangedFile,
+    Index,
+    described,
+    files_of,
+    passages_of,
+    read_document,
+)
 from regard.errors import InputError
 
 ORIGIN = {"model": "letters"}
@@ -210,7 +218,7 @@ def test_a_stop_keeps_what_was_done(folder, tmp_path):
             raise KeyboardInterrupt
         return Letters()(texts)
 
-    from regard.embeddings import index as module
+    from regard.embeddings import search as module
 
     index = Index(folder, dict(ORIGIN))
     together = module.TOGETHER

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.checkpoints import write_tensors
-from regard.embeddings.dense import Dense
+from regard.embeddings.pooling import Dense
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
 from regard.errors import InputError
 

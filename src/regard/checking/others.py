@@ -12,7 +12,7 @@ from safetensors import safe_open
 from regard.checking.files import INDEX, Listed, json_object, missing, tried, unexpected, unplaced
 from regard.checking.report import CheckedFile, Report
 from regard.data.token_store import TokenStore
-from regard.embeddings.index import FORMAT_VERSION
+from regard.embeddings.search import FORMAT_VERSION
 from regard.errors import InputError
 from regard.reading import parse_json
 from regard.vectors.formats import folder as vectors_folder

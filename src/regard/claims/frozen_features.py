@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.data.tagged import TaggedSentence, read_tagged
 from regard.data.tags import convert, scheme_of, spans_of
-from regard.embeddings.layers import layer_choice
+from regard.embeddings.features import layer_choice
 from regard.errors import InputError
 from regard.metrics.chunks import chunk_scores
 from regard.models.config import check

@@ -113,7 +113,7 @@ def open_encoder(
     model: Path, device: str, pooling: str | None, normalise: bool | None, precision: str
 ) -> tuple[SentenceEncoder, str]:
     """The model, with what the command says of it, and the precision to compute in."""
-    from regard.embeddings.precision import PRECISIONS, check_precision
+    from regard.embeddings.linear import PRECISIONS, check_precision
     from regard.errors import nearest
     from regard.training.precision import resolve
 
@@ -132,7 +132,7 @@ def _origin(
     model: Path, file: Path, encoder: SentenceEncoder, layer: str, prompt: str | None, precision: str
 ) -> dict[str, Any]:
     from regard import __version__
-    from regard.embeddings.origin import digest_of, input_of
+    from regard.embeddings.vector_file import digest_of, input_of
     from regard.tasks.loading import model_folder
 
     return {

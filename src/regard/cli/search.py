@@ -17,7 +17,7 @@ from regard.cli.texts import read_texts
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from regard.embeddings.index import Found, Index
+    from regard.embeddings.search import Found, Index
     from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 
 INDEX = ".regard-index.safetensors"
@@ -79,8 +79,7 @@ def search(
       regard search path/to/minilm faq.csv "I forgot my password" --text question
     """  # noqa: D301  # \b keeps the lines of the example apart
     asked = read_texts(queries or (), None)
-    from regard.embeddings.index import ChangedFile, Index, described
-    from regard.embeddings.passages import PATTERNS, UNITS, files_of
+    from regard.embeddings.search import PATTERNS, UNITS, ChangedFile, Index, described, files_of
 
     if unit not in UNITS:
         raise InputError(f"--unit is {unit!r}; {nearest(unit, UNITS)}")
@@ -137,7 +136,7 @@ def _updated(index: Index, place: Path, encoder: SentenceEncoder, precision: str
 
 
 def _origin(model: Path, encoder: SentenceEncoder, precision: str) -> dict[str, Any]:
-    from regard.embeddings.origin import digest_of
+    from regard.embeddings.vector_file import digest_of
     from regard.tasks.loading import model_folder
 
     return {

@@ -1,14 +1,13 @@
 """What an encoder's vectors are used for: features of words, vectors of texts, search by meaning."""
 
-from regard.embeddings.features import Features, WordFeatures, features
-from regard.embeddings.layers import LAYER_NAMES, layer_choice
-from regard.embeddings.minilm import packaged
+from regard.embeddings.features import LAYER_NAMES, Features, WordFeatures, features, layer_choice
+from regard.embeddings.linear import PRECISIONS, Precision
 from regard.embeddings.nearest import Nearest, nearest
 from regard.embeddings.packed import PackedEncoder
 from regard.embeddings.pooling import PoolingMode, normalised, pool, unit
-from regard.embeddings.precision import PRECISIONS, Precision
 from regard.embeddings.readers import Readers
 from regard.embeddings.reading import Group, PlainReader, Reader, read_all
+from regard.embeddings.sentence_transformers import packaged
 from regard.layers import LayerChoice, ScalarMix
 
 __all__ = [

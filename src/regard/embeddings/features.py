@@ -1,18 +1,18 @@
-"""Contextual vectors of the tokens and words of a text, from any choice of layers."""
+"""Contextual vectors of the tokens and words of a text, from any choice of layers; long texts are read in windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.embeddings.layers import LayerChoice, layer_choice
 from regard.embeddings.reading import BATCH_TOKENS, Group, Reader, read_all
-from regard.embeddings.windows import windows_of
 from regard.errors import InputError, nearest
+from regard.layers import Combination, LayerChoice
 from regard.layers.finite import check_finite
 from regard.text import Tokenizer
 
@@ -107,7 +107,7 @@ def features(
     """The vectors of every token of some texts.
 
     What is longer than the model reads is read in windows that overlap by half, and each token is taken from the window in which
-    it stands farther from the nearer end (`regard.embeddings.windows`).
+    it stands farther from the nearer end (`regard.embeddings.features`).
 
     Arguments:
         reader: of the model.
@@ -213,3 +213,99 @@ def _merged(
         return sums
     counts = np.asarray(ends, dtype=np.int64) - starts + 1
     return (sums / counts.reshape(-1, *([1] * (array.ndim - 1)))).astype(np.float32)
+
+
+# Which layers of an encoder a token's vector is taken from, and how several become one.
+
+
+NAMED: dict[str, LayerChoice] = {
+    "embeddings": LayerChoice(layers=(0,)),
+    "last": LayerChoice(layers=(-1,)),
+    "second_to_last": LayerChoice(layers=(-2,)),
+    "sum_last_four": LayerChoice(layers=(-4, -3, -2, -1)),
+    "concatenate_last_four": LayerChoice(layers=(-4, -3, -2, -1), combine="concatenate"),
+}
+"""Those that have names; `all` and `sum_all` depend on the model."""
+
+OF_ALL: dict[str, Combination] = {"all": "stack", "sum_all": "sum"}
+"""The embedding and every block."""
+
+LAYER_NAMES = (*NAMED, *OF_ALL)
+
+
+def layer_choice(choice: LayerChoice | str | int | Sequence[int], depth: int) -> LayerChoice:
+    """A choice by its name, a number, or several numbers whose layers are summed, for a model with so many blocks.
+
+    Raises:
+        InputError: for an unknown name, with the nearest, or a layer that the model does not have.
+
+    >>> layer_choice("second_to_last", 12).numbers(12), layer_choice("-1,-2", 12).layers, layer_choice("all", 2).layers
+    ((11,), (-1, -2), (0, 1, 2))
+    """
+    if isinstance(choice, str):
+        choice = _spelt(choice, depth)
+    elif isinstance(choice, int):
+        choice = LayerChoice(layers=(choice,))
+    elif not isinstance(choice, LayerChoice):
+        choice = LayerChoice(layers=tuple(choice))
+    choice.numbers(depth)
+    return choice
+
+
+def _spelt(text: str, depth: int) -> LayerChoice:
+    name = text.strip().replace("-", "_")
+    if name in OF_ALL:
+        return LayerChoice(layers=tuple(range(depth + 1)), combine=OF_ALL[name])
+    if name in NAMED:
+        return NAMED[name]
+    try:
+        return LayerChoice(layers=tuple(int(part) for part in text.split(",")))
+    except ValueError:
+        raise InputError(f"there are no layers {text!r}; {nearest(name, LAYER_NAMES)}, or give numbers") from None
+
+
+# Texts longer than a model reads, in windows that overlap by half.
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a text that is read at once.
+
+    Arguments:
+        start, stop: its first token and the one after its last.
+        first, last: those whose vectors are taken from it, the latter excluded.
+    """
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+def windows_of(length: int, room: int) -> list[Window]:
+    """The windows of a text of so many tokens, from which every token is taken once.
+
+    Windows overlap by half, the last one is filled with what stands before it, and a token is taken from that window in which
+    it stands farther from the nearer end, so that it has the most context on its poorer side (the rule of the authors' code
+    for questions over long texts, Devlin et al. 2019, section 4.2).
+
+    Arguments:
+        length: of the text, special tokens not counted.
+        room: for them in the model.
+
+    >>> windows_of(5, 8)
+    [Window(start=0, stop=5, first=0, last=5)]
+    >>> [(window.start, window.stop, window.first, window.last) for window in windows_of(9, 4)]
+    [(0, 4, 0, 3), (2, 6, 3, 5), (4, 8, 5, 6), (5, 9, 6, 9)]
+    """
+    if length <= room:
+        return [Window(0, length, 0, length)]
+    step = max(1, room // 2)
+    starts = [*range(0, length - room, step), length - room]
+    # Half of what two windows share is taken from each.
+    borders = [
+        0,
+        *((start + room + following) // 2 for start, following in pairwise(starts)),
+        length,
+    ]
+    return [Window(start, start + room, borders[i], borders[i + 1]) for i, start in enumerate(starts)]

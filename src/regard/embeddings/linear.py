@@ -1,18 +1,40 @@
-"""The linear maps of a prepared encoder: plain, of bytes, or with all that follows them in one kernel."""
+"""The linear maps of a prepared encoder: plain, of bytes, or with all that follows them in one kernel; and their precisions."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.embeddings.precision import Precision, dtype_of
-from regard.errors import InputError
+from regard.errors import InputError, nearest
+
+Precision = Literal["float32", "bfloat16", "int8"]
+"""`int8` is weights of one byte, in float32 for everything between the matrices."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+def dtype_of(precision: Precision) -> torch.dtype:
+    """What is between the linear maps."""
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def check_precision(precision: str) -> Precision:
+    """The precision of that name.
+
+    Raises:
+        InputError: where there is none, with the nearest.
+    """
+    for known in PRECISIONS:
+        if precision == known:
+            return known
+    raise InputError(f"precision is {precision!r}; {nearest(precision, PRECISIONS)}")
+
 
 Activation = Callable[[Tensor], Tensor]
 

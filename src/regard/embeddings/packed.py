@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, LearnedPositions, ScoredAttention
-from regard.embeddings.linear import Linear, linear
-from regard.embeddings.precision import Precision, dtype_of
+from regard.embeddings.linear import Linear, Precision, dtype_of, linear
 from regard.embeddings.reading import Group
 from regard.errors import InputError
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder

@@ -1,8 +1,9 @@
-"""From the vectors of tokens to one vector of a text."""
+"""From the vectors of tokens to one vector of a text: pooling, a linear map behind it, length one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -117,3 +118,48 @@ def _one(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:
     length = valid.shape[1]
     place = real.argmax(dim=1) if mode == "cls" else length - 1 - real.flip(1).argmax(dim=1)
     return hidden[torch.arange(len(hidden), device=hidden.device), place]
+
+
+DenseActivation = Literal["identity", "tanh", "relu", "gelu"]
+
+FUNCTIONS: dict[DenseActivation, Callable[[Tensor], Tensor]] = {
+    "identity": lambda x: x,
+    "tanh": torch.tanh,
+    "relu": F.relu,
+    "gelu": F.gelu,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dense:
+    """f(W v + b), in float32. It is kept as it is and never trained.
+
+    Arguments:
+        weight: W, (outputs, inputs).
+        bias: b, (outputs,); None for none.
+        activation: f.
+
+    >>> Dense(torch.ones(1, 3), torch.tensor([1.0]), "identity")(torch.ones(2, 3)).tolist()
+    [[4.0], [4.0]]
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    activation: DenseActivation
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """(B, inputs) to (B, outputs)."""
+        weight = self.weight.to(vectors)
+        return FUNCTIONS[self.activation](
+            F.linear(vectors, weight, None if self.bias is None else self.bias.to(vectors))
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dense) or self.activation != other.activation:
+            return False
+        if (self.bias is None) != (other.bias is None) or not torch.equal(self.weight, other.weight):
+            return False
+        return self.bias is None or other.bias is None or torch.equal(self.bias, other.bias)
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.weight.shape), self.activation))

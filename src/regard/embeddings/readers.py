@@ -6,8 +6,8 @@ import threading
 
 import torch
 
+from regard.embeddings.linear import Precision, check_precision
 from regard.embeddings.packed import PackedEncoder, obstacle
-from regard.embeddings.precision import Precision, check_precision
 from regard.embeddings.reading import PlainReader, Reader
 from regard.layers import TextEncoder, VectorReader
 

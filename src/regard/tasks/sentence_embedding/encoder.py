@@ -14,8 +14,7 @@ from torch import Tensor
 
 from regard.data.token_store import TokenStore
 from regard.embeddings.angular import SimilarityMeasure, angular, check_measure
-from regard.embeddings.features import Features, features
-from regard.embeddings.layers import LayerChoice, layer_choice
+from regard.embeddings.features import Features, LayerChoice, features, layer_choice
 from regard.embeddings.pooling import POOLER, check_modes, unit
 from regard.embeddings.readers import Readers
 from regard.embeddings.reading import BATCH_TOKENS, Group, read_all

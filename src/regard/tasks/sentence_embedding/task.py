@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
-from regard.embeddings.dense import Dense
-from regard.embeddings.pooling import POOLER, PoolingMode, normalised, pool
+from regard.embeddings.pooling import POOLER, Dense, PoolingMode, normalised, pool
 from regard.embeddings.reading import counted_of
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
 from regard.errors import InputError, nearest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from regard.embeddings.layers import LayerChoice, layer_choice
+from regard.embeddings.features import LayerChoice, layer_choice
 from regard.errors import InputError
 
 if TYPE_CHECKING:
