@@ -22,7 +22,7 @@ from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.rater import Rater
 from regard.tasks.classification.regression import RegressionTask
 from regard.tasks.classification.task import ClassificationTask
-from regard.tasks.encoders.inputs import join
+from regard.tasks.encoders import join
 from regard.text import Tokenizer
 
 SIZES: dict[str, Any] = {"width": 12, "heads": 3, "feedforward_width": 10, "layers": 2, "maximum_positions": 30}
@@ -92,7 +92,7 @@ def test_padding_is_left_out_and_each_row_has_its_own_text(classifier):
 
 
 def test_several_batches_are_several_runs(classifier, monkeypatch):
-    from regard.tasks.encoders import predictor
+    from regard.tasks import encoders as predictor
 
     monkeypatch.setattr(predictor, "BATCH_TOKENS", 8)
     monkeypatch.setitem(predictor.EncoderPredictor.encoded.__kwdefaults__, "batch_tokens", 8)

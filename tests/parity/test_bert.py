@@ -20,7 +20,7 @@ from regard.inspection import prune
 from regard.layers import Encoded, Tokens
 from regard.models import Bert, BertConfig, DistilBert, DistilBertConfig
 from regard.tasks.classification.classifier import Classifier
-from regard.tasks.encoders.inputs import join, padded
+from regard.tasks.encoders import join, padded
 from regard.text import Tokenizer
 
 transformers = pytest.importorskip("transformers")

@@ -10,9 +10,8 @@ import torch.nn.functional as F
 
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config, LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.tasks import projected_loss
-from regard.tasks.losses import smoothed_cross_entropy
-from regard.tasks.projected_loss import projected_cross_entropy
+from regard.tasks import losses as projected_loss
+from regard.tasks.losses import projected_cross_entropy, smoothed_cross_entropy
 
 
 def drawn(generator, rows=23, width=8, vocabulary=11, dtype=torch.float64):

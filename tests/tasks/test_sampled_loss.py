@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.tasks.sampled_loss import chance_of_being_drawn, drawn_words, sampled_cross_entropy
+from regard.tasks.losses import chance_of_being_drawn, drawn_words, sampled_cross_entropy
 
 
 def test_the_same_key_draws_the_same_and_common_words_most_often():

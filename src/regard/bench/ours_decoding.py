@@ -94,7 +94,7 @@ class CausalTraining:
         """A few updates; the amount is tokens."""
         import torch
 
-        from regard.tasks.projected_loss import projected_cross_entropy
+        from regard.tasks.losses import projected_cross_entropy
 
         tokens, low = 0, self._job["precision"] == "bfloat16"
         began = time.perf_counter()

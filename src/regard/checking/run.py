@@ -12,7 +12,7 @@ from regard.checking.report import CheckedFile, Report
 from regard.files import PARTIAL_PREFIX
 from regard.reading import json_value, read_text
 from regard.tasks.loading import POINTER, pointers_of
-from regard.tasks.prepared import READY
+from regard.tasks.preparation import READY
 from regard.training.checkpoint import OPTIMIZER, PROGRESS
 from regard.training.recipe import read_yaml
 from regard.training.run import RECIPE

@@ -19,7 +19,7 @@ from regard.claims.measuring import FINISHED, RunMeasures
 from regard.errors import InputError
 from regard.files import clear_partial, new_folder, replace_file
 from regard.parts import Code, load_code
-from regard.tasks.prepared import is_prepared
+from regard.tasks.preparation import is_prepared
 from regard.training.callbacks import Callback
 from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
 from regard.training.run import RECIPE, train

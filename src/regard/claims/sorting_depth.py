@@ -14,7 +14,7 @@ from regard.claims.trained_here import trained
 from regard.data.sequences import Sequences
 from regard.inspection.analysis.collapse import Collapse
 from regard.models.config import check
-from regard.tasks.encoders.inputs import join, padded
+from regard.tasks.encoders import join, padded
 from regard.tasks.loading import load
 from regard.tasks.tagging.tagger import Tagger
 

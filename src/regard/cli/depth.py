@@ -97,7 +97,7 @@ def _language_model(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable
 
 def _encoder(place: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:
     from regard.inspection.text_reader import TextReader
-    from regard.tasks.encoders.inputs import join, padded
+    from regard.tasks.encoders import join, padded
 
     reader = TextReader.load(place)
     encoded = reader.tokenizer.encode_batch(texts)

@@ -19,9 +19,7 @@ from regard.inspection.look import look
 from regard.inspection.view import AttentionView
 from regard.layers import TextEncoder, Tokens, VectorReader
 from regard.models import MODELS, ELMo
-from regard.tasks.encoders.inputs import join, padded
-from regard.tasks.encoders.open_folder import foreign_tokenizer
-from regard.tasks.encoders.sentences import tokens_of
+from regard.tasks.encoders import foreign_tokenizer, join, padded, tokens_of
 from regard.tasks.loading import model_folder
 from regard.text import Tokenizer
 

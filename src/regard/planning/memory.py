@@ -16,7 +16,7 @@ from regard.layers.heads import MaskedHead
 from regard.planning.devices import NumberFormat
 from regard.planning.parameters import NORMS, count_parameters, size_of
 from regard.planning.shapes import Shape
-from regard.tasks.projected_loss import AT_A_TIME
+from regard.tasks.losses import AT_A_TIME
 from regard.training.optimizers import numbers_kept
 from regard.training.settings import OptimizerName
 

@@ -18,7 +18,7 @@ from regard.errors import InputError
 from regard.models import MODELS
 from regard.planning.shapes import Shape, Work
 from regard.tasks.kinds import kind_of
-from regard.tasks.prepared import Prepared
+from regard.tasks.preparation import Prepared
 from regard.training.recipe import Recipe
 from regard.training.settings import TrainingSettings
 

@@ -7,8 +7,8 @@ from .language_modelling.task import LanguageModellingTask as LanguageModellingT
 from .language_modelling.task import TextBatch as TextBatch
 from .loading import load as load
 from .losses import smoothed_cross_entropy as smoothed_cross_entropy
-from .observer import PredictionObserver as PredictionObserver
 from .pairs import PairBatch as PairBatch
+from .predictor import PredictionObserver as PredictionObserver
 from .predictor import Predictor as Predictor
 from .span_corruption.span_filler import FilledSpans as FilledSpans
 from .span_corruption.span_filler import SpanFiller as SpanFiller

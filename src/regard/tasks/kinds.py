@@ -11,7 +11,6 @@ from regard.tasks.captioning.kinds import CAPTIONING
 from regard.tasks.classification.kinds import CLASSIFICATION, MULTI_LABEL, MULTI_OUTPUT, REGRESSION
 from regard.tasks.copying.kinds import COPYING
 from regard.tasks.few_shot.kinds import FEW_SHOT
-from regard.tasks.kind import Kind
 from regard.tasks.language_modelling.kinds import LANGUAGE_MODELLING
 from regard.tasks.masked_language_modelling.kinds import MASKED_LANGUAGE_MODELLING
 from regard.tasks.multiple_choice.kinds import MULTIPLE_CHOICE
@@ -19,6 +18,7 @@ from regard.tasks.picture_classification.kinds import PICTURE_CLASSIFICATION
 from regard.tasks.question_answering.kinds import QUESTION_ANSWERING
 from regard.tasks.sentence_embedding.kinds import SENTENCE_EMBEDDING
 from regard.tasks.span_corruption.kinds import SPAN_CORRUPTION
+from regard.tasks.spec import Kind
 from regard.tasks.tagging.kinds import TAGGING
 from regard.tasks.text_to_text.kinds import TEXT_TO_TEXT
 from regard.tasks.translation.kinds import TRANSLATION

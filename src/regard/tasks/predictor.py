@@ -1,4 +1,4 @@
-"""What every model that is ready to use has in common, whatever it predicts."""
+"""What every model that is ready to use has in common, and who is told what it predicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 
@@ -15,9 +15,10 @@ from regard.checkpoints.adapters import ADAPTER
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import new_folder
+from regard.generation import Hypothesis, SearchObserver
+from regard.layers import Source, Tokens
 from regard.machine import device_named
 from regard.parts import FOLDER
-from regard.tasks.observer import PredictionObserver
 from regard.tasks.task import Task
 
 T = TypeVar("T", bound=Task)
@@ -151,3 +152,36 @@ def check_replaceable(folder: Path) -> None:
     others = sorted({path.name for path in folder.iterdir()} - MODEL_FILES)
     if others:
         raise InputError(f"{folder}: holds {others[0]}, which is no part of a model; choose a new folder")
+
+
+class PredictionObserver(SearchObserver, Protocol):
+    """A search observer that is also told what the hypotheses became."""
+
+    def read(self, tokens: Tokens | None) -> None:
+        """Called when a language model has read texts in parts: all that it read, a text in each row; None where rows moved."""
+        ...
+
+    def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Hypothesis]]) -> None:
+        """Called after each search: one prediction per source row, beside the hypotheses it was made of."""
+        ...
+
+
+class Observers:
+    """Passes what a search tells to several observers.
+
+    Arguments:
+        observers: who wants to know.
+    """
+
+    def __init__(self, observers: Sequence[PredictionObserver]) -> None:
+        self._observers = observers
+
+    def search_started(self, source: Source) -> None:
+        """Tell them all."""
+        for observer in self._observers:
+            observer.search_started(source)
+
+    def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
+        """Tell them all."""
+        for observer in self._observers:
+            observer.search_finished(hypotheses)

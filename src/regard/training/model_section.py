@@ -12,7 +12,7 @@ from regard.errors import InputError, nearest
 from regard.models import MODELS, Interface
 from regard.parts import own_hint
 from regard.structure import from_mapping
-from regard.tasks.kind import Kind
+from regard.tasks.spec import Kind
 from regard.text import INPUT_TOKENS
 
 OWN = ("name", "pretrained", "pretrained_layers")

@@ -19,8 +19,8 @@ from regard.models.config import check
 from regard.parts import own_hint
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import SEEN
-from regard.tasks.kind import Kind
 from regard.tasks.kinds import kind_of
+from regard.tasks.spec import Kind
 from regard.training.adapters import AdapterSettings
 from regard.training.model_section import check_section, config_of, resolved
 from regard.training.settings import TrainingSettings

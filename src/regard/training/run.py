@@ -27,7 +27,7 @@ from regard.tasks.card import README, SEEN, run_section
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
-from regard.tasks.prepared import READY, Prepared, is_prepared
+from regard.tasks.preparation import READY, Prepared, is_prepared
 from regard.tasks.task import Task
 from regard.training.adapters import give_adapters
 from regard.training.callbacks import Callback

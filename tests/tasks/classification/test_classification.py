@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.data import LabelledData
 from regard.tasks.classification.preparation import prepare_classes, prepare_ratings
-from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.preparation import EncoderTokenizerSettings
 
 SETTINGS = EncoderTokenizerSettings(size=200)
 

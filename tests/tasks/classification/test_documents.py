@@ -13,7 +13,7 @@ from regard.data.cue_documents import CueDocuments
 from regard.errors import InputError
 from regard.inspection.document import BOTH, with_shares
 from regard.inspection.text_reader import TextReader
-from regard.tasks.encoders.sentences import sentences_of, tokens_of
+from regard.tasks.encoders import sentences_of, tokens_of
 from regard.text import Tokenizer
 
 TEXT = "w1 good1 w3 w4. Indeed w2 bad3 w5.<br /><br />w6 w7"

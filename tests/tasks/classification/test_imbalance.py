@@ -13,7 +13,7 @@ from regard.layers import Encoded
 from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData
 from regard.tasks.classification.preparation import prepare_classes, prepare_ratings
 from regard.tasks.classification.task import LABEL
-from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.preparation import EncoderTokenizerSettings
 
 SETTINGS = EncoderTokenizerSettings(size=200)
 

@@ -22,7 +22,7 @@ from regard.tasks.classification.preparation import labels_of, prepare_labels, p
 from regard.tasks.classification.rater import MultiRater
 from regard.tasks.classification.regression import stored_ratings
 from regard.tasks.classification.task import stored_labels
-from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.preparation import EncoderTokenizerSettings
 
 WORDS = {"food": ["soup", "bread"], "people": ["waiter", "cook"], "price": ["cheap", "dear"]}
 FILLER = ["the", "of", "was", "and", "with", "in", "some", "town"]

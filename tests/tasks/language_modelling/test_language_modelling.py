@@ -20,7 +20,7 @@ from regard.models import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.tasks.language_modelling.data import TextData
 from regard.tasks.language_modelling.preparation import _stretches, prepare
-from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.preparation import TokenizerSettings
 from regard.text import Tokenizer
 
 CHARACTERS = TokenizerSettings(kind="character", size=60)

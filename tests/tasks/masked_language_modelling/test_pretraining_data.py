@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.encoders.inputs import SECOND, TEXT
+from regard.tasks.encoders import SECOND, TEXT
 from regard.tasks.masked_language_modelling.data import MaskedTextData
 from regard.tasks.masked_language_modelling.preparation import prepare
 from regard.tasks.masked_language_modelling.task import NEXT, ORDINARY
+from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.text import Tokenizer
 
 TOKENIZER = EncoderTokenizerSettings(size=90)

@@ -15,11 +15,11 @@ import regard
 from regard.data.choices import ChoiceQuestion
 from regard.errors import InputError
 from regard.layers import Encoded
-from regard.tasks.encoders import EncoderTokenizerSettings
 from regard.tasks.multiple_choice.chooser import Chooser
 from regard.tasks.multiple_choice.data import ChoiceData
 from regard.tasks.multiple_choice.preparation import prepare_choices
 from regard.tasks.multiple_choice.task import read_questions
+from regard.tasks.preparation import EncoderTokenizerSettings
 
 KINDS = {"rains": ["wet", "damp"], "shines": ["warm", "bright"], "snows": ["white", "cold"]}
 

@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.models import Bert, BertConfig
-from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.question_answering.answerer import Answerer
 from regard.tasks.question_answering.task import QuestionAnsweringTask
 from regard.text import Tokenizer

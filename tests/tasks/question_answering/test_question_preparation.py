@@ -16,7 +16,7 @@ from regard.data.questions import Answer, Question
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Encoded
-from regard.tasks.prepared import Prepared
+from regard.tasks.preparation import Prepared
 from regard.tasks.question_answering.data import QuestionData
 from regard.tasks.question_answering.preparation import prepare_questions
 from regard.tasks.question_answering.store import ANSWER, stored_windows

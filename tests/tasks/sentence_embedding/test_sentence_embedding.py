@@ -16,7 +16,7 @@ from regard.embeddings.pooling import Dense
 from regard.embeddings.sentence_transformers import write_modules
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.sentence_embedding.data import SentenceData
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.sentence_embedding.losses import cosine_loss, ranking_loss, triplet_loss

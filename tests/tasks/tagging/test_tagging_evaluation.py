@@ -9,7 +9,7 @@ from regard.data.tagged import TaggedSentence, read_tagged
 from regard.data.tags import convert, spans_of
 from regard.errors import InputError
 from regard.metrics.chunks import chunk_scores
-from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.tagging.data import TaggedData
 from regard.tasks.tagging.evaluation import evaluate_tags, read_tags
 from regard.tasks.tagging.preparation import prepare_tags

@@ -8,7 +8,7 @@ import pytest
 
 from regard.data.tagged import TaggedSentence
 from regard.errors import InputError
-from regard.tasks.encoders import EncoderTokenizerSettings
+from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.tagging.data import TaggedData
 from regard.tasks.tagging.preparation import all_tags, documents_of, prepare_tags
 from regard.tasks.tagging.task import GOES_ON, PLACE, TAG

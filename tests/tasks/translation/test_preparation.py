@@ -11,7 +11,7 @@ import pytest
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.tasks.prepared import Prepared
+from regard.tasks.preparation import Prepared
 from regard.tasks.translation import preparation
 from regard.tasks.translation.builtin_data import DatesData, SequencesData
 from regard.tasks.translation.data import PairTokenizerSettings, TranslationData

@@ -17,7 +17,7 @@ from regard.errors import InputError
 from regard.rendering import class_text, metric_rows
 
 if TYPE_CHECKING:
-    from regard.tasks.kind import Kind
+    from regard.tasks.spec import Kind
 
 OWN = ("train", "validation", "validation_share", "alphabets", "validation_alphabets")
 """What a recipe says of its own data, and does not hold for others."""

@@ -25,7 +25,7 @@ from regard.tasks import (
     TextToTextTask,
     TranslationTask,
 )
-from regard.tasks.pair_predictor import PairPredictor
+from regard.tasks.pairs import PairPredictor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,8 +16,7 @@ from regard.inspection.walk.scene import quoted
 from regard.layers import Tokens
 from regard.models import GNMT, Bahdanau, Luong
 from regard.tasks import LanguageModel, Translator
-from regard.tasks.encoders.inputs import join, padded
-from regard.tasks.encoders.predictor import EncoderPredictor
+from regard.tasks.encoders import EncoderPredictor, join, padded
 
 LONGEST = 1024
 """Tokens of a text that is walked through. The weights kept grow with the square, and nobody reads a longer one."""

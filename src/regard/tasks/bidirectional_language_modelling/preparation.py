@@ -13,10 +13,9 @@ from regard.errors import InputError
 from regard.tasks.bidirectional_language_modelling.data import BidirectionalTextData
 from regard.tasks.bidirectional_language_modelling.sentences import of_documents, spelt
 from regard.tasks.bidirectional_language_modelling.task import TEXT, WORDS, BidirectionalLanguageModellingTask
-from regard.tasks.encoders.preparation import cleared, write_store
-from regard.tasks.encoders.splits import Splits
+from regard.tasks.examples import Splits
 from regard.tasks.masked_language_modelling.documents import Given, Reader, builtin, reader
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, cleared, finish, is_prepared, opened, write_store
 from regard.text import Tokenizer
 from regard.text.spelling import SIZE
 from regard.text.word_list import WordList

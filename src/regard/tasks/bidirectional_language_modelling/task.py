@@ -19,8 +19,7 @@ from regard.models.config import check
 from regard.structure import coerced
 from regard.tasks.bidirectional_language_modelling.sentences import Spelt
 from regard.tasks.card import write_with_card
-from regard.tasks.projected_loss import projected_cross_entropy
-from regard.tasks.sampled_loss import drawn_words, sampled_cross_entropy
+from regard.tasks.losses import drawn_words, projected_cross_entropy, sampled_cross_entropy
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
 from regard.text.word_list import WordList

@@ -16,9 +16,8 @@ from regard.tasks.captioning.metrics import compared
 from regard.tasks.captioning.pointing import Pointing, in_batches, pointed
 from regard.tasks.captioning.store import TARGET, CaptionStore
 from regard.tasks.captioning.task import CaptionBatch, CaptioningTask
-from regard.tasks.observer import Observers
 from regard.tasks.pictures import Picture, frames_of
-from regard.tasks.predictor import Predictor
+from regard.tasks.predictor import Observers, Predictor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

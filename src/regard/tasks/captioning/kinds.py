@@ -8,8 +8,8 @@ from regard.tasks.captioning.data import CaptionData
 from regard.tasks.captioning.evaluation import evaluate
 from regard.tasks.captioning.preparation import prepare
 from regard.tasks.captioning.task import CaptioningTask
-from regard.tasks.kind import Kind
-from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.preparation import TokenizerSettings
+from regard.tasks.spec import Kind
 
 CAPTIONING = Kind(
     task=CaptioningTask,

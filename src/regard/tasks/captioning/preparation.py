@@ -17,11 +17,8 @@ from regard.tasks.captioning.examples import CaptionExample, example_of, in_memo
 from regard.tasks.captioning.reading import examples_in
 from regard.tasks.captioning.store import CaptionStore, columns, numbers_of
 from regard.tasks.captioning.task import CaptioningTask
-from regard.tasks.encoders.preparation import cleared
-from regard.tasks.frames import frames_file, write_frames
-from regard.tasks.pictures import PictureSize, frames_of
-from regard.tasks.prepared import READY, TRAIN, VALIDATION, Prepared, finish, is_prepared
-from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.pictures import PictureSize, frames_file, frames_of, write_frames
+from regard.tasks.preparation import READY, TRAIN, VALIDATION, Prepared, TokenizerSettings, cleared, finish, is_prepared
 from regard.text import Tokenizer
 
 HELD_OUT = 0xCA97

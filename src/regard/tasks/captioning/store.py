@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.data.scenes import Named
 from regard.data.token_store import Ids, TokenStore
-from regard.tasks.frames import read_frames
+from regard.tasks.pictures import read_frames
 
 TARGET, FRAMES, NAMED = "target", "frames", "named"
 """The columns. `target`: the caption's ids. `frames`: the first frame of its picture and the one after the last. `named`: for

@@ -9,7 +9,7 @@ from regard.errors import InputError
 from regard.reading import read_json_object, spoken_kind
 from regard.tasks.classification.regression import MultiOutputTask, RegressionTask
 from regard.tasks.classification.task import ClassificationTask, MultiLabelTask
-from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.encoders import foreign_tokenizer
 
 
 def tells_of_texts(config: Any) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from regard.errors import InputError
 from regard.tasks.classification.task import LabelledTask
-from regard.tasks.encoders import Joined, join
-from regard.tasks.encoders.sentences import tokens_of
+from regard.tasks.encoders import Joined, join, tokens_of
 from regard.tasks.gaps import refuse_gaps
 from regard.text.unknown import warn_of_cut, warn_of_unknown
 

@@ -31,8 +31,8 @@ from regard.tasks.classification.preparation import prepare_classes, prepare_lab
 from regard.tasks.classification.rater import MultiRater, Rater
 from regard.tasks.classification.regression import MultiOutputTask, RegressionTask
 from regard.tasks.classification.task import ClassificationTask, MultiLabelTask
-from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
+from regard.tasks.preparation import EncoderTokenizerSettings
+from regard.tasks.spec import OF_VECTOR_READERS, Kind, decided_of_encoder
 
 CLASSIFICATION = Kind(
     task=ClassificationTask,

@@ -21,19 +21,22 @@ from regard.parts import own
 from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData, Place, refuse_classes
 from regard.tasks.classification.regression import MultiOutputTask, RegressionTask, stored
 from regard.tasks.classification.task import LABEL, ClassificationTask, LabelledTask, MultiLabelTask, Orders
-from regard.tasks.encoders import (
+from regard.tasks.encoders import Joined, columns_of, join, tokens_of
+from regard.tasks.examples import Reader, Splits, given_or
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
     EncoderTokenizerSettings,
-    Joined,
-    Splits,
-    columns_of,
-    join,
+    Prepared,
+    cleared,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
     whole_text_tokenizer,
     write_store,
 )
-from regard.tasks.encoders.preparation import cleared
-from regard.tasks.encoders.sentences import tokens_of
-from regard.tasks.encoders.splits import Reader, given_or
-from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 from regard.text import Tokenizer
 
 Given = (

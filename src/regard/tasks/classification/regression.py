@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.tasks.classification.task import LABEL, LabelledTask, few, names_said
-from regard.tasks.encoders import EncoderBatch, Joined
-from regard.tasks.encoders.inputs import read_inputs
+from regard.tasks.encoders import EncoderBatch, Joined, read_inputs
 from regard.tasks.task import LossSum
 
 

@@ -14,9 +14,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind
 from regard.metrics.classification import f1_in_words, judged_class
-from regard.tasks.encoders import EncoderBatch, Joined, WholeTextTask, padded
-from regard.tasks.encoders.inputs import read_inputs
-from regard.tasks.encoders.task import EncoderTask
+from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined, WholeTextTask, padded, read_inputs
 from regard.tasks.losses import smoothed_cross_entropy, stands_out
 from regard.tasks.task import LossSum
 

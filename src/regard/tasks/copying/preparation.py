@@ -12,7 +12,7 @@ from regard.errors import InputError
 from regard.files import replace_file
 from regard.tasks.copying.data import CopyingData
 from regard.tasks.copying.task import COLUMN, CopyingTask
-from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.preparation import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 
 """What preparation decided of the task, beside the stores."""
 

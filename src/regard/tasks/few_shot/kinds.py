@@ -7,7 +7,7 @@ from regard.tasks.few_shot.evaluation import evaluate_episodes, read_episodes
 from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.few_shot.preparation import prepare
 from regard.tasks.few_shot.task import FewShotTask
-from regard.tasks.kind import Kind
+from regard.tasks.spec import Kind
 
 FEW_SHOT = Kind(
     task=FewShotTask,

@@ -15,7 +15,7 @@ from regard.errors import InputError
 from regard.files import replace_file
 from regard.tasks.few_shot.data import FewShotData
 from regard.tasks.few_shot.task import CLASS, PIXELS, FewShotTask
-from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.preparation import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
 
 """What preparation decided of the task, beside the stores."""
 

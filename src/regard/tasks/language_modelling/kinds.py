@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from regard.tasks.kind import Kind
 from regard.tasks.language_modelling.data import TextData
 from regard.tasks.language_modelling.evaluation import evaluate
 from regard.tasks.language_modelling.foreign import foreign_language_modelling, writes_text
 from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.language_modelling.preparation import prepare
 from regard.tasks.language_modelling.task import LanguageModellingTask
-from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.preparation import TokenizerSettings
+from regard.tasks.spec import Kind
 
 LANGUAGE_MODELLING = Kind(
     task=LanguageModellingTask,

@@ -20,8 +20,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.tasks.language_modelling.data import Place, TextData
 from regard.tasks.language_modelling.task import COLUMN, LanguageModellingTask
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
-from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, finish, is_prepared, opened
 from regard.text import Tokenizer
 
 Texts = Sequence[str] | Sequence[Mapping[str, object]]

@@ -17,7 +17,7 @@ from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
-from regard.tasks.projected_loss import projected_cross_entropy
+from regard.tasks.losses import projected_cross_entropy
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
 

@@ -17,7 +17,7 @@ from regard.data.sentence_pairs import Cutting, write_documents
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers.finite import check_number
-from regard.tasks.encoders.predictor import BATCH_TOKENS
+from regard.tasks.encoders import BATCH_TOKENS
 from regard.tasks.masked_language_modelling.data import MaskedTextData
 from regard.tasks.masked_language_modelling.documents import Given, encoded, in_memory, reader
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel

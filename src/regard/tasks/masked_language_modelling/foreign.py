@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.encoders import foreign_tokenizer
 from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
 from regard.tasks.masked_language_modelling.teacher import HEADS
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import Kind, decided_of_encoder
 from regard.tasks.masked_language_modelling.data import MaskedTextData
 from regard.tasks.masked_language_modelling.evaluation import evaluate_masked, read_documents_of
 from regard.tasks.masked_language_modelling.foreign import fills, foreign_masked
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
 from regard.tasks.masked_language_modelling.preparation import prepare
 from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
+from regard.tasks.preparation import EncoderTokenizerSettings
+from regard.tasks.spec import Kind, decided_of_encoder
 
 MASKED_LANGUAGE_MODELLING = Kind(
     task=MaskedLanguageModellingTask,

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.encoders import EncoderPredictor, Joined, join
-from regard.tasks.encoders.predictor import BATCH_TOKENS
+from regard.tasks.encoders import BATCH_TOKENS, EncoderPredictor, Joined, join
 from regard.tasks.gaps import refuse_empty
 from regard.tasks.losses import stands_out
 from regard.tasks.masked_language_modelling.answers import Candidate, Filled, PseudoScore

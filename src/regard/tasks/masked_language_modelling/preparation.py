@@ -12,14 +12,22 @@ from regard.data.malformed import MalformedRows
 from regard.data.sentence_pairs import SENTENCES, Cutting, write_documents
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.tasks.encoders import EncoderTokenizerSettings, encoder_tokenizer
-from regard.tasks.encoders.preparation import cleared
 from regard.tasks.masked_language_modelling.data import MaskedTextData
 from regard.tasks.masked_language_modelling.documents import Given, Reader, builtin, encoded, reader, texts_of
 from regard.tasks.masked_language_modelling.stores import write_inputs
 from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
 from regard.tasks.masked_language_modelling.teacher import Teacher, teacher_folder
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+)
 from regard.text import Tokenizer
 
 DOCUMENTS = "documents"

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.sentence_pairs import Drawn
-from regard.tasks.encoders import columns_of
-from regard.tasks.encoders.inputs import PLACES
-from regard.tasks.encoders.preparation import write_store
+from regard.tasks.encoders import PLACES, columns_of
 from regard.tasks.masked_language_modelling.task import FOLLOWED, NEXT, ORDINARY, OTHER
+from regard.tasks.preparation import write_store
 from regard.text import Tokenizer
 
 

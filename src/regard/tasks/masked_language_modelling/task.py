@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from regard.data.masking import Masking
 from regard.data.token_store import TokenStore
 from regard.layers import FIXED_OUTPUTS, HeadKind, Tokens
-from regard.tasks.encoders import EncoderTask, Joined, padded
-from regard.tasks.encoders.inputs import TEXT, read_inputs
+from regard.tasks.encoders import TEXT, EncoderTask, Joined, padded, read_inputs
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.masked_language_modelling.teacher import Teacher
 from regard.tasks.task import LossSum

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
 from regard.tasks.multiple_choice.chooser import Chooser
 from regard.tasks.multiple_choice.data import ChoiceData
 from regard.tasks.multiple_choice.evaluation import choice_beside, evaluate_choices, read_for_evaluation
 from regard.tasks.multiple_choice.foreign import chooses, foreign_chooser
 from regard.tasks.multiple_choice.preparation import prepare_choices
 from regard.tasks.multiple_choice.task import MultipleChoiceTask
+from regard.tasks.preparation import EncoderTokenizerSettings
+from regard.tasks.spec import OF_VECTOR_READERS, Kind, decided_of_encoder
 
 MULTIPLE_CHOICE = Kind(
     task=MultipleChoiceTask,

@@ -13,12 +13,24 @@ from regard.data.malformed import MalformedRows
 from regard.data.rows import listed, parts_of
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.tasks.encoders import EncoderTokenizerSettings, Splits, whole_text_tokenizer, write_store
-from regard.tasks.encoders.preparation import Row, cleared
-from regard.tasks.encoders.splits import Reader, given_or
+from regard.tasks.examples import Reader, Splits, given_or
 from regard.tasks.multiple_choice.data import ChoiceData, Place
 from regard.tasks.multiple_choice.task import MultipleChoiceTask, columns, row_of
-from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    Row,
+    cleared,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
+    whole_text_tokenizer,
+    write_store,
+)
 
 Example = ChoiceQuestion | tuple[str, Sequence[str], int] | Mapping[str, Any]
 """A question, (context, choices, number of the right one, from 0), or a mapping with these, perhaps with a question."""

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from regard.data.choices import ChoiceQuestion
 from regard.data.token_store import TokenStore
 from regard.layers import HeadKind, Tokens
-from regard.tasks.encoders import Joined, WholeTextTask, join, padded
-from regard.tasks.encoders.inputs import PLACES, SECOND, TEXT
+from regard.tasks.encoders import PLACES, SECOND, TEXT, Joined, WholeTextTask, join, padded
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.task import LossSum
 from regard.text import Tokenizer

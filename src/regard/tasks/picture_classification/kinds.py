@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from regard.tasks.kind import Kind
 from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
 from regard.tasks.picture_classification.data import PictureData
 from regard.tasks.picture_classification.evaluation import evaluate_pictures, picture_beside, read_pictures
 from regard.tasks.picture_classification.foreign import classifies_pictures, foreign_picture_classifier
 from regard.tasks.picture_classification.preparation import prepare
 from regard.tasks.picture_classification.task import PictureClassificationTask
+from regard.tasks.spec import Kind
 
 
 class AnySize(int):

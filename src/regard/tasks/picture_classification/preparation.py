@@ -13,14 +13,22 @@ from regard.data.labelled_pictures import LabelledPicture, read_labelled_picture
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.tasks.encoders.preparation import cleared
-from regard.tasks.frames import frames_file, write_frames
 from regard.tasks.picture_classification.data import PictureData
 from regard.tasks.picture_classification.examples import Given, listed, pixels_of
 from regard.tasks.picture_classification.store import LABEL, MOST_CLASSES, PictureStore
 from regard.tasks.picture_classification.task import PictureClassificationTask
-from regard.tasks.pictures import PictureSize, frames_as_given
-from regard.tasks.prepared import READY, SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, settings_of
+from regard.tasks.pictures import PictureSize, frames_as_given, frames_file, write_frames
+from regard.tasks.preparation import (
+    READY,
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    Prepared,
+    cleared,
+    finish,
+    is_prepared,
+    settings_of,
+)
 
 """What preparation decided of the task, beside the stores."""
 

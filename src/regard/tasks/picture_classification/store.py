@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.token_store import Ids, TokenStore
-from regard.tasks.frames import read_frames
+from regard.tasks.pictures import read_frames
 
 LABEL = "label"
 """The one column: the number of each picture's class."""

@@ -10,7 +10,7 @@ from regard.data.malformed import MalformedRows
 from regard.data.questions import Answer, Question, read_questions
 from regard.data.rows import listed, parts_of
 from regard.errors import InputError
-from regard.tasks.encoders.splits import Reader
+from regard.tasks.examples import Reader
 from regard.tasks.question_answering.data import Place, QuestionData
 
 Example = Question | tuple[str, str, str | None] | tuple[str, str, tuple[str, int]] | Mapping[str, Any]

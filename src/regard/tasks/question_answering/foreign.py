@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.encoders import foreign_tokenizer
 from regard.tasks.question_answering.task import QuestionAnsweringTask
 
 LENGTH, STRIDE, QUESTION = 384, 128, 64

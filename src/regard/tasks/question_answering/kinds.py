@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import Kind, decided_of_encoder
+from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.question_answering.answerer import Answerer
 from regard.tasks.question_answering.data import QuestionData
 from regard.tasks.question_answering.evaluation import answer_beside, evaluate_questions, read_for_evaluation
 from regard.tasks.question_answering.foreign import answers, foreign_answerer
 from regard.tasks.question_answering.preparation import prepare_questions
 from regard.tasks.question_answering.task import QuestionAnsweringTask
+from regard.tasks.spec import Kind, decided_of_encoder
 
 QUESTION_ANSWERING = Kind(
     task=QuestionAnsweringTask,

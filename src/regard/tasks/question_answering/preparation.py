@@ -10,10 +10,22 @@ from pathlib import Path
 from regard.data.questions import Question
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.tasks.encoders import EncoderTokenizerSettings, Splits, encoder_tokenizer, write_store
-from regard.tasks.encoders.preparation import Row, cleared
-from regard.tasks.encoders.splits import given_or
-from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.examples import Splits, given_or
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    Row,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
+    write_store,
+)
 from regard.tasks.question_answering.data import QuestionData
 from regard.tasks.question_answering.examples import (
     Given,

@@ -10,9 +10,8 @@ import numpy as np
 
 from regard.data.token_store import TokenStore
 from regard.reading import parse_json
-from regard.tasks.encoders import columns_of
-from regard.tasks.encoders.inputs import PLACES, read_inputs
-from regard.tasks.encoders.preparation import Row
+from regard.tasks.encoders import PLACES, columns_of, read_inputs
+from regard.tasks.preparation import Row
 from regard.tasks.question_answering.windows import Window
 from regard.text import Tokenizer
 

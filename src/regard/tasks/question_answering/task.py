@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import HeadKind
-from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined, padded
-from regard.tasks.encoders.inputs import read_inputs
+from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined, padded, read_inputs
 from regard.tasks.losses import stands_out
 from regard.tasks.question_answering.data import check_windows
 from regard.tasks.question_answering.store import ANSWER, QUESTION

@@ -22,8 +22,7 @@ from regard.errors import InputError
 from regard.layers import VectorReader
 from regard.layers.finite import check_finite
 from regard.metrics.regression import pearson, spearman
-from regard.tasks.encoders import EncoderPredictor
-from regard.tasks.encoders.inputs import TEXT
+from regard.tasks.encoders import TEXT, EncoderPredictor
 from regard.tasks.sentence_embedding.task import NEGATIVE, PAIR, SentenceEmbeddingTask, check_pooling, stored_score
 
 

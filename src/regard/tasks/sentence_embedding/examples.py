@@ -18,7 +18,7 @@ from regard.data.rows import listed, parts_of, sound
 from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows
 from regard.data.usable import usable
 from regard.errors import InputError
-from regard.tasks.encoders.splits import Reader
+from regard.tasks.examples import Reader
 from regard.tasks.sentence_embedding.data import PAIR_FORMATS, Place, SentenceData
 
 USUAL = (

@@ -8,7 +8,7 @@ from typing import Any
 from regard.embeddings.pooling import POOLER
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules
 from regard.models import MODELS
-from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.encoders import foreign_tokenizer
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
 
 

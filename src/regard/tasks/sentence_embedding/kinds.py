@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import OF_VECTOR_READERS, Kind, decided_of_encoder
+from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.sentence_embedding.data import SentenceData
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.sentence_embedding.evaluation import evaluate_sentences, read_sentences, similarity_beside
 from regard.tasks.sentence_embedding.foreign import foreign_encoder, gives_vectors
 from regard.tasks.sentence_embedding.preparation import prepare_sentences
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.spec import OF_VECTOR_READERS, Kind, decided_of_encoder
 
 SENTENCE_EMBEDDING = Kind(
     task=SentenceEmbeddingTask,

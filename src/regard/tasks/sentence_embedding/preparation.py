@@ -11,11 +11,22 @@ from regard.checkpoints import located
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.tasks.encoders import EncoderTokenizerSettings, Splits, encoder_tokenizer, write_store
-from regard.tasks.encoders.inputs import TEXT
-from regard.tasks.encoders.preparation import cleared
-from regard.tasks.encoders.splits import given_or
-from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.encoders import TEXT
+from regard.tasks.examples import Splits, given_or
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
+    write_store,
+)
 from regard.tasks.sentence_embedding.data import SentenceData
 from regard.tasks.sentence_embedding.examples import Given, SentenceExample, in_memory, reader
 from regard.tasks.sentence_embedding.task import NEGATIVE, PAIR, SCORE, SentenceEmbeddingTask, stored

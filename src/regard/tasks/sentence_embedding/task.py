@@ -19,10 +19,7 @@ from regard.errors import InputError, nearest
 from regard.layers import HeadKind, Tokens, VectorReader
 from regard.models import MODELS
 from regard.structure import from_mapping
-from regard.tasks.encoders import EncoderTask
-from regard.tasks.encoders.inputs import TEXT
-from regard.tasks.encoders.open_folder import obstacle
-from regard.tasks.encoders.sentences import tokens_of
+from regard.tasks.encoders import TEXT, EncoderTask, obstacle, tokens_of
 from regard.tasks.sentence_embedding.losses import cosine_loss, ranking_loss, triplet_loss
 from regard.tasks.task import LossSum
 from regard.text import Tokenizer

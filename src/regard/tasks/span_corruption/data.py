@@ -8,7 +8,7 @@ from typing import Literal
 from regard.data.running_text import Boundary, Cleaning
 from regard.data.span_corruption import SpanCorruption
 from regard.models.config import check
-from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.preparation import TokenizerSettings
 
 Place = str | tuple[str, ...]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from regard.models import T5Config
-from regard.tasks.kind import Kind
 from regard.tasks.span_corruption.data import SentinelTokenizerSettings, SpanTextData
 from regard.tasks.span_corruption.evaluation import evaluate_spans, read_span_texts
 from regard.tasks.span_corruption.foreign import foreign_spans
 from regard.tasks.span_corruption.preparation import prepare
 from regard.tasks.span_corruption.span_filler import SpanFiller
 from regard.tasks.span_corruption.task import SpanCorruptionTask
+from regard.tasks.spec import Kind
 
 SPAN_CORRUPTION = Kind(
     task=SpanCorruptionTask,

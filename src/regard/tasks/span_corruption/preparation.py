@@ -12,9 +12,18 @@ from regard.data.malformed import MalformedRows
 from regard.data.running_text import Document
 from regard.data.wikitext import UNKNOWN
 from regard.errors import InputError
-from regard.tasks.encoders.preparation import cleared, encoder_tokenizer, write_store
 from regard.tasks.masked_language_modelling.documents import Given, Reader, builtin, encoded, reader
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    write_store,
+)
 from regard.tasks.span_corruption.data import SentinelTokenizerSettings, SpanTextData
 from regard.tasks.span_corruption.task import STRETCH, SpanCorruptionTask, with_sentinels
 from regard.text import Tokenizer

@@ -9,7 +9,7 @@ from regard.data.span_corruption import told_spans
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
 from regard.tasks.gaps import refuse_gaps
-from regard.tasks.pair_predictor import PairPredictor, written_tokens
+from regard.tasks.pairs import PairPredictor, written_tokens
 from regard.tasks.span_corruption.task import SpanCorruptionTask
 
 FILLING = GenerationSettings(maximum_length=100)

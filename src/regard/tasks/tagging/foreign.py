@@ -9,7 +9,7 @@ from typing import Any
 from regard.data.tags import scheme_of
 from regard.errors import InputError
 from regard.tasks.classification.foreign import names_of
-from regard.tasks.encoders.open_folder import foreign_tokenizer
+from regard.tasks.encoders import foreign_tokenizer
 from regard.tasks.tagging.task import TaggingTask
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from regard.tasks.encoders import EncoderTokenizerSettings
-from regard.tasks.kind import Kind, decided_of_encoder
+from regard.tasks.preparation import EncoderTokenizerSettings
+from regard.tasks.spec import Kind, decided_of_encoder
 from regard.tasks.tagging.data import TaggedData
 from regard.tasks.tagging.evaluation import evaluate_tags, read_tags, tags_beside
 from regard.tasks.tagging.foreign import foreign_tagger, tags_words

@@ -14,11 +14,22 @@ from regard.data.tagged import TAGS, TaggedSentence, read_tagged
 from regard.data.tags import Span, convert, scheme_of, tags_of, types_of
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.tasks.encoders import EncoderTokenizerSettings, Splits, columns_of, encoder_tokenizer, write_store
-from regard.tasks.encoders.inputs import PLACES
-from regard.tasks.encoders.preparation import cleared
-from regard.tasks.encoders.splits import Reader, given_or
-from regard.tasks.prepared import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.encoders import PLACES, columns_of
+from regard.tasks.examples import Reader, Splits, given_or
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
+    write_store,
+)
 from regard.tasks.tagging.data import Place, TaggedData
 from regard.tasks.tagging.task import GOES_ON, PLACE, TAG, TaggingTask
 from regard.tasks.tagging.windows import read_sentences

@@ -14,8 +14,7 @@ from regard.data.tags import Span, spans_of
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind
-from regard.tasks.encoders import EncoderBatch, EncoderTask, padded
-from regard.tasks.encoders.inputs import TEXT
+from regard.tasks.encoders import TEXT, EncoderBatch, EncoderTask, padded
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.tagging.decoding import Decoding, Transitions
 from regard.tasks.tagging.windows import Window

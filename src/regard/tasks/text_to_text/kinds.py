@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from regard.generation import GenerationSettings
 from regard.models import T5Config
-from regard.tasks.kind import Kind
 from regard.tasks.span_corruption.data import SentinelTokenizerSettings
+from regard.tasks.spec import Kind
 from regard.tasks.text_to_text.data import TextToTextData
 from regard.tasks.text_to_text.evaluation import evaluate_text_to_text
 from regard.tasks.text_to_text.foreign import foreign_text_to_text

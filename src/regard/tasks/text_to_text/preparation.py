@@ -12,9 +12,18 @@ import numpy as np
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.tasks.encoders.preparation import cleared, encoder_tokenizer, write_store
 from regard.tasks.pairs import COLUMNS
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    write_store,
+)
 from regard.tasks.span_corruption.data import SentinelTokenizerSettings
 from regard.tasks.text_to_text.data import TextToTextData
 from regard.tasks.text_to_text.examples import Example, Given, Reader, reader

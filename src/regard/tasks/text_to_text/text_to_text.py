@@ -13,7 +13,7 @@ from regard.generation import GenerationSettings, Hypothesis
 from regard.tasks.gaps import refuse_empty
 from regard.tasks.language_modelling.stop_text import StopText
 from regard.tasks.language_modelling.writer import Written
-from regard.tasks.pair_predictor import PairPredictor, written_tokens
+from regard.tasks.pairs import PairPredictor, written_tokens
 from regard.tasks.text_to_text.metrics import measured
 from regard.tasks.text_to_text.task import TextToTextTask
 from regard.text.unknown import warn_of_unknown

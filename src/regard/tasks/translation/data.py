@@ -11,7 +11,7 @@ from typing import Any, Literal
 from regard.errors import InputError
 from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.tokenizer_settings import TokenizerSettings
+from regard.tasks.preparation import TokenizerSettings
 from regard.tasks.translation.builtin_data import BuiltinData, DatesData, SequencesData
 
 Place = str | tuple[str, ...]

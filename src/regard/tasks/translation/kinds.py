@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.generation import GenerationSettings
 from regard.models import TransformerConfig
-from regard.tasks.kind import Kind
+from regard.tasks.spec import Kind
 from regard.tasks.translation.data import PairTokenizerSettings, TranslationData
 from regard.tasks.translation.evaluation import evaluate
 from regard.tasks.translation.foreign import foreign_translation

@@ -15,7 +15,7 @@ from regard.data.pairs import pairs_in_memory, read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.tasks.prepared import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
 from regard.tasks.translation.data import PairTokenizerSettings, Place, TranslationData
 from regard.tasks.translation.task import TranslationTask, tag
 from regard.text import Tokenizer

@@ -11,8 +11,7 @@ from regard.generation import GenerationSettings, Hypothesis
 from regard.parts import own_metrics
 from regard.prepared import PreparedTransformer, QuantisedPrecision
 from regard.tasks.gaps import refuse_empty
-from regard.tasks.pair_predictor import PairPredictor, written_tokens
-from regard.tasks.pairs import PairBatch
+from regard.tasks.pairs import PairBatch, PairPredictor, written_tokens
 from regard.tasks.translation.metrics import compared
 from regard.tasks.translation.task import TranslationTask
 from regard.text.unknown import warn_of_unknown

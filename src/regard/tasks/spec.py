@@ -12,7 +12,7 @@ from regard.layers import HeadKind
 from regard.models import Interface
 from regard.parts import own_metrics
 from regard.tasks.predictor import Predictor
-from regard.tasks.prepared import Prepared
+from regard.tasks.preparation import Prepared
 from regard.tasks.task import Task
 
 

@@ -1,0 +1,492 @@
+"""What tasks share whose model reads one or two texts as a whole: inputs, task, predictor, and folders of other programs.
+
+BERT's are `[CLS] first [SEP]` and `[CLS] first [SEP] second [SEP]`; those of a decoder that is fine-tuned are `_start_ first
+_classify_` and `_start_ first _delimiter_ second _classify_` (Radford et al. 2018, figure 1). The tokenizer says which.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.batching import Batches
+from regard.data.sentences import split_sentences
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.files import replace_file
+from regard.layers import FIXED_OUTPUTS, Encoded, HeadKind, Tokens
+from regard.layers.finite import check_finite
+from regard.models import MODELS
+from regard.structure import from_mapping
+from regard.tasks.card import write_with_card
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.predictor import Predictor
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer, tokenizer_config
+from regard.text.spelling import SIZE
+
+TEXT, SECOND = "text", "second"
+"""The columns of a token store: the tokens, special ones included; and the place where the second text begins, 0 without one."""
+
+PLACES = 1 << 16
+"""More than any place in a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The tokens of one input.
+
+    Arguments:
+        ids: special tokens included.
+        second: the place of the second text's first token; 0 where there is none.
+        cut: how many tokens of the texts were cut off.
+    """
+
+    ids: list[int]
+    second: int = 0
+    cut: int = 0
+
+
+def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None, *, maximum: int) -> Joined:
+    """One input from the tokens of one or two texts, cut to `maximum`.
+
+    The longer of the two loses its last token until both fit (Devlin et al. 2019, in the authors' code).
+
+    Arguments:
+        maximum: the most tokens, special ones included.
+
+    >>> from regard.text import Tokenizer
+    >>> tokenizer = Tokenizer.train(["a b c"], kind="bert", size=30)
+    >>> joined = join(tokenizer, tokenizer.encode("a b c"), tokenizer.encode("c"), maximum=6)
+    >>> tokenizer.tokens(joined.ids), joined.second, joined.cut
+    (['[CLS]', 'a', 'b', '[SEP]', 'c', '[SEP]'], 4, 1)
+    """
+    start, separator, end = tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id
+    if second is None:
+        kept = list(first[: max(0, maximum - 2)])
+        return Joined([start, *kept, end], 0, len(first) - len(kept))
+    room = max(0, maximum - 3)
+    shorter = min(len(first), len(second))
+    if len(first) + len(second) <= room:
+        left, right = len(first), len(second)
+    elif shorter <= room // 2:
+        left = len(first) if len(first) == shorter else room - len(second)
+        right = room - left
+    else:  # both are longer than half: the first keeps the odd token
+        left = room - room // 2
+        right = room // 2
+    ids = [start, *first[:left], separator, *second[:right], end]
+    return Joined(ids, left + 2, len(first) + len(second) - left - right)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncoderBatch:
+    """What one step of training reads.
+
+    Arguments:
+        tokens: (B, L).
+        segments: (B, L) int64, 1 from the second text on.
+        labels: what the task makes of its examples; the first axis is the batch.
+    """
+
+    tokens: Tokens
+    segments: Tensor
+    labels: Tensor
+
+    def to(self, device: torch.device) -> EncoderBatch:
+        """The same batch on another device."""
+        return EncoderBatch(self.tokens.to(device), self.segments.to(device), self.labels.to(device))
+
+
+def swapped(joined: Joined) -> Joined:
+    """The same two texts in the other order.
+
+    >>> swapped(Joined([1, 7, 8, 2, 9, 3], second=4))
+    Joined(ids=[1, 9, 2, 7, 8, 3], second=3, cut=0)
+    """
+    start, separator, end = joined.ids[0], joined.ids[joined.second - 1], joined.ids[-1]
+    first, second = joined.ids[1 : joined.second - 1], joined.ids[joined.second : -1]
+    return Joined([start, *second, separator, *first, end], len(second) + 2, joined.cut)
+
+
+def padded(inputs: Sequence[Joined], *, padding_id: int, readings: int = 1) -> tuple[Tokens, Tensor]:
+    """Inputs side by side: tokens (B, L) and segments (B, L), 1 from the second text on.
+
+    Arguments:
+        readings: 2 for pairs in both orders, one after the other: (2 B, L).
+    """
+    if readings == 2:
+        inputs = [reading for joined in inputs for reading in (joined, swapped(joined))]
+    tokens = Tokens.pad([joined.ids for joined in inputs], padding_id=padding_id)
+    starts = np.array([joined.second or PLACES for joined in inputs], dtype=np.int64)
+    segments = np.arange(tokens.ids.shape[1]) >= starts[:, None]
+    return tokens, torch.from_numpy(segments.astype(np.int64))
+
+
+def columns_of(tokenizer: Tokenizer) -> dict[str, int]:
+    """The columns that every store of an encoder's inputs has; a task adds its labels."""
+    return {TEXT: tokenizer.size, SECOND: PLACES}
+
+
+def read_inputs(data: TokenStore, rows: Sequence[int]) -> list[Joined]:
+    """The inputs of some rows of a store."""
+    return [Joined(data.sequence(TEXT, row).tolist(), int(data.sequence(SECOND, row)[0])) for row in rows]
+
+
+# Models that tell sentences apart read a token between two of them.
+
+
+BREAKS = re.compile(r"\n\s*\n|<br\s*/?>", re.IGNORECASE)
+
+
+def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], *, sentences: bool) -> list[list[int]]:
+    """The tokens of texts, without those around a text.
+
+    Arguments:
+        sentences: whether the tokenizer's separator stands between the sentences of a text, as `split_sentences` finds them; an
+            empty line parts two as well, and so does HTML's `<br />`.
+
+    >>> tokenizer = Tokenizer.train(["it rains . it pours ."], kind="word", size=60)
+    >>> (ids,) = tokens_of(tokenizer, ["it rains . It rains ."], sentences=True)
+    >>> tokenizer.tokens(ids)
+    ['▁it', '▁rains', '▁.', '</s>', '<unk>', '▁rains', '▁.']
+    """
+    if not sentences:
+        return tokenizer.encode_batch(texts)
+    parted = [sentences_of(text) for text in texts]
+    encoded = iter(tokenizer.encode_batch([sentence for text in parted for sentence in text]))
+    return [_joined([next(encoded) for _ in text], tokenizer.separator_id) for text in parted]
+
+
+def sentences_of(text: str) -> list[str]:
+    r"""The sentences of a document, paragraph by paragraph.
+
+    >>> sentences_of("It rains. It pours.\n\nThe end<br /><br />or not")
+    ['It rains.', 'It pours.', 'The end', 'or not']
+    """
+    return [sentence for paragraph in BREAKS.split(text) for sentence in split_sentences(paragraph)]
+
+
+def _joined(sentences: Sequence[Sequence[int]], separator: int) -> list[int]:
+    ids: list[int] = []
+    for sentence in sentences:
+        if ids and sentence:
+            ids.append(separator)
+        ids += sentence
+    return ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderTask(Task):
+    """What turns one or two texts into an encoder's tensors, and its outputs into a loss.
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens of one input, special ones included; what is longer is cut, or read in windows.
+    """
+
+    unit: ClassVar[str] = "examples"
+    head: ClassVar[HeadKind]
+    """What the model tells of a text."""
+
+    tokenizer: Tokenizer
+    maximum_length: int = 128
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The one there is."""
+        return {"text": self.tokenizer}
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the head gives."""
+        return FIXED_OUTPUTS[self.head]
+
+    def model_settings(self) -> dict[str, Any]:
+        """What the task decides of a model's config."""
+        return {
+            "vocabulary": self.tokenizer.size,
+            "padding_id": self.tokenizer.padding_id,
+            "head": self.head,
+            "outputs": self.outputs,
+        }
+
+    @property
+    def texts(self) -> int:
+        """How many texts one input is."""
+        return 1
+
+    def settings_of_some(self) -> dict[str, Any]:
+        """Of models that make a vector of each text: how many an input is, and which tokens stand around and between texts."""
+        tokenizer = self.tokenizer
+        around = {tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id}
+        return {"texts": self.texts, "boundary_ids": tuple(sorted(around))}
+
+    @property
+    def readings(self) -> int:
+        """How often an input is read: 2 for pairs in both orders."""
+        return 1
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens of each input, (N, 1), in all of its readings."""
+        return self.readings * data.lengths(TEXT)[:, None]
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """One label for each input, (N,)."""
+        return np.ones(len(data), dtype=np.int64)
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse inputs that are longer than the model has positions for.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        del train, validation
+        limit = model.maximum_length
+        if self.maximum_length > limit:
+            raise InputError(
+                f"data.maximum_length is {self.maximum_length} where the model has {limit} positions; lower it, or raise "
+                f"{model.length_setting}"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """All that prediction needs beside the tokenizer, as regard.json has it: the fields, unless a task says otherwise."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "tokenizer"}
+
+    @property
+    @abstractmethod
+    def use(self) -> tuple[str, ...]:
+        """Lines of Python that show what a model of this task does, for the model card."""
+
+    def said(self) -> dict[str, Any]:
+        """What config.json has to hold for other programs beside the model's own config, such as the names of labels."""
+        return {}
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        self.tokenizer.save(folder)
+        return {"name": self.name, **self.settings()}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> Self:
+        """The task that `save` wrote into `folder`."""
+        settings = {key: value for key, value in values.items() if key != "name"}
+        return from_mapping(cls, {"tokenizer": Tokenizer.load(folder), **settings}, f"{folder / 'regard.json'}: task")
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder."""
+        write_with_card(
+            folder,
+            config,
+            tensors,
+            task=self.save(folder),
+            recipe=recipe,
+            metrics=metrics,
+            use=self.use,
+            obstacle=obstacle(self.tokenizer),
+            said=self.said(),
+        )
+        write_tokenizer_config(folder, self.tokenizer, maximum=config.maximum_positions)
+
+
+NEXT_TOKEN = "next_token"
+"""The auxiliary loss, beside the task's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeTextTask(EncoderTask):
+    """What turns texts into tensors, and one output for each into a loss, perhaps with a language model's beside it.
+
+        loss = mean over inputs of the task's + auxiliary * mean over tokens of - log p(x_t | x_1 .. x_{t-1})
+
+    (Radford et al. 2018, equation 5.) Told are the tokens of the texts: not what stands between them and around, and no padding.
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens of one input, special ones included; what is longer is cut.
+        auxiliary: the weight of the language model's loss, lambda; 0 for none.
+    """
+
+    auxiliary: float = 0.0
+
+    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+        """The tokens of the texts of each example, in all of its readings, where a language model's loss is beside the task's."""
+        if not self.auxiliary:
+            return {}
+        special = [int((np.asarray(data.sequence(SECOND, row)) > 0).sum()) for row in range(len(data))]
+        inputs = data.lengths(SECOND)
+        return {NEXT_TOKEN: self.readings * (data.lengths(TEXT) - 2 * inputs - np.array(special, dtype=np.int64))}
+
+    def read(self, model: nn.Module, tokens: Tokens, segments: Tensor) -> tuple[Encoded, dict[str, LossSum]]:
+        """What the model makes of a batch, and the losses beside the task's."""
+        if not self.auxiliary:
+            return model(tokens, segments, readings=self.readings), {}
+        at, labels = next_tokens(tokens, self.tokenizer)
+        encoded = model(tokens, segments, at=at, readings=self.readings)
+        total, correct = smoothed_cross_entropy(encoded.next_token, labels)
+        return encoded, {NEXT_TOKEN: LossSum(self.auxiliary * total, len(labels), correct)}
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse inputs that are longer than the model has positions for, and an auxiliary loss where no next token is told.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        EncoderTask.check(self, model, train, validation)
+        if self.auxiliary and not model.tells_next:
+            raise InputError(
+                f"data.auxiliary is {self.auxiliary:g}, and a {model.config.model_type} reads both ways and tells no next token; "
+                "leave it out, or start from a decoder such as gpt2"
+            )
+
+    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+        """Loss and accuracy of next tokens, without their weight."""
+        return {f"{name}_loss": loss / self.auxiliary, f"{name}_accuracy": right}
+
+
+def next_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
+    """The tokens of the texts, (M,) int64, and the place before each, (M,) int64 as indices into B x L.
+
+    What starts, parts and ends an input is none of its texts.
+    """
+    around = torch.tensor(
+        sorted({tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id}), device=tokens.ids.device
+    )
+    text = tokens.valid & ~torch.isin(tokens.ids, around)
+    places = text.flatten().nonzero().squeeze(1)
+    return places - 1, tokens.ids.flatten()[places]
+
+
+E = TypeVar("E", bound=EncoderTask)
+
+BATCH_TOKENS = 4096
+"""Tokens read together, padding included: enough to keep two cores busy, and few enough to stay in their caches."""
+
+
+class EncoderPredictor(Predictor[E]):
+    """A model that reads one or two whole texts and says something of them.
+
+    Arguments:
+        model: a `TextEncoder`, or another `WholeTextReader`, with the task's head.
+        task: tokenizer and settings.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged_always: ClassVar[bool] = True
+
+    @property
+    def maximum_length(self) -> int:
+        """The most tokens of one input: the task's, or the model's where it has fewer positions."""
+        return min(self.task.maximum_length, self.model.maximum_length)
+
+    def encoded(
+        self,
+        inputs: Sequence[Joined],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        at: Callable[[Tokens], Tensor] | None = None,
+    ) -> Iterator[tuple[list[int], Tokens, Encoded]]:
+        """What the model makes of the inputs, batch by batch, those of like length together.
+
+        Arguments:
+            batch_tokens: tokens read together. It does not change the answers, only memory and speed.
+            at: for heads over the vocabulary: the places of a batch, as indices into B x L, whose logits are wanted; None = all.
+
+        Yields:
+            The numbers of the inputs in a batch, the batch as it was read, and what the model made of it.
+
+        Raises:
+            InputError: for logits that are not finite.
+        """
+        if not inputs:
+            return
+        readings = self.task.readings
+        lengths = readings * np.array([[len(joined.ids)] for joined in inputs], dtype=np.int64)
+        for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order():
+            chosen = [inputs[row] for row in rows]
+            tokens, segments = padded(chosen, padding_id=self.task.tokenizer.padding_id, readings=readings)
+            tokens = tokens.to(self.device)
+            with torch.no_grad():
+                places = None if at is None else at(tokens)
+                found = self.model(tokens, segments.to(self.device), at=places, readings=readings)
+            for part in (found.logits, found.next_sentence, found.next_token):
+                if part is not None:
+                    # Of each token, padding too, or of each text, or of the places asked for.
+                    each = part.shape[:-1] == tokens.valid.shape and at is None
+                    check_finite(part, "these texts", where=tokens.valid if each else None)
+            yield rows.tolist(), tokens, found
+
+    def tell(self, predictions: Sequence[Any]) -> None:
+        """Tell whoever watches this thread what a batch became."""
+        for watcher in self._watchers():
+            watcher.predicted(predictions, [])
+
+    def stored(self, data: TokenStore, count: int) -> list[Joined]:
+        """The first `count` inputs of a store."""
+        return read_inputs(data, range(min(count, len(data))))
+
+
+# What an encoder's folder holds beside config and weights for other programs, and their folders read by us.
+
+
+NAMES = ("tokenizer.json", "vocab.txt")
+TOKENIZER_CONFIG = "tokenizer_config.json"
+
+
+def obstacle(tokenizer: Tokenizer) -> str:
+    """Why other programs could not read texts as this tokenizer does, as half a sentence; empty where they can."""
+    if tokenizer.kind != "bert":
+        return f"the tokenizer is of kind {tokenizer.kind} and puts no [CLS] and [SEP] around a text"
+    return ""
+
+
+def write_tokenizer_config(folder: Path, tokenizer: Tokenizer, *, maximum: int) -> None:
+    """Write tokenizer_config.json.
+
+    Arguments:
+        maximum: the model's positions.
+    """
+    values = tokenizer_config(tokenizer, maximum_length=maximum)
+    replace_file(folder / TOKENIZER_CONFIG, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def foreign_tokenizer(folder: Path, config: Any) -> Tokenizer:
+    """The tokenizer of a folder that another program wrote.
+
+    Arguments:
+        config: of the model in it.
+
+    Raises:
+        InputError: where there is none that can be read, or it and config.json do not belong together.
+    """
+    if MODELS[config.model_type].spelling:
+        return Tokenizer.train([], kind="spelling", size=SIZE)
+    if not any((folder / name).is_file() for name in NAMES):
+        raise InputError(
+            f"{folder}: holds neither {NAMES[0]} nor {NAMES[1]}; copy the tokenizer from the model's source"
+        )
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.size > config.vocabulary:
+        raise InputError(
+            f"{folder}: its tokenizer has {tokenizer.size} tokens where config.json's vocab_size is {config.vocabulary}; "
+            "tokenizer and model must come from the same folder"
+        )
+    return tokenizer
