@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention import AttentionInputs, Causal, Dense, Padding, ScaledDot, ScoredAttention
-from regard.attention.dropping import dropped
+from regard.attention.kernels import dropped
 
 B, H, G, L, S, E = 2, 4, 2, 5, 7, 3
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.attention import AttentionInputs, Dot, Hard, Padding, ScoredAttention
-from regard.attention.hard import LOT, MEAN, chosen
+from regard.attention.alignments import LOT, MEAN, chosen
 
 
 def scored(scores: list[float], rows: int = 1) -> AttentionInputs:

@@ -17,7 +17,7 @@ from regard.attention import (
     ScaledDot,
     ScoredAttention,
 )
-from regard.attention.hard import LOT
+from regard.attention.alignments import LOT
 from regard.attention.layer import merge_heads, split_heads
 from regard.layers import EncoderBlock, Residual
 

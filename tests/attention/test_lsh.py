@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention import AttentionInputs, Causal, Dense, Document, LSHAttention, Mask, Padding
-from regard.attention.hashing import buckets_by_rotation, draw_rotations, usual_buckets
-from regard.attention.lsh import ALONE, BUCKETS, ROTATIONS, unit
+from regard.attention.lsh import ALONE, BUCKETS, ROTATIONS, buckets_by_rotation, draw_rotations, unit, usual_buckets
 
 B, H, E, EV = 2, 3, 6, 5
 

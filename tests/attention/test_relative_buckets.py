@@ -17,7 +17,7 @@ from regard.attention import (
     buckets_of,
     positions_of,
 )
-from regard.attention.relative_buckets import BIAS
+from regard.attention.relative import BIAS
 
 H, E = 2, 4
 EXACT = {"rtol": 1e-10, "atol": 1e-12}

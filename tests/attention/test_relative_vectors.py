@@ -17,7 +17,7 @@ from regard.attention import (
     RelativeVectors,
     ScoredAttention,
 )
-from regard.attention.relative_vectors import skewed
+from regard.attention.relative import skewed
 
 H, E = 2, 4
 EXACT = {"rtol": 1e-10, "atol": 1e-12}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.hard import MEAN
+from regard.attention.alignments import MEAN
 from regard.errors import InputError
 from regard.layers import Pictures, Tokens
 from regard.models import ShowAndTell, ShowAndTellConfig, ShowAttendAndTell, ShowAttendAndTellConfig

@@ -4,27 +4,32 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 (`AttentionLayer`, `MultiHeadAttention`) is linear projections around a mechanism.
 """
 
-from regard.attention.addressing import Addressed
-from regard.attention.alignments import Alignment, Soft
-from regard.attention.axial import AxialPositions
+from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
 from regard.attention.chunked import ChunkedAttention
-from regard.attention.cosine import Cosine
-from regard.attention.hard import Hard
 from regard.attention.inputs import AttentionInputs
 from regard.attention.keys_values import KeysValues, Room
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
-from regard.attention.layer import AttentionLayer
-from regard.attention.local import Local
-from regard.attention.location import Location
+from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
 from regard.attention.lsh import LSHAttention
 from regard.attention.masks import Causal, Dense, Document, Mask, Padding, Window
 from regard.attention.mechanism import Attention, Declaration, ScoredAttention
-from regard.attention.multi_head import MultiHeadAttention
-from regard.attention.positions import LearnedPositions, NoPositions, SinusoidalPositions, positions_of, sinusoids
-from regard.attention.relative_buckets import RelativeBias, RelativeDot, buckets_of
-from regard.attention.relative_vectors import RelativeAttention, RelativeKeys, RelativeVectors
-from regard.attention.scores import Additive, Dot, General, ScaledDot, Score
-from regard.attention.shared import SharedAttention
+from regard.attention.positions import (
+    AxialPositions,
+    LearnedPositions,
+    NoPositions,
+    SinusoidalPositions,
+    positions_of,
+    sinusoids,
+)
+from regard.attention.relative import (
+    RelativeAttention,
+    RelativeBias,
+    RelativeDot,
+    RelativeKeys,
+    RelativeVectors,
+    buckets_of,
+)
+from regard.attention.scores import Additive, Cosine, Dot, General, Location, ScaledDot, Score
 
 __all__ = [
     "Additive",

@@ -68,7 +68,7 @@ class ChunkedAttention(Attention):
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
         """(B, H, L, S): the equation above, plainly."""
-        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        exact = inputs.exact
         with torch.autocast(inputs.query.device.type, enabled=False):
             scores = inputs.query.to(exact) @ inputs.key_per_query_head.to(exact).transpose(-1, -2)
             seen = inputs.visible()
@@ -82,16 +82,13 @@ class ChunkedAttention(Attention):
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
-        inputs.check_value(value)
-        groups = inputs.query.shape[1] // value.shape[1]
-        value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
         queries, keys = inputs.shape[2:]
         whole = keys <= self.chunk or self._times(keys) > 1
         if whole or queries != keys or not inputs.in_order:
-            weights = F.dropout(self.weights(inputs), self.dropout, self.training)
-            return weights.to(value.dtype) @ value
+            return super().forward(inputs, value)
+        inputs.check_value(value)
         query = self._cut(inputs.query, 0)
-        key, value = self._cut(inputs.key_per_query_head, self.before), self._cut(value, self.before)
+        key, value = (self._cut(inputs.per_query_head(x), self.before) for x in (inputs.key, value))
         seen = self._seen(inputs)
         batch, heads, count = query.shape[:3]
         output = F.scaled_dot_product_attention(

@@ -96,8 +96,17 @@ class AttentionInputs:
     @property
     def key_per_query_head(self) -> Tensor:
         """(B, H, S, E): the keys, repeated where several query heads share one key head."""
-        groups = self.query.shape[1] // self.key.shape[1]
-        return self.key if groups == 1 else self.key.repeat_interleave(groups, dim=1)
+        return self.per_query_head(self.key)
+
+    def per_query_head(self, x: Tensor) -> Tensor:
+        """Keys or values (B, G, S, E) to (B, H, S, E), repeated where several query heads share one key head."""
+        groups = self.query.shape[1] // x.shape[1]
+        return x if groups == 1 else x.repeat_interleave(groups, dim=1)
+
+    @property
+    def exact(self) -> torch.dtype:
+        """What weights are computed in: float64 for float64 queries, float32 for all others."""
+        return torch.float64 if self.query.dtype == torch.float64 else torch.float32
 
     def check_value(self, value: Tensor) -> None:
         """Refuse values that do not stand one for one beside the keys.

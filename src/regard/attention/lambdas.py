@@ -127,7 +127,7 @@ class LambdaAttention(Attention):
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
         """(B, H, L, S) float32: q_n . (Kbar_m + E_nm), zero where a key is not seen."""
-        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        exact = inputs.exact
         visible = inputs.visible()
         with torch.autocast(inputs.query.device.type, enabled=False):
             query = inputs.query.to(exact)
@@ -149,7 +149,7 @@ class LambdaAttention(Attention):
         alike = visible is None or visible.shape[1:3] == (1, 1)
         if not alike or (self.training and self.dropout > 0):
             return self._laid_out(inputs, value)
-        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        exact = inputs.exact
         with torch.autocast(inputs.query.device.type, enabled=False):
             # (B, G, H/G, L, k): the queries that share a map.
             query = inputs.query.to(exact).unflatten(1, (inputs.key.shape[1], -1))
@@ -178,9 +178,7 @@ class LambdaAttention(Attention):
 
     def _laid_out(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         weights = F.dropout(self.weights(inputs), self.dropout, self.training)
-        groups = inputs.query.shape[1] // value.shape[1]
-        value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
-        return (weights @ value.to(weights.dtype)).to(value.dtype)
+        return (weights @ inputs.per_query_head(value).to(weights.dtype)).to(value.dtype)
 
 
 def _places(inputs: AttentionInputs, table: RelativeEmbeddings) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""An attention layer: projections around a mechanism."""
+"""Attention layers: projections around a mechanism; of the Transformer, and with queries and keys in one projection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from regard.attention.inputs import AttentionInputs
 from regard.attention.keys_values import KeysValues
 from regard.attention.masks import Mask
-from regard.attention.mechanism import Attention
+from regard.attention.mechanism import Attention, ScoredAttention
+from regard.attention.scores import ScaledDot
 
 Side = Literal["source", "target", "sentences", "document"]
 """A sequence that a model reads (source) or writes (target); of a document that is read, its sentences, or it as a whole."""
@@ -141,3 +142,99 @@ class AttentionLayer(nn.Module):
             record=record,
         )
         return self.attend(inputs, source.value)
+
+
+class MultiHeadAttention(AttentionLayer):
+    """Scaled dot-product attention over H heads (Vaswani et al. 2017, section 3.2.2).
+
+        head_h = softmax(x Wq_h (y Wk_h)^T / sqrt(E)) y Wv_h,   output = [head_1; ...; head_H] Wo,   E = D / H
+
+    Only a constructor for `AttentionLayer`: the parts it builds are the paper's.
+
+    Arguments:
+        width: D, of the model.
+        heads: H; must divide D.
+        key_heads: G, fewer key and value heads shared by groups of query heads; H where None.
+        bias: whether the four projections have biases (the published model has none).
+        dropout: probability of dropping a weight in training.
+        attention: another mechanism in place of scaled dot product.
+        between: which sequences queries and keys come from.
+
+    Raises:
+        ValueError: where `heads` does not divide `width`, or `key_heads` does not divide `heads`.
+
+    >>> import torch
+    >>> layer = MultiHeadAttention(12, heads=3)
+    >>> x = torch.randn(2, 5, 12)
+    >>> layer(x, layer.keys_values(x)).shape
+    torch.Size([2, 5, 12])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        attention: Attention | None = None,
+        between: tuple[Side, Side] = ("source", "source"),
+    ) -> None:
+        key_heads = heads if key_heads is None else key_heads
+        if heads < 1 or width % heads:
+            raise ValueError(f"width {width} does not divide into {heads} heads; choose a multiple")
+        if key_heads < 1 or heads % key_heads:
+            raise ValueError(f"{heads} query heads do not divide into {key_heads} key heads; choose a divisor")
+        key_width = width // heads * key_heads
+        super().__init__(
+            query=nn.Linear(width, width, bias=bias),
+            key=nn.Linear(width, key_width, bias=bias),
+            value=nn.Linear(width, key_width, bias=bias),
+            output=nn.Linear(width, width, bias=bias),
+            attention=attention if attention is not None else ScoredAttention(ScaledDot(), dropout=dropout),
+            heads=heads,
+            key_heads=key_heads,
+            between=between,
+        )
+
+
+class SharedAttention(AttentionLayer):
+    """Self-attention with one projection for queries and keys (Kitaev et al. 2020, section 2, "shared-QK Transformer").
+
+        q_j = Wqk x_j,   k_j = q_j as the mechanism makes it a key
+
+    The L queries belong to the last L of the S keys, so they are projected with them and not again.
+
+    Arguments:
+        query_key: Wqk, on the last axis.
+        value, output, attention, heads, between: as for `AttentionLayer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_key: nn.Module,
+        value: nn.Module,
+        output: nn.Module,
+        attention: Attention,
+        heads: int,
+        between: tuple[Side, Side] = ("source", "source"),
+    ) -> None:
+        super().__init__(
+            query=query_key,
+            key=nn.Identity(),
+            value=value,
+            output=output,
+            attention=attention,
+            heads=heads,
+            between=between,
+        )
+
+    def keys_values(self, source: Tensor) -> KeysValues:
+        """What is attended to, projected: source (B, S, D) to keys (B, H, S, E) and values (B, H, S, Ev)."""
+        return KeysValues(split_heads(self.query(source), self.heads), split_heads(self.value(source), self.heads))
+
+    def queries(self, target: Tensor, keys: Tensor) -> Tensor:
+        """The projections of `target` (B, L, D), which are the last of `keys` (B, H, S, E)."""
+        return keys[:, :, keys.shape[2] - target.shape[1] :]

@@ -1,4 +1,8 @@
-"""LSH attention: each query looks among the keys that a hash brought near it."""
+"""LSH attention: each query looks among the keys that a hash brought near it (Kitaev et al. 2020).
+
+`LSHAttention` is the mechanism; below it the hash, which puts near vectors in one bucket and far ones in different buckets.
+`regard.attention.hashed` computes it chunk by chunk.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,9 @@ from torch import Tensor
 
 from regard.attention.alignments import Soft
 from regard.attention.chunked import filled_length
-from regard.attention.dropping import drawn_seed
-from regard.attention.hashed_mask import ALONE, HashedMask, Sets, plainly_causal
-from regard.attention.hashed_order import HashedOrder
-from regard.attention.hashed_rounds import attend_in_rounds
-from regard.attention.hashing import buckets_by_rotation, draw_rotations
+from regard.attention.hashed import ALONE, HashedMask, HashedOrder, Sets, attend_in_rounds, plainly_causal
 from regard.attention.inputs import AttentionInputs
+from regard.attention.kernels import as_autocast, drawn_seed
 from regard.attention.mechanism import Attention, Declaration
 
 ROTATIONS, BUCKETS = "rotations", "buckets"
@@ -123,7 +124,7 @@ class LSHAttention(Attention):
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
         """(B, H, L, S): the equations above, plainly."""
-        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        exact = inputs.exact
         queries, keys = inputs.shape[2:]
         with torch.autocast(inputs.query.device.type, enabled=False):
             key = unit(inputs.key_per_query_head.to(exact))
@@ -141,20 +142,17 @@ class LSHAttention(Attention):
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
-        inputs.check_value(value)
-        groups = inputs.query.shape[1] // value.shape[1]
-        value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
         queries, keys = inputs.shape[2:]
         # Where chunks count twice the text is shorter than a window.
         if self.full(keys) or queries < keys or self._times(keys) > 1:
-            weights = F.dropout(self.weights(inputs), self.dropout, self.training)
-            return weights.to(value.dtype) @ value
+            return super().forward(inputs, value)
+        inputs.check_value(value)
         orders = self._orders(inputs)
         dropout = self.dropout if self.training else 0.0
         return attend_in_rounds(
-            _as_given(inputs.query),
-            _as_given(unit(inputs.key_per_query_head)),
-            _as_given(value),
+            as_autocast(inputs.query),
+            as_autocast(unit(inputs.key_per_query_head)),
+            as_autocast(inputs.per_query_head(value)),
             orders=orders,
             hide=HashedMask(inputs, orders, sets=self.sets, buckets=math.prod(self.buckets)),
             dropout=dropout,
@@ -272,8 +270,81 @@ def unit(x: Tensor) -> Tensor:
     return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() + 1e-6 * width).sqrt()
 
 
-def _as_given(x: Tensor) -> Tensor:
-    """A tensor in the number format in which autocast would give it to a matrix product."""
-    kind = x.device.type
-    wide = x.dtype == torch.float64 or not torch.is_autocast_enabled(kind)
-    return x if wide else x.to(torch.get_autocast_dtype(kind))
+def draw_rotations(
+    width: int, *, heads: int, rounds: int, buckets: Sequence[int], generator: torch.Generator | None = None
+) -> Tensor:
+    """The matrices R that decide which vectors fall together, drawn from a standard normal distribution.
+
+    Arguments:
+        width: E, of the vectors.
+        heads: H, each with rotations of its own.
+        rounds: N, how often all are hashed.
+        buckets: as in `buckets_by_rotation`.
+        generator: where None, torch's own.
+
+    Returns:
+        (H, E, N, sum(buckets) / 2) float32, where the generator is.
+
+    >>> draw_rotations(8, heads=2, rounds=3, buckets=(4, 6)).shape
+    torch.Size([2, 8, 3, 5])
+    """
+    device = None if generator is None else generator.device
+    return torch.randn(heads, width, rounds, sum(buckets) // 2, generator=generator, device=device)
+
+
+def buckets_by_rotation(vectors: Tensor, rotations: Tensor, buckets: Sequence[int]) -> Tensor:
+    """The bucket of each vector in each round (Kitaev et al. 2020, section 2, "locality-sensitive hashing").
+
+        h(x) = argmax [x R ; -x R],   R (E, b / 2)
+
+    With several numbers b_1, b_2, ... a vector is hashed by each and its bucket is h_1 + b_1 h_2 + ..., one of their product:
+    so many buckets for so few columns of R. The length of a vector does not matter.
+
+    Arguments:
+        vectors: (B, H, S, E).
+        rotations: (B, H, E, N, sum(buckets) / 2), or with a B of 1.
+        buckets: even numbers.
+
+    Returns:
+        (B, H, N, S) int64.
+
+    >>> axes = torch.eye(2).view(1, 1, 2, 1, 2)
+    >>> buckets_by_rotation(torch.tensor([[[[3.0, 1.0], [0.0, 0.1], [-1.0, 0.5]]]]), axes, (4,)).tolist()
+    [[[[0, 1, 2]]]]
+    """
+    rounds = rotations.shape[3]
+    with torch.no_grad(), torch.autocast(vectors.device.type, enabled=False):
+        turned = vectors.to(rotations.dtype) @ rotations.flatten(3)  # (B, H, S, N * columns)
+        turned = turned.unflatten(-1, (rounds, -1)).transpose(2, 3)
+        found = torch.zeros(turned.shape[:-1], dtype=torch.int64, device=vectors.device)
+        first, product = 0, 1
+        for count in buckets:
+            part = turned[..., first : first + count // 2]
+            found += product * _argmax_both_signs(part)
+            first += count // 2
+            product *= count
+    return found
+
+
+def _argmax_both_signs(x: Tensor) -> Tensor:
+    """Argmax [x ; -x] along the last axis: where x is farthest from zero, and on which side."""
+    place = x.abs().max(dim=-1, keepdim=True).indices
+    return (place + (x.gather(-1, place) < 0) * x.shape[-1]).squeeze(-1)
+
+
+def usual_buckets(length: int, chunk: int) -> tuple[int, ...]:
+    """How many buckets a length wants: 2 l / m, so that each holds half a chunk, as a power of two.
+
+    So the paper's m = 2 l / b, read the other way round (section 2). Where there would be more than twice a chunk's length, and
+    more than two for each square root of l / m, they are two factors.
+
+    Arguments:
+        length: l, of the longest text, in tokens.
+        chunk: m, in tokens.
+
+    >>> usual_buckets(4096, 64), usual_buckets(65_536, 64), usual_buckets(10, 64)
+    ((128,), (32, 64), (2,))
+    """
+    power = max((2 * (length // chunk)).bit_length() - 1, 1)
+    limit = 2 * max(math.isqrt(max(length // chunk, 1)), chunk)
+    return (2**power,) if 2**power <= limit else (2 ** (power // 2), 2 ** (power - power // 2))

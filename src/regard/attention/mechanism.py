@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,15 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.alignments import Alignment, Soft
-from regard.attention.dropping import dropped
 from regard.attention.inputs import AttentionInputs
-from regard.attention.masks import Causal
+from regard.attention.kernels import softmax_product
 from regard.attention.scores import Score
-
-SHORT, LONG = 24, 256
-"""Fewer queries or keys than the first, and PyTorch's fused kernel trains fastest in float32; more keys than the second, and it
-does so as they are given; between the two it is better to lay the weights out. For processors and bfloat16 alone, see
-`benchmarks/attention_kernels.py`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,9 +61,12 @@ class Attention(nn.Module, ABC):
         Draws no random number.
         """
 
-    @abstractmethod
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """The weighted values: value (B, G, S, Ev) to output (B, H, L, Ev), in the dtype of `value`."""
+        inputs.check_value(value)
+        weights = F.dropout(self.weights(inputs), self.dropout, self.training)
+        value = inputs.per_query_head(value)
+        return weights.to(value.dtype) @ value
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with what is random in the mechanism drawn into their record; nothing is by default.
@@ -135,111 +131,16 @@ class ScoredAttention(Attention):
 
     def aligned(self, inputs: AttentionInputs, alignment: Alignment) -> Tensor:
         """What another alignment would make of the same scores, (B, H, L, S): such as the probabilities of hard draws."""
-        exact = torch.float64 if inputs.query.dtype == torch.float64 else torch.float32
+        exact = inputs.exact
         with torch.autocast(inputs.query.device.type, enabled=False):
             scores = self.score(inputs.query.to(exact), inputs.key_per_query_head.to(exact), inputs)
             return alignment(scores, inputs.visible(), inputs)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
-        inputs.check_value(value)
         product = self.score.product_and_term(inputs) if self.alignment.plain_softmax else None
-        if product is not None:
-            way = self._laid_out if self._better_laid_out(inputs) else self._fused
-            return way(inputs, value, *product)
-        weights = F.dropout(self.weights(inputs), self.dropout, self.training)
-        groups = inputs.query.shape[1] // value.shape[1]
-        value = value if groups == 1 else value.repeat_interleave(groups, dim=1)
-        return weights.to(value.dtype) @ value
-
-    def _fused(self, inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None) -> Tensor:
-        # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
-        mask = inputs.mask
-        square = inputs.query.shape[2] == inputs.key.shape[2]
-        causal = term is None and type(mask) is Causal and mask.offset == 0 and square
-        visible = None if causal else inputs.visible()
-        query, key = inputs.query, inputs.key
-        exact = inputs.shape[3] <= LONG and _slow_backward(query)
-        if exact:
-            query, key, value = query.float(), key.float(), value.float()
-        # Autocast would turn the float32 inputs back into bfloat16.
-        with torch.autocast(query.device.type, enabled=False) if exact else nullcontext():
-            output = F.scaled_dot_product_attention(
-                query,
-                key,
-                value,
-                attn_mask=visible if term is None else _added(term, visible, _number_format(query)),
-                dropout_p=self.dropout if self.training else 0.0,
-                is_causal=causal,
-                scale=scale,
-                enable_gqa=query.shape[1] != key.shape[1],
-            )
-        if term is not None and visible is not None:  # a query with nothing visible looked at everything alike
-            output = output * visible.any(dim=-1, keepdim=True)
-        return output.to(inputs.query.dtype)
-
-    def _better_laid_out(self, inputs: AttentionInputs) -> bool:
-        """Whether, in training on a processor, the weights are better laid out than left to the fused kernel.
-
-        With dropout it lays them out too, in float32, and is slower. In bfloat16 its backward pass is slow on short sequences:
-        forward and backward of 192 heads of 128 tokens took 35 ms laid out, 65 ms by the kernel in float32 and 114 ms in
-        bfloat16, on one AVX512-BF16 core; 256 heads of 32 tokens 7, 14 and 33 ms (`benchmarks/attention_kernels.py`).
-        """
-        if not self.training or inputs.query.device.type != "cpu":
-            return False
-        queries, keys = inputs.shape[2:]
-        middling = min(queries, keys) >= SHORT and keys <= LONG
-        return self.dropout > 0 or (middling and _slow_backward(inputs.query))
-
-    def _laid_out(self, inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None) -> Tensor:
-        """What the kernel does, step by step, in the number format given."""
-        query, key = _given(inputs.query), _given(inputs.key_per_query_head)
-        groups = query.shape[1] // value.shape[1]
-        value = _given(value if groups == 1 else value.repeat_interleave(groups, dim=1))
-        visible = inputs.visible()
-        with torch.autocast("cpu", enabled=False):
-            scores = (query * scale) @ key.transpose(-1, -2)
-            if term is not None:
-                scores = scores.add_(_added(term, visible, scores.dtype))
-            elif visible is not None:  # the mask is smaller than the scores, and this touches them once, not four times
-                scores = scores.add_(_added(torch.zeros((), device=scores.device), visible, scores.dtype))
-            weights = scores.softmax(dim=-1)
-            output = (dropped(weights, self.dropout) if self.dropout else weights) @ value
-            if visible is not None:  # a query with nothing visible looked at everything alike
-                output = output * visible.any(dim=-1, keepdim=True)
-            return output.to(inputs.query.dtype)
-
-
-def _added(term: Tensor, visible: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """What is added to products of query and key.
-
-    The term where a key is visible; where not, so low a number that nothing is left of it after the softmax.
-    """
-    term = term.to(dtype)
-    # Half the lowest: no score makes it infinite.
-    return term if visible is None else torch.where(visible, term, torch.finfo(dtype).min / 2)
-
-
-def _number_format(x: Tensor) -> torch.dtype:
-    """That in which autocast, where it is on, would give a tensor to a matrix product."""
-    kind = x.device.type
-    wide = x.dtype == torch.float64 or not torch.is_autocast_enabled(kind)
-    return x.dtype if wide else torch.get_autocast_dtype(kind)
-
-
-def _given(x: Tensor) -> Tensor:
-    """A tensor in the number format in which autocast would give it to a matrix product on a processor."""
-    wide = x.dtype == torch.float64 or not torch.is_autocast_enabled("cpu")
-    return x if wide else x.to(torch.get_autocast_dtype("cpu"))
-
-
-def _slow_backward(query: Tensor) -> bool:
-    """Whether the fused kernel would run its backward pass for processors in bfloat16, given or by autocast."""
-    given = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
-    return (
-        torch.bfloat16 in (query.dtype, given)
-        and query.dtype != torch.float64
-        and query.device.type == "cpu"
-        and torch.is_grad_enabled()
-        and query.requires_grad
-    )
+        if product is None:
+            return super().forward(inputs, value)
+        inputs.check_value(value)
+        scale, term = product
+        return softmax_product(inputs, value, scale, term, dropout=self.dropout, training=self.training)

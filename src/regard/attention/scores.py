@@ -4,8 +4,8 @@ Each takes query (B, H, L, E) and key (B, H, S, E) to scores (B, H, L, S). Proje
 (`AttentionLayer`), so Luong's *general* is `Dot` with a projected query, and his *concat* and Bahdanau's score are both
 `Additive` with projected queries and keys. `General` keeps Luong's matrix inside for those who want the equation whole.
 
-A score may also look at what query and key came from: `Location` at the positions, `Cosine` at the record. These two have files
-of their own.
+A score may also look at what query and key came from: `Location` at the positions, `Cosine` at the record, those of
+`regard.attention.relative` at distances.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.inputs import AttentionInputs
+from regard.attention.positions import check_length
 
 
 class Score(nn.Module, ABC):
@@ -160,3 +161,104 @@ class Additive(Score):
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
         """(B, H, L, width) and (B, H, S, width) to (B, H, L, S); the tanh of (B, H, L, S, width) stands in memory."""
         return torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ self.weight.to(query.dtype)
+
+
+class Location(Score):
+    """A score from the query alone, one for each place in the source (Luong et al. 2015, section 3.1, *location*).
+
+        score(q, k_s) = (Wa q)_s
+
+    What stands at a place has no say, only where it stands: place s is one of `inputs.key_places`, counted from the first real
+    token, so padding on the left shifts nothing.
+
+    Arguments:
+        width: E, the size of one query.
+        maximum: places in the table Wa (maximum, E); a longer source is refused.
+
+    Raises:
+        ValueError: for a table without places.
+
+    >>> score = Location(3, maximum=5)
+    >>> score(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3)).shape
+    torch.Size([1, 1, 2, 4])
+    """
+
+    def __init__(self, width: int, maximum: int) -> None:
+        super().__init__()
+        if maximum < 1:
+            raise ValueError(f"maximum is {maximum}; a table of places needs at least 1")
+        self.maximum = maximum
+        self.weight = nn.Parameter(torch.empty(maximum, width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw Wa as PyTorch draws a linear layer."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
+        """(B, H, L, E) and (B, H, S, E) to (B, H, L, S).
+
+        Raises:
+            InputError: for a source with more tokens than the table has places.
+        """
+        slots = key.shape[-2]
+        positions = None if inputs is None else inputs.key_positions
+        # Positions count real tokens, so there are never more than slots: only a longer source has to be looked at.
+        if slots > self.maximum:
+            longest = slots if positions is None else int(positions.max()) + 1
+            check_length(longest, self.maximum, "source", "maximum of the location table")
+        places = query @ self.weight[: min(slots, self.maximum)].to(query.dtype).t()
+        if positions is None:
+            return places
+        return places.gather(-1, positions[:, None, None, :].expand(*query.shape[:3], slots))
+
+
+class Cosine(Score):
+    """The cosine of query and key times a key strength (Graves, Wayne, Danihelka 2014, section 3.3.1).
+
+        score(q, k) = beta cos(q, k),   cos(q, k) = q . k / (|q| |k|)
+
+    Without the strength no weight could ever be large, since a cosine lies in [-1, 1]; as beta grows, the softmax becomes a
+    look-up of the nearest key. Each query may bring its own: `inputs.record["strength"]` (B, H, L). A vector of zeros has the
+    cosine 0 with everything, and passes back a gradient of zero.
+
+    Arguments:
+        strength: beta where the record holds none.
+
+    >>> query, key = torch.tensor([[[[4.0, 0.0]]]]), torch.tensor([[[[5.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]])
+    >>> Cosine(2.0)(query, key).tolist()
+    [[[[2.0, 0.0, 0.0]]]]
+    """
+
+    def __init__(self, strength: float = 1.0) -> None:
+        super().__init__()
+        self.strength = strength
+
+    def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
+        """(B, H, L, E) and (B, H, S, E) to (B, H, L, S).
+
+        Raises:
+            ValueError: where the record's strength does not stand one for one beside the queries.
+        """
+        strength = None if inputs is None else inputs.record.get("strength")
+        if strength is None:
+            return self.strength * _unit(query) @ _unit(key).transpose(-2, -1)
+        if strength.shape != query.shape[:3]:
+            raise ValueError(
+                f"the record's strength has shape {tuple(strength.shape)}; queries want {tuple(query.shape[:3])}"
+            )
+        return strength.to(query.dtype).unsqueeze(-1) * _unit(query) @ _unit(key).transpose(-2, -1)
+
+    def extra_repr(self) -> str:
+        """The constant strength."""
+        return f"strength={self.strength}"
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Vectors (..., E) at length one; zeros stay zeros, and their gradient is zero where a division would make it infinite."""
+    # The largest entry first: the square of a small float32 is 0 and of a large one infinite. The length does not depend on it.
+    largest = x.detach().abs().amax(dim=-1, keepdim=True)
+    nothing = largest == 0
+    scaled = x / largest.masked_fill(nothing, 1.0)
+    square = scaled.square().sum(dim=-1, keepdim=True)
+    return (scaled * square.masked_fill(nothing, 1.0).rsqrt()).masked_fill(nothing, 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.hashing import usual_buckets
+from regard.attention.lsh import usual_buckets
 from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from regard.attention.dropping import dropped
+from regard.attention.kernels import dropped
 
 
 class Dropout(nn.Module):
     """Sets entries to zero with probability p in training and divides the others by 1 - p (Srivastava et al. 2014).
 
-    On a processor with cheaper random numbers than PyTorch's, see `regard.attention.dropping.dropped`.
+    On a processor with cheaper random numbers than PyTorch's, see `regard.attention.kernels.dropped`.
 
     Arguments:
         p: in [0, 1).

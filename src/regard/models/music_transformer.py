@@ -18,7 +18,7 @@ from regard.attention import (
     ScoredAttention,
     SinusoidalPositions,
 )
-from regard.attention.relative_vectors import Beyond
+from regard.attention.relative import Beyond
 from regard.layers import (
     ACTIVATIONS,
     Activation,

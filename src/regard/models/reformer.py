@@ -23,8 +23,7 @@ from regard.attention import (
     Padding,
     SharedAttention,
 )
-from regard.attention.hashing import usual_buckets
-from regard.attention.lsh import Sets
+from regard.attention.lsh import Sets, usual_buckets
 from regard.layers import (
     ACTIVATIONS,
     Activation,

@@ -24,7 +24,7 @@ from regard.attention import (
     ScoredAttention,
     Soft,
 )
-from regard.attention.hard import LOT, MEAN, chosen
+from regard.attention.alignments import LOT, MEAN, chosen
 from regard.layers import (
     TARGET,
     Dropout,

@@ -21,7 +21,7 @@ from regard.attention import (
     ScoredAttention,
 )
 from regard.attention.layer import Side
-from regard.attention.relative_buckets import BIAS
+from regard.attention.relative import BIAS
 from regard.layers import (
     ACTIVATIONS,
     Activation,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Attention, ScoredAttention
+from regard.attention.kernels import fused
 from regard.inspection.walk.alignment_steps import Weighted, alignment_steps
 from regard.inspection.walk.layout import written
 from regard.inspection.walk.scene import Scene, defining_class, quoted, shape_of, walked_as
@@ -122,19 +123,19 @@ def _path(scene: Scene) -> tuple[str, tuple[SourceLine, ...]]:
     own = type(mechanism).forward
     if not isinstance(mechanism, ScoredAttention) or defining_class(mechanism, "forward") is not ScoredAttention:
         return "from the mechanism's own forward", body(own)
-    fused = mechanism.alignment.plain_softmax and mechanism.score.product_and_term(scene.inputs) is not None
-    if fused:
+    by_kernel = mechanism.alignment.plain_softmax and mechanism.score.product_and_term(scene.inputs) is not None
+    if by_kernel:
         return (
             "from PyTorch's fused kernel, which never lays the weights out",
-            statement(ScoredAttention._fused, "scaled_dot_product_attention("),
+            statement(fused, "scaled_dot_product_attention("),
         )
-    return "from the weights laid out and multiplied with the values, as here", statement(own, "@ value")
+    return "from the weights laid out and multiplied with the values, as here", statement(Attention.forward, "@ value")
 
 
 def _product(scene: Scene) -> tuple[SourceLine, ...]:
     """The line that weighs and sums, where the mechanism's `forward` is the package's own; none for another's."""
-    if defining_class(scene.mechanism, "forward") is ScoredAttention:
-        return statement(ScoredAttention.forward, "@ value")
+    if defining_class(scene.mechanism, "forward") in (Attention, ScoredAttention):
+        return statement(Attention.forward, "@ value")
     return ()
 
 

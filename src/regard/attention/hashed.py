@@ -1,16 +1,213 @@
-"""Attention inside the chunks of several hashed orders, merged: a few chunks at a time, and computed again for the gradient."""
+"""How LSH attention is computed: tokens sorted by bucket, attention inside chunks of that order, the rounds merged.
+
+`HashedOrder` is the order of one round, `HashedMask` says which keys of its window a query looks at, and `attend_in_rounds` does
+a few chunks at a time, and computes them again for the gradient.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.dropping import kept
-from regard.attention.hashed_order import LOW, HashedOrder, Part, windows
+from regard.attention.inputs import AttentionInputs
+from regard.attention.kernels import kept
+from regard.attention.masks import Causal
+
+LOW = -1e30
+"""In place of a score that is not to be: finite, so that a query that sees nothing stays finite too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HashedOrder:
+    """The S tokens of G sequences, each a head of a row, in the order of one round: n chunks of m places.
+
+    Arguments:
+        slots: (G, (k + n) m) int64, which token stands in each place, with those that stand before the first chunk in front; the
+            last token stands in for those that fill the last chunk.
+        places: (G, S), where each token stands, counted from the first chunk.
+        buckets: (G, n m), of each place, never falling; any higher number where a place only fills the last chunk.
+        chunk: m.
+        reach: k, chunks that a query looks back, besides its own; a window has w = (k + 1) m places.
+    """
+
+    slots: Tensor
+    places: Tensor
+    buckets: Tensor
+    chunk: int
+    reach: int
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are, n."""
+        return self.buckets.shape[1] // self.chunk
+
+    @property
+    def ahead(self) -> int:
+        """How many places stand in front of the first chunk, k m."""
+        return self.reach * self.chunk
+
+    def of(self, part: Part) -> HashedOrder:
+        """The order of some of the sequences."""
+        these = slice(part.first, part.last)
+        return HashedOrder(self.slots[these], self.places[these], self.buckets[these], self.chunk, self.reach)
+
+    def asked(self) -> Tensor:
+        """(G, n m), the token whose query stands in each place."""
+        return self.slots[:, self.ahead :]
+
+    def offered(self) -> Tensor:
+        """(G, (k + n) m), the token whose key stands in each place; S where a place only fills the last chunk."""
+        length, keys = self.buckets.shape[1], self.places.shape[1]
+        if length == keys:
+            return self.slots
+        place = torch.arange(-self.ahead, length, device=self.slots.device)
+        # The last chunk of the round before is as full as this one's.
+        return self.slots.where(place % length < keys, keys)
+
+    def cut(self, x: Tensor, part: Part) -> Tensor:
+        """The chunks of a part of what is told of each place: x (G, n m) to (g, c, m)."""
+        return x[part.first : part.last].unflatten(1, (-1, self.chunk))[:, part.begin : part.end]
+
+    def windows(self, x: Tensor, part: Part) -> Tensor:
+        """The windows of the chunks of a part: x (G, (k + n) m, ...) to (g, c, w, ...), without a copy."""
+        return windows(x[part.first : part.last], self.chunk, self.reach)[:, part.begin : part.end]
+
+    def bounds(self, part: Part) -> tuple[Tensor, Tensor]:
+        """Where a query's own bucket begins and ends in its window, counted from the window's first place: (g, c, m) each."""
+        buckets = self.buckets[part.first : part.last].contiguous()
+        chunk = torch.arange(buckets.shape[1], device=buckets.device) // self.chunk * self.chunk
+        begin = chunk - self.ahead
+        first = torch.searchsorted(buckets, buckets).maximum(begin) - begin
+        last = torch.searchsorted(buckets, buckets, right=True).minimum(chunk + self.chunk) - 1 - begin
+        return (bound.unflatten(1, (-1, self.chunk))[:, part.begin : part.end] for bound in (first, last))  # type: ignore[return-value]
+
+    def holds(self, asked: Tensor, offered: Tensor, part: Part) -> Tensor:
+        """Whether tokens stand in the windows, and the buckets, of others in this round.
+
+        Arguments:
+            asked: (g, c, m), queries.
+            offered: (g, c, w), keys.
+
+        Returns:
+            (g, c, m, w) bool.
+        """
+        whole = Part(part.first, part.last, 0, self.chunks)
+        chunk = torch.arange(self.buckets.shape[1], device=asked.device) // self.chunk * self.chunk - self.ahead
+        places = self.places[part.first : part.last]
+        first, last = ((bound.flatten(1) + chunk).gather(1, places) for bound in self.bounds(whole))
+        first, last = (bound.gather(1, asked.flatten(1)).view(asked.shape).unsqueeze(-1) for bound in (first, last))
+        place = places.gather(1, offered.flatten(1)).view(offered.shape).unsqueeze(-2)
+        return (place >= first) & (place <= last)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some chunks of some sequences: the sequences from `first` to before `last`, the chunks from `begin` to before `end`."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+
+
+def windows(x: Tensor, chunk: int, reach: int) -> Tensor:
+    """Each chunk with those before it in front: x (g, (n + k) m, ...) to (g, n, (k + 1) m, ...), without a copy.
+
+    >>> windows(torch.arange(8).view(1, 8), chunk=2, reach=1).tolist()
+    [[[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7]]]
+    """
+    found = x.unfold(1, (reach + 1) * chunk, chunk)
+    return found if x.dim() == 2 else found.movedim(-1, 2)
+
+
+ALONE = -1e4
+"""A query's score with its own key: so low that it counts only where there is no other."""
+
+Sets = Literal["bucket", "chunk"]
+
+
+class HashedMask:
+    """What the queries of hashed orders do not look at in their windows, put on their scores.
+
+    Arguments:
+        inputs: of the attention.
+        orders: one for each round.
+        sets: as in `LSHAttention`.
+        buckets: how many there are; slots in higher ones may not see themselves.
+    """
+
+    def __init__(self, inputs: AttentionInputs, orders: Sequence[HashedOrder], *, sets: Sets, buckets: int) -> None:
+        self._inputs = inputs
+        self._orders = orders
+        self._sets = sets
+        self._causal = plainly_causal(inputs)
+        # Of each place, the score of a query with its own key.
+        self._alone = [
+            torch.full_like(order.buckets, ALONE, dtype=torch.float32).masked_fill_(order.buckets >= buckets, LOW)
+            for order in orders
+        ]
+        by_time = orders if self._causal and sets == "chunk" else ()
+        # The token before is the last that is seen: its own key may stand in the window twice.
+        self._seen_to = [order.asked().float() - 1 for order in by_time]
+        self._offered = [order.offered().float() for order in by_time]
+
+    def __call__(self, scores: Tensor, turn: int, part: Part) -> None:
+        """Put it on the scores of a part in a round, (g, c, m, w), in place."""
+        order = self._orders[turn]
+        if not self._causal:
+            scores.add_(self._unseen(turn, part), alpha=LOW)
+        # By arithmetic: what is chosen by a condition is chosen one by one, most of the work beside the products.
+        elif self._sets == "chunk":
+            seen_to, offered = order.cut(self._seen_to[turn], part), order.windows(self._offered[turn], part)
+            scores.add_((offered.unsqueeze(-2) - seen_to.unsqueeze(-1)).clamp_(0.0, 1.0), alpha=LOW)
+        else:
+            # In a bucket the order is that of time: what comes after the query stands after it.
+            here = torch.arange(scores.shape[-1], device=scores.device, dtype=torch.float32)
+            own = here[order.ahead :].unsqueeze(-1)
+            first, _ = order.bounds(part)
+            before = (first.float().unsqueeze(-1) - here).clamp_(0.0, 1.0)
+            scores.add_(before.add_((here - own).clamp_(0.0, 1.0)), alpha=LOW)
+            if turn:
+                scores.add_(self._held_before(turn, part), alpha=LOW)
+        scores.diagonal(offset=order.ahead, dim1=-2, dim2=-1).copy_(order.cut(self._alone[turn], part))
+
+    def _unseen(self, turn: int, part: Part) -> Tensor:
+        """Which keys of its window a query does not look at, or only where it is alone: (g, c, m, w) bool."""
+        order, (_, heads, _, keys) = self._orders[turn], self._inputs.shape
+        asked = order.cut(order.asked(), part).unsqueeze(-1)
+        offered = order.windows(order.offered(), part).unsqueeze(-2)
+        unseen = (offered == asked) | (offered == keys)
+        if self._sets == "bucket":
+            first, last = (bound.unsqueeze(-1) for bound in order.bounds(part))
+            here = torch.arange(offered.shape[-1], device=asked.device)
+            unseen |= (here < first) | (here > last)
+            if turn:
+                unseen |= self._held_before(turn, part)
+        if self._inputs.mask is not None:
+            sequence = torch.arange(part.first, part.last, device=asked.device).view(-1, 1, 1, 1)
+            unseen |= ~self._inputs.mask(sequence // heads, sequence % heads, asked, offered.clamp_max(keys - 1))
+        return unseen
+
+    def _held_before(self, turn: int, part: Part) -> Tensor:
+        """Which keys of its window a query has met in an earlier round: (g, c, m, w) bool."""
+        order = self._orders[turn]
+        asked, offered = order.cut(order.asked(), part), order.windows(order.slots, part)
+        held = self._orders[0].holds(asked, offered, part)
+        for earlier in self._orders[1:turn]:
+            held |= earlier.holds(asked, offered, part)
+        return held
+
+
+def plainly_causal(inputs: AttentionInputs) -> bool:
+    """Whether a query sees the keys of the slots up to its own and no others are ruled out."""
+    mask = inputs.mask
+    return type(mask) is Causal and mask.offset == inputs.shape[3] - inputs.shape[2]
+
 
 AT_ONCE = 1 << 21
 """Scores at a time on a processor: 8 MiB of them, which stay in its cache and are not mapped anew by the allocator each time."""
