@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -282,3 +285,16 @@ def test_the_rule_sees_each_lax_reader():
         assert lax_readers(ast.parse(text)) == [1]
     assert all(lax_readers(files()[name]) for name in OWN_TEXT), "take out what reads no more"
     assert lax_readers(ast.parse("json.dumps(a)")) == []
+
+
+def test_opening_a_model_imports_its_own_family_and_task_alone():
+    """Half a second of every command; the bound may only fall."""
+    folder = Path(__file__).parent / "golden" / "folders" / "bert"
+    code = (
+        f"import json, sys, regard\nregard.load({str(folder)!r})\n"
+        "print(json.dumps([name for name in sys.modules if name.split('.')[0] == 'regard']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    found = json.loads(done.stdout)
+    assert len(found) <= 230, sorted(found)
+    assert [name for name in found if "tagging" in name or "gpt_classifiers" in name or "bahdanau" in name] == []

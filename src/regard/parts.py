@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -333,6 +334,30 @@ def own_scores(task: str, answers: Sequence[Any], references: Sequence[Any]) -> 
     return {name: float(own("metric", name)(list(answers), list(references))) for name in own_metrics(task)}
 
 
+class Imported(Mapping[str, V]):
+    """What is named by the place it is defined in, "module:name", and imported when it is asked for.
+
+    Arguments:
+        homes: the place of each, by its key.
+    """
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = homes
+
+    def __getitem__(self, name: str) -> V:
+        module, _, defined = self._homes[name].partition(":")
+        return getattr(importlib.import_module(module), defined)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+
 class WithOwn(Mapping[str, V]):
     """What the package has by name, and after it the parts of the user's own.
 
@@ -354,6 +379,9 @@ class WithOwn(Mapping[str, V]):
         if part is None:
             raise KeyError(name)
         return self._made(part)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.packaged or PARTS.get(self._kind, name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self.packaged, *PARTS.names(self._kind)])

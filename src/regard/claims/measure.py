@@ -36,16 +36,14 @@ MASKED = ("masked_loss", "masked_accuracy", "next_sentence_loss", "next_sentence
 """What pre-training finds on its validation data beside loss and perplexity."""
 
 _LOGGED = ("loss", "perplexity", "token_accuracy", "exact_match", "bleu", *MASKED)
-_JUDGED = tuple(name for kind in TASKS.packaged.values() for name in kind.predictor.judged)
-
-METRICS: Mapping[str, tuple[str, ...]] = {
-    "validation": tuple(dict.fromkeys((*_LOGGED, *_JUDGED))),
+_METRICS: Mapping[str, tuple[str, ...]] = {
+    "validation": _LOGGED,
     "teacher_forced": ("loss", "perplexity", "token_accuracy"),
     "decoded": ("exact_match", "position_accuracy", "bleu", "chrf", "length_ratio"),
     "steps_to": _LOGGED,
-    "evaluated": tuple(dict.fromkeys(_JUDGED)),
+    "evaluated": (),
 }
-"""The metrics that a measure of each kind may ask for; the other kinds are numbers in themselves."""
+"""The metrics that a measure of each kind may ask for, without those of tasks; the other kinds are numbers in themselves."""
 
 FALLING = ("loss", "perplexity", "masked_loss", "next_sentence_loss", "bit_error")
 """Metrics that are better the lower they are."""
@@ -53,7 +51,15 @@ FALLING = ("loss", "perplexity", "masked_loss", "next_sentence_loss", "bit_error
 JUDGING = ("teacher_forced", "decoded")
 """Kinds that run the trained model on pairs."""
 
-_PLAIN = tuple(kind for kind in Kind.__args__ if kind not in (*METRICS, "computed"))  # type: ignore[attr-defined]
+_PLAIN = tuple(kind for kind in Kind.__args__ if kind not in (*_METRICS, "computed"))  # type: ignore[attr-defined]
+
+
+def metrics_of(kind: str) -> tuple[str, ...]:
+    """The metrics that a measure of a kind may ask for; none for a kind that is a number in itself."""
+    judged = ()
+    if kind in ("validation", "evaluated"):
+        judged = (name for task in TASKS.packaged.values() for name in task.predictor.judged)
+    return tuple(dict.fromkeys((*_METRICS.get(kind, ()), *judged)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +127,7 @@ class Measure:
         where = f"measure {self.name!r}"
         if not self.name.strip():
             raise InputError("a measure has an empty name; give it one")
-        metrics = METRICS.get(self.kind, ())
+        metrics = metrics_of(self.kind)
         metrics = (*metrics, *own_names("metric")) if self.kind in ("validation", "evaluated", "decoded") else metrics
         if metrics and self.metric not in metrics:
             raise InputError(f"{where}: metric is {self.metric!r}; {nearest(str(self.metric), metrics)}")
@@ -246,13 +252,19 @@ def _short(text: str) -> Measure:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{text!r}: write steps_to:METRIC=NUMBER, such as steps_to:token_accuracy=0.9") from error
-    if text in METRICS["teacher_forced"]:
+    if text in metrics_of("teacher_forced"):
         return Measure(name=text, kind="validation", metric=text)
-    if text in METRICS["decoded"]:
+    if text in metrics_of("decoded"):
         return Measure(name=text, kind="decoded", metric=text)
-    if text in (*METRICS["validation"], *own_names("metric")):
+    if text in (*metrics_of("validation"), *own_names("metric")):
         return Measure(name=text, kind="validation", metric=text)
     if text in _PLAIN:
         return from_mapping(Measure, {"name": text, "kind": text}, "measure")
-    known = [*METRICS["teacher_forced"], *METRICS["decoded"], *METRICS["validation"], *_PLAIN, "steps_to:METRIC=NUMBER"]
+    known = [
+        *metrics_of("teacher_forced"),
+        *metrics_of("decoded"),
+        *metrics_of("validation"),
+        *_PLAIN,
+        "steps_to:METRIC=NUMBER",
+    ]
     raise InputError(f"there is no measure {text!r}; {nearest(text, list(dict.fromkeys(known)))}")

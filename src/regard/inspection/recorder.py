@@ -34,7 +34,7 @@ from regard.inspection.foreign import (
 )
 from regard.inspection.run import Run
 from regard.layers import Pictures, Source, Tokens
-from regard.models import MODELS
+from regard.models.families import is_packaged
 from regard.prepared import ForUse
 
 
@@ -71,9 +71,7 @@ class Recorder:
                 "bfloat16"
             )
         self.compiled = {name: part for name, part in self.modules.items() if is_compiled(part)}
-        self.registered = type(getattr(module, "_orig_mod", module)) in {
-            family.model for family in MODELS.packaged.values()
-        }
+        self.registered = is_packaged(getattr(module, "_orig_mod", module))
         self.layers = chosen_mechanisms(attention_addresses(module), addresses, () if self.registered else self.modules)
         self._addresses = None if addresses is None else tuple(addresses)
         self._hidden = chosen_modules(self.modules, hidden)

@@ -5,51 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 from regard.errors import InputError, nearest
-from regard.parts import WithOwn, own_hint
-from regard.tasks.bidirectional_language_modelling.kinds import BIDIRECTIONAL_LANGUAGE_MODELLING
-from regard.tasks.captioning.kinds import CAPTIONING
-from regard.tasks.classification.kinds import CLASSIFICATION, MULTI_LABEL, MULTI_OUTPUT, REGRESSION
-from regard.tasks.copying.kinds import COPYING
-from regard.tasks.few_shot.kinds import FEW_SHOT
-from regard.tasks.language_modelling.kinds import LANGUAGE_MODELLING
-from regard.tasks.masked_language_modelling.kinds import MASKED_LANGUAGE_MODELLING
-from regard.tasks.multiple_choice.kinds import MULTIPLE_CHOICE
-from regard.tasks.picture_classification.kinds import PICTURE_CLASSIFICATION
-from regard.tasks.question_answering.kinds import QUESTION_ANSWERING
-from regard.tasks.sentence_embedding.kinds import SENTENCE_EMBEDDING
-from regard.tasks.span_corruption.kinds import SPAN_CORRUPTION
+from regard.parts import Imported, WithOwn, own_hint
 from regard.tasks.spec import Kind
-from regard.tasks.tagging.kinds import TAGGING
-from regard.tasks.text_to_text.kinds import TEXT_TO_TEXT
-from regard.tasks.translation.kinds import TRANSLATION
 
 TASKS: WithOwn[Kind] = WithOwn(
     "task",
-    {
-        kind.task.name: kind
-        for kind in (
-            TRANSLATION,
-            LANGUAGE_MODELLING,
-            MASKED_LANGUAGE_MODELLING,
-            BIDIRECTIONAL_LANGUAGE_MODELLING,
-            TEXT_TO_TEXT,
-            SPAN_CORRUPTION,
-            CLASSIFICATION,
-            MULTI_LABEL,
-            REGRESSION,
-            MULTI_OUTPUT,
-            TAGGING,
-            QUESTION_ANSWERING,
-            MULTIPLE_CHOICE,
-            CAPTIONING,
-            COPYING,
-            FEW_SHOT,
-            PICTURE_CLASSIFICATION,
-            SENTENCE_EMBEDDING,  # last: it takes any encoder
-        )
-    },
+    Imported(
+        {
+            "translation": "regard.tasks.translation.kinds:TRANSLATION",
+            "language_modelling": "regard.tasks.language_modelling.kinds:LANGUAGE_MODELLING",
+            "masked_language_modelling": "regard.tasks.masked_language_modelling.kinds:MASKED_LANGUAGE_MODELLING",
+            "bidirectional_language_modelling": (
+                "regard.tasks.bidirectional_language_modelling.kinds:BIDIRECTIONAL_LANGUAGE_MODELLING"
+            ),
+            "text_to_text": "regard.tasks.text_to_text.kinds:TEXT_TO_TEXT",
+            "span_corruption": "regard.tasks.span_corruption.kinds:SPAN_CORRUPTION",
+            "classification": "regard.tasks.classification.kinds:CLASSIFICATION",
+            "multi_label_classification": "regard.tasks.classification.kinds:MULTI_LABEL",
+            "regression": "regard.tasks.classification.kinds:REGRESSION",
+            "multi_output_regression": "regard.tasks.classification.kinds:MULTI_OUTPUT",
+            "tagging": "regard.tasks.tagging.kinds:TAGGING",
+            "question_answering": "regard.tasks.question_answering.kinds:QUESTION_ANSWERING",
+            "multiple_choice": "regard.tasks.multiple_choice.kinds:MULTIPLE_CHOICE",
+            "captioning": "regard.tasks.captioning.kinds:CAPTIONING",
+            "copying": "regard.tasks.copying.kinds:COPYING",
+            "few_shot": "regard.tasks.few_shot.kinds:FEW_SHOT",
+            "picture_classification": "regard.tasks.picture_classification.kinds:PICTURE_CLASSIFICATION",
+            "sentence_embedding": "regard.tasks.sentence_embedding.kinds:SENTENCE_EMBEDDING",  # last: it takes any encoder
+        }
+    ),
     lambda part: part.value,
 )
+"""By name: the package's, each imported when it is asked for, and after them those of the user's own (`regard.parts.task`)."""
 
 
 def task_for(config: Any, where: str, problem: str | None = None) -> str:

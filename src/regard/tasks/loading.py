@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -16,22 +16,24 @@ from regard.machine import device_named
 from regard.parts import Code, load_code
 from regard.prepared import BITS
 from regard.reading import read_json_object
-from regard.tasks.captioning.captioner import Captioner
-from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
-from regard.tasks.classification.rater import MultiRater, Rater
-from regard.tasks.copying.copier import Copier
-from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.kinds import kind_of, task_for
-from regard.tasks.language_modelling.language_model import LanguageModel
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-from regard.tasks.multiple_choice.chooser import Chooser
-from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-from regard.tasks.question_answering.answerer import Answerer
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.span_corruption.span_filler import SpanFiller
-from regard.tasks.tagging.tagger import Tagger
-from regard.tasks.text_to_text.text_to_text import TextToText
-from regard.tasks.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from regard.tasks.captioning.captioner import Captioner
+    from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
+    from regard.tasks.classification.rater import MultiRater, Rater
+    from regard.tasks.copying.copier import Copier
+    from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
+    from regard.tasks.language_modelling.language_model import LanguageModel
+    from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
+    from regard.tasks.multiple_choice.chooser import Chooser
+    from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+    from regard.tasks.question_answering.answerer import Answerer
+    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.span_corruption.span_filler import SpanFiller
+    from regard.tasks.tagging.tagger import Tagger
+    from regard.tasks.text_to_text.text_to_text import TextToText
+    from regard.tasks.translation.translator import Translator
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POINTER = "checkpoints.json"
@@ -306,12 +308,12 @@ def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
 
 
 def _quantised(predictor: Any, dtype: str, folder: str | os.PathLike[str]) -> LanguageModel | Translator:
-    if not isinstance(predictor, LanguageModel | Translator):
+    if not hasattr(predictor, "quantised"):
         raise InputError(
             f"{folder}: {dtype} is for language models of GPT's family and Transformers that translate; take one of "
             + ", ".join(DTYPES)
         )
-    return predictor.quantised(dtype)  # type: ignore[arg-type]
+    return predictor.quantised(dtype)
 
 
 def _adapted(

@@ -24,7 +24,7 @@ from regard.inspection.foreign import (
     around_forward,
     is_compiled,
 )
-from regard.models import MODELS
+from regard.models.families import is_packaged
 from regard.tasks.predictor import Predictor
 
 
@@ -95,7 +95,7 @@ class _Editor:
                 if edits:
                     around = partial(self._mechanism, address, mechanism, edits)
                     stack.enter_context(around_forward(mechanism, around))
-            if self._attention and type(self._module) not in {family.model for family in MODELS.values()}:
+            if self._attention and not is_packaged(self._module):
                 interception = Interception(self._module, self, fused=False)
                 stack.enter_context(FusedLayers(interception).telling())
                 stack.enter_context(interception.telling())

@@ -1,0 +1,163 @@
+"""The families of models by name, with what each is called with; a family's module is imported when its classes are asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from torch import nn
+
+from regard.errors import InputError
+from regard.layers import EncoderConfig
+from regard.parts import Part, WithOwn
+
+Interface = Literal[
+    "encoder_decoder",
+    "language_model",
+    "encoder",
+    "whole_text",
+    "text_vectors",
+    "bidirectional_language_model",
+    "captioner",
+    "transducer",
+    "few_shot",
+    "picture_classifier",
+]
+"""What a model is called with: a source and a target (`regard.layers.Decoder`), one text from its beginning
+(`regard.layers.Reader`), one or two texts seen as a whole (`regard.layers.TextEncoder`), these for a class or a number alone
+(`regard.layers.WholeTextReader`), which an encoder gives too; or one text for one vector (`regard.layers.VectorReader`), which an
+encoder gives too, and which with a head tells a class or a number; or an encoder that also tells every word from those before it,
+and from those after it; or pictures to write about (`regard.models.captioning.PictureDecoder`); or vectors
+one after another, for one at each step (`regard.layers.Transducer`); or a few labelled pictures and one more
+(`regard.layers.FewShotLearner`); or pictures to tell the class of (`regard.layers.PictureClassifier`)."""
+
+
+ALSO_SERVES: Mapping[Interface, tuple[Interface, ...]] = MappingProxyType(
+    {
+        "encoder": ("whole_text", "text_vectors"),
+        "text_vectors": ("whole_text",),
+        "bidirectional_language_model": ("encoder", "whole_text", "text_vectors"),
+    }
+)
+"""What else a model of an interface can be called with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family's two classes, the model and its config, and what the model is called with.
+
+    Arguments:
+        home: "module:Class" of the model, which is imported when it is asked for; its config class is `ClassConfig` of the same
+            module. Or the two classes themselves, the model first.
+        with_head: the family of the same model with a head in place of its own output; empty for one that has heads itself, or
+            can have none.
+        spelling: whether it reads words by their letters, for which there is one tokenizer alone.
+        sentences: whether it reads a text sentence by sentence, with a token between two of them.
+        input_tokens: whether it reads its inputs between tokens of their own, learnt with the task: GPT's start, delimiter and
+            extract.
+    """
+
+    home: str | tuple[type[nn.Module], type[Any]]
+    interface: Interface = "encoder_decoder"
+    with_head: str = ""
+    input_tokens: bool = False
+    sentences: bool = False
+    spelling: bool = False
+
+    @property
+    def model(self) -> type[Any]:
+        """The model's class."""
+        return self._class("") if isinstance(self.home, str) else self.home[0]
+
+    @property
+    def config(self) -> type[Any]:
+        """The frozen dataclass that configures it."""
+        return self._class("Config") if isinstance(self.home, str) else self.home[1]
+
+    def _class(self, suffix: str) -> type[Any]:
+        module, _, name = str(self.home).partition(":")
+        return getattr(importlib.import_module(module), name + suffix)
+
+    def serves(self, interface: Interface) -> bool:
+        """Whether a model of this family can be called so."""
+        return interface in (self.interface, *ALSO_SERVES.get(self.interface, ()))
+
+
+def _own_family(part: Part) -> Family:
+    """The family of a model of the user's own.
+
+    Raises:
+        InputError: where the config of a model of whole texts lacks what tasks fill in or ask for.
+    """
+    config = part.settings["config"]
+    if part.settings["interface"] in ("whole_text", "encoder"):
+        asked = [name for name in vars(EncoderConfig) if not name.startswith("_")]
+        lacking = [name for name in asked if not hasattr(config, name) and name not in config.__dataclass_fields__]
+        if lacking:
+            raise InputError(
+                f"the model {part.name!r} of {part.origin}: {config.__name__} has no {', '.join(lacking)}; a model of whole "
+                "texts has them, as fields or properties (regard.layers.EncoderConfig says what each is)"
+            )
+    return Family((part.value, config), **{name: said for name, said in part.settings.items() if name != "config"})
+
+
+MODELS: WithOwn[Family] = WithOwn(
+    "model",
+    {
+        "attention_stack": Family("regard.models.attention_stack:AttentionStack", interface="encoder"),
+        "bahdanau": Family("regard.models.bahdanau:Bahdanau"),
+        "bert": Family("regard.models.bert:Bert", interface="encoder"),
+        "distilbert": Family("regard.models.distilbert:DistilBert", interface="encoder"),
+        "cho": Family("regard.models.cho:Cho"),
+        "convolutional_network": Family(
+            "regard.models.convolutional_network:ConvolutionalNetwork", interface="picture_classifier"
+        ),
+        "elmo": Family("regard.models.elmo:ELMo", interface="bidirectional_language_model", spelling=True),
+        "lstm_language_model": Family(
+            "regard.models.lstm_language_model:LSTMLanguageModel", interface="language_model"
+        ),
+        "gpt": Family("regard.models.gpt:GPT", interface="language_model", with_head="gpt_classifier"),
+        "gpt_classifier": Family(
+            "regard.models.gpt_classifiers:GPTClassifier", interface="whole_text", input_tokens=True
+        ),
+        "gpt2": Family("regard.models.gpt2:GPT2", interface="language_model", with_head="gpt2_classifier"),
+        "gpt2_classifier": Family(
+            "regard.models.gpt_classifiers:GPT2Classifier", interface="whole_text", input_tokens=True
+        ),
+        "gpt3": Family("regard.models.gpt3:GPT3", interface="language_model", with_head="gpt3_classifier"),
+        "gpt3_classifier": Family(
+            "regard.models.gpt_classifiers:GPT3Classifier", interface="whole_text", input_tokens=True
+        ),
+        "lstmn": Family("regard.models.lstmn:LSTMN", interface="language_model"),
+        "lstm_transducer": Family("regard.models.lstm_transducer:LSTMTransducer", interface="transducer"),
+        "music_transformer": Family("regard.models.music_transformer:MusicTransformer", interface="language_model"),
+        "ntm": Family("regard.models.ntm:NTM", interface="transducer"),
+        "han": Family("regard.models.han:HAN", interface="text_vectors", sentences=True),
+        "infersent": Family("regard.models.infersent:InferSent", interface="text_vectors"),
+        "lambda_network": Family("regard.models.lambda_network:LambdaNetwork", interface="picture_classifier"),
+        "lecture_network": Family("regard.models.lecture_network:LectureNetwork", interface="picture_classifier"),
+        "use_transformer": Family("regard.models.universal_sentence_encoder:USETransformer", interface="text_vectors"),
+        "use_averaging": Family("regard.models.universal_sentence_encoder:USEAveraging", interface="text_vectors"),
+        "luong": Family("regard.models.luong:Luong"),
+        "gnmt": Family("regard.models.gnmt:GNMT"),
+        "show_and_tell": Family("regard.models.show_and_tell:ShowAndTell", interface="captioner"),
+        "show_attend_and_tell": Family("regard.models.show_attend_and_tell:ShowAttendAndTell", interface="captioner"),
+        "reformer": Family("regard.models.reformer:Reformer", interface="language_model"),
+        "snail": Family("regard.models.snail:SNAIL", interface="few_shot"),
+        "sutskever": Family("regard.models.sutskever:Sutskever"),
+        "t5": Family("regard.models.t5:T5"),
+        "transformer": Family("regard.models.transformer:Transformer"),
+        "vit": Family("regard.models.vit:ViT", interface="picture_classifier"),
+    },
+    _own_family,
+)
+"""By name: the package's, and after them those of the user's own (`regard.parts.model`)."""
+
+
+def is_packaged(model: nn.Module) -> bool:
+    """Whether a module is a model of one of the package's own families, all of whose attention is in `AttentionLayer`s."""
+    family = MODELS.packaged.get(getattr(getattr(model, "config", None), "model_type", ""))
+    return family is not None and type(model) is family.model
