@@ -23,8 +23,7 @@ from measured import record
 from regard.checkpoints import read_config
 from regard.data.tagged import read_tagged
 from regard.models import MODELS
-from regard.tasks.tagging.evaluation import evaluate_tags
-from regard.tasks.tagging.kinds import TAGGING
+from regard.tasks.tagging import TAGGING, evaluate_tags
 from regard.training.memory import keep_freed_memory
 from regard.training.precision import resolve
 from regard.training.progress_bar import ProgressBar

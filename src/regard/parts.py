@@ -269,7 +269,7 @@ def reader(name: str) -> Callable[[Callable[[Path], Any]], Callable[[Path], Any]
 
 
 def task(kind: T) -> T:
-    """Name a task: a `regard.tasks.spec.Kind`; its name is that of its `task`."""
+    """Name a task: a `regard.tasks.TaskSpec`; its name is that of its `task`."""
     PARTS.add("task", kind.task.name, kind, {})  # type: ignore[attr-defined]
     return kind
 

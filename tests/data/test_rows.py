@@ -15,7 +15,7 @@ from regard.tasks.multiple_choice.preparation import in_memory as choices
 from regard.tasks.picture_classification.examples import listed as pictures
 from regard.tasks.question_answering.examples import in_memory as questions
 from regard.tasks.sentence_embedding.examples import in_memory as sentences
-from regard.tasks.tagging.preparation import in_memory as tagged
+from regard.tasks.tagging import SENTENCES
 from regard.tasks.text_to_text.examples import in_memory as text_to_text
 
 READERS = {
@@ -23,7 +23,7 @@ READERS = {
     "text_to_text": lambda rows: [text_to_text(row, number) for number, row in enumerate(rows, start=1)],
     "classification": labelled_in_memory,
     "sentence_embedding": sentences,
-    "tagging": tagged,
+    "tagging": SENTENCES.in_memory,
     "multiple_choice": choices,
     "question_answering": questions,
     "picture_classification": lambda rows: pictures(rows, "pictures"),
@@ -86,7 +86,7 @@ def test_rows_by_the_names_of_columns():
     )
     assert [one.texts for one in found] == [("a", "b", "c"), ("a", "b")]
     assert found[1].score == 0.5
-    assert tagged([{"tokens": ["a", "b"], "ner_tags": [0, 3]}])[0].tags == ("0", "3")
+    assert SENTENCES.in_memory([{"tokens": ["a", "b"], "ner_tags": [0, 3]}])[0].tags == ("0", "3")
     question = choices([{"context": "a", "choices": ["b", "c"], "answer": 1, "question": "d"}])[0]
     assert (question.question, question.answer) == ("d", 1)
     squad = {"question": "Where?", "context": "In Rome.", "answers": {"text": ["Rome"], "answer_start": [3]}}

@@ -16,7 +16,7 @@ from regard.inspection.analysis.collapse import Collapse
 from regard.models.config import check
 from regard.tasks.encoders import join, padded
 from regard.tasks.loading import load
-from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.tagging import Tagger
 
 Sentence = tuple[list[str], list[str]]
 RESIDUAL = "residual"

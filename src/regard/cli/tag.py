@@ -22,7 +22,7 @@ from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.tagging.tagger import Tagging
+    from regard.tasks.tagging import Tagging
 
 COLUMN_FILES = (".conll", ".conll.gz", ".iob", ".iob.gz", ".bio", ".bio.gz")
 """Names of files that hold a word in each line."""
@@ -146,7 +146,7 @@ def _sentences(texts: list[str] | None, file: Path | None) -> Iterator[Text]:
     import itertools
 
     from regard.data.tagged import read_tagged
-    from regard.tasks.tagging.preparation import documents_of
+    from regard.tasks.tagging import documents_of
 
     if texts or file is None:
         raise InputError("there are texts on the command line and a file of words; give either")

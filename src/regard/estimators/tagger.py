@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from regard.errors import InputError
 from regard.estimators.base import TextEstimator, check_lengths
-from regard.tasks.tagging.tagger import Tagger, judged
+from regard.tasks.tagging import Tagger, judged
 
 
 class TextTagger(TextEstimator):

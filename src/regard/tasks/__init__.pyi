@@ -1,6 +1,6 @@
 from .gaps import with_gaps as with_gaps
+from .kind import Kind as Kind
 from .kinds import TASKS as TASKS
-from .kinds import Kind as Kind
 from .language_modelling.language_model import LanguageModel as LanguageModel
 from .language_modelling.language_model import TextScore as TextScore
 from .language_modelling.task import LanguageModellingTask as LanguageModellingTask
@@ -13,6 +13,7 @@ from .predictor import Predictor as Predictor
 from .span_corruption.span_filler import FilledSpans as FilledSpans
 from .span_corruption.span_filler import SpanFiller as SpanFiller
 from .span_corruption.task import SpanCorruptionTask as SpanCorruptionTask
+from .spec import TaskSpec as TaskSpec
 from .task import LossSum as LossSum
 from .task import Task as Task
 from .text_to_text.task import TextToTextTask as TextToTextTask

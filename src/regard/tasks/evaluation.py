@@ -33,7 +33,7 @@ from regard.tasks.picture_classification.evaluation import PictureEvaluation
 from regard.tasks.predictor import Predictor
 from regard.tasks.span_corruption.evaluation import SpanEvaluation
 from regard.tasks.span_corruption.span_filler import SpanFiller
-from regard.tasks.tagging.tagger import Decoding
+from regard.tasks.tagging import Decoding
 from regard.tasks.text_to_text.evaluation import TextToTextEvaluation
 from regard.tasks.text_to_text.text_to_text import TextToText
 from regard.tasks.translation.evaluation import Evaluation

@@ -6,9 +6,9 @@ from typing import Any
 
 from regard.errors import InputError, nearest
 from regard.parts import Imported, WithOwn, own_hint
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
-TASKS: WithOwn[Kind] = WithOwn(
+TASKS: WithOwn[TaskSpec] = WithOwn(
     "task",
     Imported(
         {
@@ -24,7 +24,7 @@ TASKS: WithOwn[Kind] = WithOwn(
             "multi_label_classification": "regard.tasks.classification.kinds:MULTI_LABEL",
             "regression": "regard.tasks.classification.kinds:REGRESSION",
             "multi_output_regression": "regard.tasks.classification.kinds:MULTI_OUTPUT",
-            "tagging": "regard.tasks.tagging.kinds:TAGGING",
+            "tagging": "regard.tasks.tagging:TAGGING",
             "question_answering": "regard.tasks.question_answering.kinds:QUESTION_ANSWERING",
             "multiple_choice": "regard.tasks.multiple_choice.kinds:MULTIPLE_CHOICE",
             "captioning": "regard.tasks.captioning.kinds:CAPTIONING",
@@ -64,7 +64,7 @@ def task_for(config: Any, where: str, problem: str | None = None) -> str:
     raise InputError(f"{where}: a {config.model_type} without a head is for no task by itself; name one to load it for")
 
 
-def kind_of(name: str, where: str = "task") -> Kind:
+def kind_of(name: str, where: str = "task") -> TaskSpec:
     """The kind of a task by its name.
 
     Raises:

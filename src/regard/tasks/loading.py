@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.tasks.question_answering.answerer import Answerer
     from regard.tasks.sentence_embedding.encoder import SentenceEncoder
     from regard.tasks.span_corruption.span_filler import SpanFiller
-    from regard.tasks.tagging.tagger import Tagger
+    from regard.tasks.tagging import Tagger
     from regard.tasks.text_to_text.text_to_text import TextToText
     from regard.tasks.translation.translator import Translator
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -143,6 +144,21 @@ class Predictor(Generic[T]):
     def _watchers(self) -> Sequence[PredictionObserver]:
         """Who is to be told of this thread's predictions."""
         return [watcher for thread, watcher in self._observers if thread == threading.get_ident()]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """What an evaluation found; each task adds what else is to be known.
+
+    Arguments:
+        metrics: figures by name.
+        count: examples.
+        predictions: one for each of them, in their order; none where a task makes none.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    predictions: tuple[Any, ...] = field(repr=False, default=())
 
 
 def check_replaceable(folder: Path) -> None:

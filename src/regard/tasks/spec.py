@@ -1,4 +1,4 @@
-"""What a task is to recipes, training, folders and the command line."""
+"""`TaskSpec`: what a task is to recipes, training, folders and the command line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from regard.data.malformed import MalformedRows
 from regard.layers import HeadKind
 from regard.models import Interface
 from regard.parts import own_metrics
+from regard.tasks.examples import Examples
 from regard.tasks.predictor import Predictor
 from regard.tasks.preparation import Prepared
 from regard.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
-    """All that recipes, training and folders need to know of one task.
+class TaskSpec:
+    """All that recipes, training, folders and commands need to know of one task.
+
+    It stands at the end of the task's own file, and `regard.tasks.registry` names it there.
 
     Arguments:
         task: what holds tokenizers and settings.
@@ -31,7 +34,9 @@ class Kind:
             `predictions`.
         filled_in: what the task decides of a model's config, not the recipe, each with a value that is always allowed.
         decided_of_some: what it decides likewise of those models that have such a setting, by name.
-        read: the examples that `train` names in a `data` section, to be evaluated; None where the command line has its own way.
+        examples: where its examples come from: rows in memory, or the files of its `data` section.
+        read: the examples that `train` names in a `data` section, to be evaluated: those of `examples`, unless a task reads them
+            otherwise. Where there is neither, the command line has its own way.
         beside: of the task, one of those examples and what was predicted of it: what was read, the right answer and the predicted
             one, by name; the prediction's own fields where None.
         fits: whether a model is one for this task, by its config; asked of folders that another program wrote.
@@ -47,11 +52,16 @@ class Kind:
     evaluate: Callable[..., Any]
     filled_in: Mapping[str, Any]
     decided_of_some: tuple[str, ...] = ()
+    examples: Examples[Any] | None = None
     read: Callable[[Any, MalformedRows], Iterator[Any]] | None = None
     beside: Callable[[Any, Any, Any], dict[str, Any]] | None = None
     fits: Callable[[Any], bool] = lambda config: False
     problems: tuple[str | None, ...] = ()
     foreign: Callable[[Path, Any], Task] | None = None
+
+    def __post_init__(self) -> None:
+        if self.read is None and self.examples is not None:
+            object.__setattr__(self, "read", self.examples.named)
 
     @property
     def judged(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from regard.errors import InputError, nearest
 from regard.models import MODELS, Interface
 from regard.parts import own_hint
 from regard.structure import from_mapping
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 from regard.text import INPUT_TOKENS
 
 OWN = ("name", "pretrained", "pretrained_layers")
@@ -57,7 +57,7 @@ def folder_of(start: str) -> Path:
     return model_folder(located(start))
 
 
-def check_section(model: Mapping[str, Any], task: str, kind: Kind) -> None:
+def check_section(model: Mapping[str, Any], task: str, kind: TaskSpec) -> None:
     """Refuse a family that is not known or no use for the task, and settings that are none of its.
 
     Raises:

@@ -20,7 +20,7 @@ from regard.parts import own_hint
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import SEEN
 from regard.tasks.kinds import kind_of
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 from regard.training.adapters import AdapterSettings
 from regard.training.model_section import check_section, config_of, resolved
 from regard.training.settings import TrainingSettings
@@ -85,7 +85,7 @@ class Recipe:
         if family.sentences and self.tokenizer is not None:
             object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, sentences=True))
 
-    def _check_judged(self, kind: Kind) -> None:
+    def _check_judged(self, kind: TaskSpec) -> None:
         judged, settings = kind.judged, self.training
         metric, _, name = settings.best.partition(".")
         of_one = bool(name) and metric in kind.predictor.judged_of_each and metric != "examples"
@@ -167,7 +167,7 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
     return from_mapping(Recipe, values, where)
 
 
-def _section(kind: Kind, task: str, name: str, value: Any, where: str) -> Any:
+def _section(kind: TaskSpec, task: str, name: str, value: Any, where: str) -> Any:
     """A section as the task's own type for it; None where the task has no such section.
 
     Raises:
@@ -294,8 +294,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """Plain YAML and JSON values. Of `validation_share` and `validation_size` only what is asked for is written."""
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        unset = [name for name in ("validation_share", "validation_size") if value.get(name, 0) is None]
+        return {key: _plain(part) for key, part in value.items() if key not in unset}
     return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
 
 

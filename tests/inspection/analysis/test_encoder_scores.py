@@ -36,8 +36,7 @@ from regard.tasks.question_answering.answerer import Answerer
 from regard.tasks.question_answering.task import QuestionAnsweringTask
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
-from regard.tasks.tagging.tagger import Tagger
-from regard.tasks.tagging.task import TaggingTask
+from regard.tasks.tagging import Tagger, TaggingTask
 from regard.text import Tokenizer
 
 WORDS = "the film was fine but cafe banks lend money near rivers"

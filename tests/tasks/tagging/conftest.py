@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from regard.models import Bert, BertConfig
-from regard.tasks.tagging.tagger import Tagger
-from regard.tasks.tagging.task import TaggingTask
+from regard.tasks.tagging import Tagger, TaggingTask
 from regard.text import Tokenizer
 
 CORPUS = [

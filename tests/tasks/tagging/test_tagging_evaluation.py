@@ -10,10 +10,7 @@ from regard.data.tags import convert, spans_of
 from regard.errors import InputError
 from regard.metrics.chunks import chunk_scores
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.tagging.data import TaggedData
-from regard.tasks.tagging.evaluation import evaluate_tags, read_tags
-from regard.tasks.tagging.preparation import prepare_tags
-from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.tagging import SENTENCES, TaggedData, Tagger, evaluate_tags, prepare_tags
 
 GOLD = [
     (["Angela", "Merkel", "visited", "Paris"], ["B-PER", "I-PER", "O", "B-LOC"]),
@@ -92,12 +89,12 @@ def test_the_house_evaluates_files_of_a_recipes_section(tagger, tmp_path):
     model = tagger()
     from regard.data.malformed import MalformedRows
 
-    sentences = list(read_tags(TaggedData(train=str(path)), MalformedRows()))
+    sentences = list(SENTENCES.named(TaggedData(train=str(path)), MalformedRows()))
     assert sentences == list(read_tagged(path))
     assert isinstance(sentences[0], TaggedSentence)
     assert regard.evaluate(model, sentences).count == 2
     with pytest.raises(InputError, match="no file"):
-        read_tags(TaggedData(), MalformedRows())
+        SENTENCES.named(TaggedData(), MalformedRows())
 
 
 @pytest.mark.parametrize(("maximum", "context"), [(40, 0), (6, 0), (20, 4)])

@@ -9,9 +9,7 @@ import pytest
 from regard.data.tagged import TaggedSentence
 from regard.errors import InputError
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.tagging.data import TaggedData
-from regard.tasks.tagging.preparation import all_tags, documents_of, prepare_tags
-from regard.tasks.tagging.task import GOES_ON, PLACE, TAG
+from regard.tasks.tagging import GOES_ON, PLACE, TAG, TaggedData, all_tags, documents_of, prepare_tags
 
 TRAIN = """-DOCSTART- -X- O O
 

@@ -17,9 +17,9 @@ from regard.errors import InputError
 from regard.rendering import class_text, metric_rows
 
 if TYPE_CHECKING:
-    from regard.tasks.spec import Kind
+    from regard.tasks.spec import TaskSpec
 
-OWN = ("train", "validation", "validation_share", "alphabets", "validation_alphabets")
+OWN = ("train", "validation", "validation_share", "validation_size", "alphabets", "validation_alphabets")
 """What a recipe says of its own data, and does not hold for others."""
 
 
@@ -82,7 +82,7 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
     return Report({"malformed": malformed.total, **_plain(said), "seconds": seconds}, rows)
 
 
-def _record(kind: Kind, task: Any, example: Any, prediction: Any) -> dict[str, Any]:
+def _record(kind: TaskSpec, task: Any, example: Any, prediction: Any) -> dict[str, Any]:
     return dataclasses.asdict(prediction) if kind.beside is None else kind.beside(task, example, prediction)
 
 

@@ -21,7 +21,7 @@ from regard.tasks.classification.task import MultiLabelTask
 from regard.tasks.encoders import EncoderPredictor, Joined
 from regard.tasks.masked_language_modelling.inputs import read_masked
 from regard.tasks.question_answering.windows import Window, encoded_contexts, windows
-from regard.tasks.tagging.windows import read_sentences
+from regard.tasks.tagging_windows import read_sentences
 
 if TYPE_CHECKING:
     from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from regard.tasks.multiple_choice.chooser import Chooser
     from regard.tasks.question_answering.answerer import Answerer
     from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-    from regard.tasks.tagging.tagger import Tagger
+    from regard.tasks.tagging import Tagger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,9 +7,9 @@ from regard.tasks.bidirectional_language_modelling.data import BidirectionalText
 from regard.tasks.bidirectional_language_modelling.evaluation import evaluate_bidirectional
 from regard.tasks.bidirectional_language_modelling.preparation import prepare, read_documents_of
 from regard.tasks.bidirectional_language_modelling.task import BidirectionalLanguageModellingTask
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
-BIDIRECTIONAL_LANGUAGE_MODELLING = Kind(
+BIDIRECTIONAL_LANGUAGE_MODELLING = TaskSpec(
     task=BidirectionalLanguageModellingTask,
     predictor=BidirectionalLanguageModel,
     interface="bidirectional_language_model",

@@ -9,9 +9,9 @@ from regard.tasks.captioning.evaluation import evaluate
 from regard.tasks.captioning.preparation import prepare
 from regard.tasks.captioning.task import CaptioningTask
 from regard.tasks.preparation import TokenizerSettings
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
-CAPTIONING = Kind(
+CAPTIONING = TaskSpec(
     task=CaptioningTask,
     predictor=Captioner,
     interface="captioner",

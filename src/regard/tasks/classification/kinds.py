@@ -32,9 +32,9 @@ from regard.tasks.classification.rater import MultiRater, Rater
 from regard.tasks.classification.regression import MultiOutputTask, RegressionTask
 from regard.tasks.classification.task import ClassificationTask, MultiLabelTask
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.spec import OF_VECTOR_READERS, Kind, decided_of_encoder
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 
-CLASSIFICATION = Kind(
+CLASSIFICATION = TaskSpec(
     task=ClassificationTask,
     predictor=Classifier,
     interface="whole_text",
@@ -50,7 +50,7 @@ CLASSIFICATION = Kind(
     foreign=foreign_classifier,
 )
 
-MULTI_LABEL = Kind(
+MULTI_LABEL = TaskSpec(
     task=MultiLabelTask,
     predictor=MultiLabelClassifier,
     interface="whole_text",
@@ -66,7 +66,7 @@ MULTI_LABEL = Kind(
     foreign=foreign_multi_label,
 )
 
-REGRESSION = Kind(
+REGRESSION = TaskSpec(
     task=RegressionTask,
     predictor=Rater,
     interface="whole_text",
@@ -82,7 +82,7 @@ REGRESSION = Kind(
     foreign=foreign_rater,
 )
 
-MULTI_OUTPUT = Kind(
+MULTI_OUTPUT = TaskSpec(
     task=MultiOutputTask,
     predictor=MultiRater,
     interface="whole_text",

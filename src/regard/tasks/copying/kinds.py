@@ -7,9 +7,9 @@ from regard.tasks.copying.data import CopyingData
 from regard.tasks.copying.evaluation import evaluate_copies, read_copies
 from regard.tasks.copying.preparation import prepare
 from regard.tasks.copying.task import CopyingTask
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
-COPYING = Kind(
+COPYING = TaskSpec(
     task=CopyingTask,
     predictor=Copier,
     interface="transducer",

@@ -7,9 +7,9 @@ from regard.tasks.few_shot.evaluation import evaluate_episodes, read_episodes
 from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.few_shot.preparation import prepare
 from regard.tasks.few_shot.task import FewShotTask
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
-FEW_SHOT = Kind(
+FEW_SHOT = TaskSpec(
     task=FewShotTask,
     predictor=FewShotClassifier,
     interface="few_shot",

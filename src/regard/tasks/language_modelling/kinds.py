@@ -9,9 +9,9 @@ from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.language_modelling.preparation import prepare
 from regard.tasks.language_modelling.task import LanguageModellingTask
 from regard.tasks.preparation import TokenizerSettings
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
-LANGUAGE_MODELLING = Kind(
+LANGUAGE_MODELLING = TaskSpec(
     task=LanguageModellingTask,
     predictor=LanguageModel,
     interface="language_model",

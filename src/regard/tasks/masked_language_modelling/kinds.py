@@ -9,9 +9,9 @@ from regard.tasks.masked_language_modelling.masked_language_model import MaskedL
 from regard.tasks.masked_language_modelling.preparation import prepare
 from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.spec import Kind, decided_of_encoder
+from regard.tasks.spec import TaskSpec, decided_of_encoder
 
-MASKED_LANGUAGE_MODELLING = Kind(
+MASKED_LANGUAGE_MODELLING = TaskSpec(
     task=MaskedLanguageModellingTask,
     predictor=MaskedLanguageModel,
     interface="encoder",

@@ -9,9 +9,9 @@ from regard.tasks.multiple_choice.foreign import chooses, foreign_chooser
 from regard.tasks.multiple_choice.preparation import prepare_choices
 from regard.tasks.multiple_choice.task import MultipleChoiceTask
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.spec import OF_VECTOR_READERS, Kind, decided_of_encoder
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 
-MULTIPLE_CHOICE = Kind(
+MULTIPLE_CHOICE = TaskSpec(
     task=MultipleChoiceTask,
     predictor=Chooser,
     interface="whole_text",

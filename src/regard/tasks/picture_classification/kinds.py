@@ -10,7 +10,7 @@ from regard.tasks.picture_classification.evaluation import evaluate_pictures, pi
 from regard.tasks.picture_classification.foreign import classifies_pictures, foreign_picture_classifier
 from regard.tasks.picture_classification.preparation import prepare
 from regard.tasks.picture_classification.task import PictureClassificationTask
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
 
 class AnySize(int):
@@ -20,7 +20,7 @@ class AnySize(int):
 ANY_SIDE = AnySize(math.lcm(*range(1, 65)) << 8)
 """A side in pixels that divides by every usual patch, and can be halved as often as any model halves it."""
 
-PICTURE_CLASSIFICATION = Kind(
+PICTURE_CLASSIFICATION = TaskSpec(
     task=PictureClassificationTask,
     predictor=PictureClassifierPredictor,
     interface="picture_classifier",

@@ -9,9 +9,9 @@ from regard.tasks.question_answering.evaluation import answer_beside, evaluate_q
 from regard.tasks.question_answering.foreign import answers, foreign_answerer
 from regard.tasks.question_answering.preparation import prepare_questions
 from regard.tasks.question_answering.task import QuestionAnsweringTask
-from regard.tasks.spec import Kind, decided_of_encoder
+from regard.tasks.spec import TaskSpec, decided_of_encoder
 
-QUESTION_ANSWERING = Kind(
+QUESTION_ANSWERING = TaskSpec(
     task=QuestionAnsweringTask,
     predictor=Answerer,
     interface="encoder",

@@ -9,9 +9,9 @@ from regard.tasks.sentence_embedding.evaluation import evaluate_sentences, read_
 from regard.tasks.sentence_embedding.foreign import foreign_encoder, gives_vectors
 from regard.tasks.sentence_embedding.preparation import prepare_sentences
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
-from regard.tasks.spec import OF_VECTOR_READERS, Kind, decided_of_encoder
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 
-SENTENCE_EMBEDDING = Kind(
+SENTENCE_EMBEDDING = TaskSpec(
     task=SentenceEmbeddingTask,
     predictor=SentenceEncoder,
     interface="text_vectors",

@@ -9,9 +9,9 @@ from regard.tasks.span_corruption.foreign import foreign_spans
 from regard.tasks.span_corruption.preparation import prepare
 from regard.tasks.span_corruption.span_filler import SpanFiller
 from regard.tasks.span_corruption.task import SpanCorruptionTask
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 
-SPAN_CORRUPTION = Kind(
+SPAN_CORRUPTION = TaskSpec(
     task=SpanCorruptionTask,
     predictor=SpanFiller,
     interface="encoder_decoder",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.generation import GenerationSettings
 from regard.models import TransformerConfig
-from regard.tasks.spec import Kind
+from regard.tasks.spec import TaskSpec
 from regard.tasks.translation.data import PairTokenizerSettings, TranslationData
 from regard.tasks.translation.evaluation import evaluate
 from regard.tasks.translation.foreign import foreign_translation
@@ -12,7 +12,7 @@ from regard.tasks.translation.preparation import prepare
 from regard.tasks.translation.task import TranslationTask
 from regard.tasks.translation.translator import Translator
 
-TRANSLATION = Kind(
+TRANSLATION = TaskSpec(
     task=TranslationTask,
     predictor=Translator,
     interface="encoder_decoder",

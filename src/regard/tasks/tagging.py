@@ -1,0 +1,803 @@
+"""Tagging of words (Devlin et al. 2019, section 5.3): names, parts of speech, and other spans."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.data.annotated import WORDS
+from regard.data.rows import parts_of
+from regard.data.tagged import FORMATS, TAGS, TaggedSentence, read_tagged
+from regard.data.tags import Span, convert, scheme_of, spans_of, tags_of, types_of
+from regard.data.token_store import TokenStore
+from regard.data.words import Span as Extent
+from regard.data.words import words_of
+from regard.errors import InputError, nearest
+from regard.layers import HeadKind
+from regard.metrics.chunks import ChunkScores, chunk_scores
+from regard.metrics.classification import ClassScore, accuracy, classification_scores
+from regard.models.config import check
+from regard.tasks.classification.foreign import names_of
+from regard.tasks.encoders import (
+    PLACES,
+    TEXT,
+    EncoderBatch,
+    EncoderPredictor,
+    EncoderTask,
+    columns_of,
+    foreign_tokenizer,
+    padded,
+)
+from regard.tasks.examples import Examples, Place, Splits, check_amount
+from regard.tasks.gaps import refuse_gaps
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.predictor import Evaluation
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    encoder_tokenizer,
+    prepare,
+    write_store,
+)
+from regard.tasks.spec import TaskSpec, decided_of_encoder
+from regard.tasks.tagging_windows import Decoding, Transitions, Window, read_sentences
+from regard.tasks.task import LossSum
+
+SchemeChoice = Literal["auto", "bio", "bioes", "as_given", "none"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaggedData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a file of tagged words, or several: CoNLL's columns or JSONL; gzip is recognised.
+        validation: likewise; held out from the training data where null.
+        validation_share: of the training sentences, to be held out.
+        validation_size: so many instead, at most a tenth of all.
+        format: `columns`, `jsonl`, or `auto`: by the first line.
+        word, tag: the columns of words and tags, from 0, or from the last as -1; in JSONL their keys. Null: the first and the
+            last; `words` or `tokens`, and `tags` or `labels`.
+        scheme: how the model writes spans of words as tags: `bio` or `bioes`, into which the data's are turned from whatever
+            scheme they are in; `as_given`, in theirs; `none` where tags are no spans, such as parts of speech; `auto` is `bio`
+            where the data's tags are of a scheme, else `none`.
+        tags: the model's tags in their order; found in the training data where null.
+        context: the most tokens of the sentences before, and of those after, in the same document that are read with a sentence.
+        maximum_length: the most tokens read at once, special ones included; longer sentences are read in overlapping windows.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.1
+    validation_size: int | None = None
+    format: str = "auto"
+    word: int | str | None = None
+    tag: int | str | None = None
+    scheme: SchemeChoice = "auto"
+    tags: tuple[str, ...] | None = None
+    context: int = 0
+    maximum_length: int = 128
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, FORMATS)}")
+        check_amount(self)
+        check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
+        check(self.context >= 0, "data.context", self.context, "0 or more", "0 reads each sentence alone")
+        tags = self.tags
+        check(
+            tags is None or (len(tags) >= 2 and len(set(tags)) == len(tags)),
+            "data.tags",
+            tags,
+            "two different names or more",
+            "leave it out to find them in the data",
+        )
+
+
+def where_of(sentence: TaggedSentence) -> str:
+    """How a message calls a sentence."""
+    return f"{sentence.file}, the sentence in line {sentence.line}"
+
+
+def _row(row: Any, called: str, number: int, data: Any) -> TaggedSentence:
+    del data
+    words, tags = parts_of(row, called, [WORDS, TAGS], "(words, tags), two lists")
+    return TaggedSentence(words=_texts(words, called), tags=_texts(tags, called), file="sentences", line=number)
+
+
+def _texts(given: object, called: str) -> tuple[str, ...]:
+    if isinstance(given, list | tuple):
+        given = [str(text) if type(text) is int else text for text in given]  # the library `datasets` numbers its tags
+    if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
+        raise InputError(f"{called}: {given!r:.80} is no list of words or tags; give (words, tags), two lists")
+    return tuple(given)
+
+
+def _check(sentence: TaggedSentence) -> None:
+    if len(sentence.words) != len(sentence.tags):
+        raise InputError(
+            f"{where_of(sentence)}: {len(sentence.words)} words and {len(sentence.tags)} tags; give each word one tag"
+        )
+    if not sentence.words:
+        raise InputError(f"{where_of(sentence)}: holds no word; leave it out")
+
+
+SENTENCES = Examples(
+    type=TaggedSentence,
+    rows="sentences",
+    wanted="(words, tags), two lists",
+    file="file of tagged words",
+    row=_row,
+    read=lambda data, path, malformed: read_tagged(
+        path, format=data.format, word=data.word, tag=data.tag, malformed=malformed
+    ),
+    check=_check,
+)
+
+
+PLACE, TAG, GOES_ON = "place", "tag", "goes_on"
+"""The columns of a store: where the first pieces of the words stand, the numbers of their tags, and 1 where a window is of the
+same sentence as the one before it."""
+
+NO_TAG = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggingTask(EncoderTask):
+    """What turns tagged words into an encoder's tensors, and its outputs into a loss.
+
+        p(tag | word) = softmax(W x + b),   x the last layer's vector of the word's first piece
+
+    The other pieces of a word, and special tokens, are outside the loss.
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens read at once, special ones included; longer sentences are read in overlapping windows.
+        tags: by name, in the order of the model's outputs.
+        scheme: how tags mark spans, as in `regard.data.tags`; None where they do not, such as parts of speech.
+        context: the most tokens of the sentences before, and of those after, that are read with one.
+        decoding: `constrained` takes the most probable tags among those that keep the scheme's rules together, `greedy` the most
+            probable tag of each word.
+    """
+
+    name: ClassVar[str] = "tagging"
+    unit: ClassVar[str] = "words"
+    head: ClassVar[HeadKind] = "tokens"
+
+    tags: tuple[str, ...]
+    scheme: str | None = "BIO"
+    context: int = 0
+    decoding: Decoding = "constrained"
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """Lines for the model card."""
+        if self.scheme is None:
+            return ('tagging = model.tag("...")', "print(list(zip(tagging.words, tagging.tags)))")
+        return (
+            'for entity in model.tag("...").entities:',
+            "    print(entity.type, entity.text, entity.start, entity.end)",
+        )
+
+    @property
+    def outputs(self) -> int:
+        """One for each tag."""
+        return len(self.tags)
+
+    @property
+    def transitions(self) -> Transitions:
+        """Which tag may follow which."""
+        return Transitions(self.tags, self.scheme)
+
+    def number_of(self, tag: str, where: str) -> int:
+        """The number of a tag.
+
+        Arguments:
+            where: what the message calls the word that has it.
+
+        Raises:
+            InputError: for a tag that is none of the model's.
+        """
+        if tag not in self.tags:
+            raise InputError(f"{where} has the tag {tag!r}, which is none of the model's; {nearest(tag, self.tags)}")
+        return self.tags.index(tag)
+
+    def spans(self, tags: Sequence[str]) -> list[Span]:
+        """The spans that tags mark; where tags mark none, each word is one of its own."""
+        if self.scheme is None:
+            return [Span(tag, place, place + 1) for place, tag in enumerate(tags)]
+        return spans_of(tags, self.scheme)
+
+    def batch(self, windows: Sequence[Window], tags: Sequence[Sequence[int]]) -> EncoderBatch:
+        """Windows and the numbers of their words' tags to a batch for training."""
+        tokens, segments = padded([window.joined for window in windows], padding_id=self.tokenizer.padding_id)
+        labels = np.full(tokens.ids.shape, NO_TAG, dtype=np.int64)
+        for row, (window, numbers) in enumerate(zip(windows, tags, strict=True)):
+            labels[row, window.places] = numbers
+        return EncoderBatch(tokens, segments, torch.from_numpy(labels))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The windows of these rows as a batch."""
+        return self.batch(read_windows(data, rows), [data.sequence(TAG, row).tolist() for row in rows])
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """The words that each window tags, (N,)."""
+        return data.lengths(TAG)
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the tags, summed over words."""
+        logits = model(batch.tokens, batch.segments).logits
+        labels = batch.labels.flatten()
+        valid = labels != NO_TAG
+        total, correct = smoothed_cross_entropy(logits.flatten(0, 1), labels, valid=valid, smoothing=smoothing)
+        return LossSum(total, int(valid.sum()), correct)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; how many are right is among what the model is judged by."""
+        del right
+        return {"loss": loss}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Sentences, tags and vocabulary in a few words."""
+        counts = [int((data.lengths(TAG)).sum()) for data in (train, validation)]
+        return (
+            f"{counts[0]:,} words to learn from, {counts[1]:,} to validate on; {len(self.tags)} tags "
+            f"({', '.join(self.tags[:6])}{', ...' if len(self.tags) > 6 else ''}); a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """The names of the tags, as other programs look for them in config.json."""
+        return {
+            "id2label": {str(number): name for number, name in enumerate(self.tags)},
+            "label2id": {name: number for number, name in enumerate(self.tags)},
+        }
+
+
+def read_windows(data: TokenStore, rows: Sequence[int]) -> list[Window]:
+    """The windows of some rows of a store."""
+    return [Window(data.sequence(TEXT, row).tolist(), data.sequence(PLACE, row).tolist()) for row in rows]
+
+
+DECODINGS = ("constrained", "greedy")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entity:
+    """A span of words that the tags mark.
+
+    Arguments:
+        type: such as `PER`.
+        text: as it stands.
+        start, end: where, in characters of the text, end excluded.
+        probability: the product of those of its words' tags.
+    """
+
+    type: str
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tagging:
+    """What a tagger says of a text.
+
+    Arguments:
+        text: what was read; words that were given apart, with a blank between.
+        words: of the text.
+        tags: one for each word.
+        probabilities: of each of the tags, whatever stands around.
+        spans: where each word stands in the text: (start, end) in characters, end excluded.
+        entities: the spans that the tags mark, in order; none where tags are no spans, such as parts of speech.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[Extent, ...]
+    entities: tuple[Entity, ...]
+
+
+class Tagger(EncoderPredictor[TaggingTask]):
+    """A tagger ready to use: texts, or the words of sentences, in, `Tagging`s out.
+
+    Arguments:
+        model: a `TextEncoder` with one output for each tag at every token.
+        task: tokenizer and tags.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall", "accuracy")
+
+    def tag(self, text: str | Sequence[str], *, decoding: Decoding | None = None) -> Tagging:
+        """The tags of one text, or of the words of one sentence.
+
+        Arguments:
+            text: a string, which is cut into words as `regard.data.words.words_of` says; or a list of words.
+            decoding: `constrained` or `greedy`, as `TaggingTask`; the task's own where None.
+
+        Raises:
+            InputError: for a text without a word, or something that is no text.
+        """
+        return self.tag_batch([text], decoding=decoding)[0]
+
+    def tag_batch(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        *,
+        documents: Sequence[int] | None = None,
+        decoding: Decoding | None = None,
+    ) -> list[Tagging]:
+        """The tags of many texts, each as for `tag`; the answers come in the order of the texts.
+
+        Arguments:
+            documents: the number of each text's document; those of one stand together. A model that was trained with
+                `data.context` reads its neighbours there with each text; without it each text is read alone.
+
+        Raises:
+            InputError: as `tag`; where there are not as many documents as texts.
+        """
+        if isinstance(texts, str):
+            raise InputError("one string given where a list of texts is wanted; put it in a list")
+        if documents is not None and len(documents) != len(texts):
+            raise InputError(f"{len(texts):,} texts and {len(documents):,} documents; give the document of each text")
+        refuse_gaps(texts, why="there is nothing to tag")
+        cut = [_cut(text, number) for number, text in enumerate(texts, start=1)]
+        sentences = [[text[start:end] for start, end in spans] for text, spans in cut]
+        scores = self.scores(sentences, documents=documents)
+        made = [
+            self._said(text, words, spans, path, np.exp(each[np.arange(len(path)), path]))
+            for (text, spans), words, each, path in zip(
+                cut, sentences, scores, self.decoded(scores, decoding), strict=True
+            )
+        ]
+        self.tell(made)
+        return made
+
+    def scores(self, sentences: Sequence[Sequence[str]], *, documents: Sequence[int] | None = None) -> list[np.ndarray]:
+        """The log-probabilities of all tags at each word, (words, tags) float32 for each sentence.
+
+        Arguments:
+            sentences: the words of each.
+            documents: as `tag_batch`.
+        """
+        task = self.task
+        parts = list(
+            read_sentences(
+                task.tokenizer, sentences, maximum=self.maximum_length, context=task.context, documents=documents
+            )
+        )
+        found = iter(self.window_scores([window for windows in parts for window in windows]))
+        return [np.concatenate(list(itertools.islice(found, len(windows)))) for windows in parts]
+
+    def window_scores(self, windows: Sequence[Window]) -> list[np.ndarray]:
+        """The same at the words that each window tags."""
+        found: list[np.ndarray] = [np.empty(0)] * len(windows)
+        for rows, _, encoded in self.encoded([window.joined for window in windows]):
+            if encoded.logits is None:
+                continue
+            chosen = [windows[row].places for row in rows]
+            row = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(places) for places in chosen]))
+            place = torch.tensor(list(itertools.chain.from_iterable(chosen)))
+            logits = encoded.logits[row.to(self.device), place.to(self.device)]
+            taken = iter(logits.float().log_softmax(dim=-1).cpu().split([len(places) for places in chosen]))
+            for number in rows:
+                found[number] = next(taken).numpy()
+        return found
+
+    def decoded(self, scores: Sequence[np.ndarray], decoding: Decoding | None = None) -> list[np.ndarray]:
+        """The tags, by number, of each sentence whose log-probabilities these are."""
+        decoding = self.task.decoding if decoding is None else decoding
+        if decoding not in DECODINGS:
+            raise InputError(f"decoding is {decoding!r}; {nearest(decoding, DECODINGS)}")
+        if decoding == "greedy":
+            return [each.argmax(axis=1) for each in scores]
+        transitions = self.task.transitions
+        return [transitions.best(each) for each in scores]
+
+    def _said(
+        self, text: str, words: Sequence[str], spans: Sequence[Extent], path: np.ndarray, probabilities: np.ndarray
+    ) -> Tagging:
+        tags = tuple(self.task.tags[number] for number in path.tolist())
+        each = tuple(probabilities.astype(float).tolist())
+        marked = self.task.spans(tags) if self.task.scheme is not None else []
+        entities = []
+        for type, first, last in marked:
+            start, end = spans[first][0], spans[last - 1][1]
+            entities.append(
+                Entity(type=type, text=text[start:end], start=start, end=end, probability=math.prod(each[first:last]))
+            )
+        return Tagging(
+            text=text,
+            words=tuple(words),
+            tags=tags,
+            probabilities=each,
+            spans=tuple(spans),
+            entities=tuple(entities),
+        )
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Precision, recall and F1 of spans as conlleval counts them, and the share of words whose tag is right.
+
+        Where tags are no spans each word is one, and all four are the same.
+        """
+        rows = range(min(count, len(data)))
+        scores = self.window_scores(read_windows(data, rows))
+        right: list[list[int]] = []
+        sentences: list[list[np.ndarray]] = []
+        for row, each in zip(rows, scores, strict=True):
+            if not right or not data.sequence(GOES_ON, row)[0]:
+                right.append([])
+                sentences.append([])
+            right[-1] += data.sequence(TAG, row).tolist()
+            sentences[-1].append(each)
+        predicted = self.decoded([np.concatenate(parts) for parts in sentences])
+        names = self.task.tags
+        return judged(
+            self.task,
+            [[names[number] for number in numbers] for numbers in right],
+            [[names[number] for number in path.tolist()] for path in predicted],
+        )
+
+
+def judged(task: TaggingTask, right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The metrics of predicted tags."""
+    found = chunk_scores([task.spans(tags) for tags in right], [task.spans(tags) for tags in predicted]).overall
+    flat = itertools.chain.from_iterable
+    return {
+        "f1": found.f1,
+        "precision": found.precision,
+        "recall": found.recall,
+        "accuracy": accuracy(list(flat(right)), list(flat(predicted))),
+    }
+
+
+def _cut(text: str | Sequence[str], number: int) -> tuple[str, list[Extent]]:
+    """A text and where its words stand in it; words that were given apart are joined by blanks.
+
+    Raises:
+        InputError: where there is no word.
+    """
+    if isinstance(text, str):
+        spans = words_of(text)
+        if not spans:
+            raise InputError(f"text {number} holds no word; there is nothing to tag")
+        return text, spans
+    if not isinstance(text, Sequence):
+        raise InputError(f"text {number} is {text!r:.80}; give a string, or a list of words")
+    spans, start = [], 0
+    for place, word in enumerate(text, start=1):
+        if not isinstance(word, str):
+            raise InputError(f"text {number}, word {place} is {word!r:.80}; give strings")
+        if not word.strip():
+            raise InputError(f"text {number}, word {place} is empty; leave it out")
+        spans.append((start, start + len(word)))
+        start += len(word) + 1
+    if not spans:
+        raise InputError(f"text {number} holds no word; there is nothing to tag")
+    return " ".join(text), spans
+
+
+MANY = 1_000
+"""More tags than this are taken for a mistake, such as the column of words."""
+
+TOGETHER = 1_024
+"""Sentences that are read at once."""
+
+
+def prepare_tags(
+    data: TaggedData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Any = None,
+    given_validation: Any = None,
+) -> Prepared[TaggingTask]:
+    """Read the data for its scheme, the tags and the tokenizer, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out sentences.
+        given, given_validation: sentences in memory instead of what `data` names, as `SENTENCES` takes them.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a tag that the training data has not.
+    """
+
+    def write() -> tuple[TaggingTask, list[str]]:
+        splits = SENTENCES.splits(data, seed, given, given_validation)
+        source, scheme = _schemes(data, splits.everything())
+        task = TaggingTask(
+            tokenizer=encoder_tokenizer(tokenizer, lambda: (" ".join(sentence.words) for sentence in splits.train())),
+            maximum_length=data.maximum_length,
+            tags=_tags(data, splits.everything(), source, scheme),
+            scheme=scheme,
+            context=data.context,
+        )
+        parted = _write(folder, task, splits, source)
+        notes = splits.notes
+        if scheme is not None and source != scheme:
+            notes.append(f"The data's tags are {source} and the model's {scheme}.")
+        if parted:
+            notes.append(
+                f"{parted:,} sentences were longer than data.maximum_length = {task.maximum_length} tokens and are read in "
+                "overlapping windows."
+            )
+        return task, notes
+
+    return prepare(TaggingTask, folder, write)
+
+
+def documents_of(sentences: Iterable[TaggedSentence]) -> Iterator[int]:
+    """The number of each sentence's document.
+
+    A document ends with its file, and wherever more than one empty line parts two sentences: there a -DOCSTART- line stood, a
+    sentence was malformed, or was held out.
+    """
+    number, before = 0, None
+    for sentence in sentences:
+        if before is not None:
+            steps = sentence.line - before.line  # in JSONL and in memory each sentence is a line, in columns each word
+            number += sentence.file != before.file or steps not in (1, len(before.words) + 1)
+        before = sentence
+        yield number
+
+
+def _schemes(data: TaggedData, sentences: Iterator[TaggedSentence]) -> tuple[str | None, str | None]:
+    """The scheme of the data's tags and that of the model's; None where tags are no spans.
+
+    Raises:
+        InputError: where the recipe asks for spans and the tags are none.
+    """
+    if data.scheme == "none":
+        return None, None
+    try:
+        source = scheme_of(sentence.tags for sentence in sentences)
+    except InputError as error:
+        if data.scheme == "auto":
+            return None, None
+        raise InputError(f"data.scheme is {data.scheme!r}, but {error}, or data.scheme=none") from None
+    return source, source if data.scheme == "as_given" else "BIO" if data.scheme == "auto" else data.scheme.upper()
+
+
+def _tags(
+    data: TaggedData, sentences: Iterator[TaggedSentence], source: str | None, scheme: str | None
+) -> tuple[str, ...]:
+    """The model's tags: those that the recipe names, else those of the training data, the outside tag first."""
+    if data.tags is not None:
+        return data.tags
+    if source is None or scheme is None:
+        found = {tag for sentence in sentences for tag in sentence.tags}
+        if len(found) > MANY:
+            raise InputError(
+                f"the training data has {len(found):,} different tags, such as {min(found)!r}; name the right column with "
+                "data.tag"
+            )
+        if len(found) < 2:
+            raise InputError(f"all words of the training data have the tag {found.pop()!r}; give some with another")
+        return tuple(sorted(found))
+    types = list(types_of((sentence.tags for sentence in sentences), source))
+    if not types:
+        raise InputError("all words of the training data have the tag 'O'; give some with another")
+    if len(types) > MANY:
+        raise InputError(
+            f"the training data has {len(types):,} types of spans, such as {types[0]!r}; name the right column with data.tag"
+        )
+    return ("O", *(tag for type in types for tag in all_tags(type, scheme)))
+
+
+def all_tags(type: str, scheme: str) -> list[str]:
+    """Every tag that a scheme has for a type.
+
+    >>> all_tags("PER", "BIOES")
+    ['B-PER', 'I-PER', 'E-PER', 'S-PER']
+    """
+    return list(dict.fromkeys(tags_of([Span(type, 0, 3), Span(type, 3, 4)], 4, scheme)))
+
+
+def numbers_of(task: TaggingTask, sentence: TaggedSentence, source: str | None) -> list[int]:
+    """The numbers of a sentence's tags, as the model writes them.
+
+    Arguments:
+        source: the scheme they are in.
+
+    Raises:
+        InputError: for a tag that is none of the scheme's, or of the model's, naming file and line.
+    """
+    tags: Sequence[str] = sentence.tags
+    if source is not None and task.scheme is not None:
+        try:
+            tags = convert(tags, source, task.scheme)
+        except InputError as error:
+            raise InputError(f"{where_of(sentence)}: {error}; all data must be in one scheme") from None
+    return [
+        task.number_of(tag, f"{where_of(sentence)}: the word {sentence.words[place]!r}")
+        for place, tag in enumerate(tags)
+    ]
+
+
+def _write(folder: Path, task: TaggingTask, splits: Splits[TaggedSentence], source: str | None) -> int:
+    """Write the stores of both splits; returns how many sentences take more than one window."""
+    parted = 0
+
+    def rows(sentences: Iterator[TaggedSentence]) -> Iterator[Sequence[Sequence[int]]]:
+        nonlocal parted
+        for chunk in _chunks(sentences, task.context):
+            tags = [numbers_of(task, sentence, source) for sentence in chunk]
+            found = read_sentences(
+                task.tokenizer,
+                [sentence.words for sentence in chunk],
+                maximum=task.maximum_length,
+                context=task.context,
+                documents=list(documents_of(chunk)),
+            )
+            for windows, numbers in zip(found, tags, strict=True):
+                parted += len(windows) > 1
+                waiting = iter(numbers)
+                for place, window in enumerate(windows):
+                    own = list(itertools.islice(waiting, len(window.places)))
+                    yield window.ids, [0], window.places, own, [int(place > 0)]
+
+    columns = {**columns_of(task.tokenizer), PLACE: PLACES, TAG: len(task.tags), GOES_ON: 2}
+    write_store(folder, TRAIN, columns, rows(splits.train()))
+    write_store(folder, VALIDATION, columns, rows(splits.validation()))
+    return parted
+
+
+def _chunks(sentences: Iterator[TaggedSentence], context: int) -> Iterator[list[TaggedSentence]]:
+    """Sentences to be read together: with context whole documents, of which none is taken for longer than `TOGETHER`."""
+    if not context:
+        while chunk := list(itertools.islice(sentences, TOGETHER)):
+            yield chunk
+        return
+    first, second = itertools.tee(sentences)
+    for _, group in itertools.groupby(zip(first, documents_of(second), strict=False), key=lambda pair: pair[1]):
+        while chunk := [sentence for sentence, _ in itertools.islice(group, TOGETHER)]:
+            yield chunk
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaggingEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Tagging`s.
+
+    Its metrics are `precision`, `recall` and `f1` of spans as conlleval counts them, and `accuracy`, the share of words whose tag
+    is right; only this where tags are no spans.
+
+    Arguments:
+        words: of all sentences.
+        classes: the same of the spans of each type; of each tag where tags are no spans.
+        note: what a reader of the figures has to know; empty where there is nothing.
+    """
+
+    words: int
+    classes: dict[str, ClassScore]
+    note: str = ""
+
+
+def evaluate_tags(model: Tagger, sentences: Any, *, decoding: Decoding | None = None) -> TaggingEvaluation:
+    """Compare the tags of sentences with those that a model tells.
+
+    The scheme of the given tags is found from them, and need not be the model's. Spans of a type that the model does not have
+    count as missed.
+
+    Arguments:
+        sentences: `TaggedSentence`s, or (words, tags).
+        decoding: as `Tagger.tag`.
+
+    Raises:
+        InputError: for an empty list, tags that do not fit the words, or tags of which the model has none.
+    """
+    given = SENTENCES.to_measure(sentences)
+    right, unknown = _right(model, given)
+    predictions = model.tag_batch(
+        [sentence.words for sentence in given], documents=list(documents_of(given)), decoding=decoding
+    )
+    predicted = [prediction.tags for prediction in predictions]
+    flat = [list(chain.from_iterable(tags)) for tags in (right, predicted)]
+    metrics: dict[str, float] = {}
+    if model.task.scheme is None:
+        classes = classification_scores(flat[0], flat[1]).classes
+    else:
+        spans = [[model.task.spans(sentence) for sentence in tags] for tags in (right, predicted)]
+        scores: ChunkScores = chunk_scores(spans[0], spans[1])
+        classes, whole = scores.types, scores.overall
+        metrics = {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall}
+    what = "tags" if model.task.scheme is None else "types"
+    return TaggingEvaluation(
+        metrics=metrics | {"accuracy": accuracy(flat[0], flat[1])},
+        count=len(given),
+        words=len(flat[0]),
+        classes=classes,
+        note=f"The model does not have the {what} {', '.join(unknown)}, which the data has; they count as missed."
+        if unknown
+        else "",
+        predictions=tuple(predictions),
+    )
+
+
+def _right(model: Tagger, sentences: Sequence[TaggedSentence]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The tags of sentences in the model's scheme, and which types, or tags, the model does not have."""
+    scheme, tags = model.task.scheme, [sentence.tags for sentence in sentences]
+    if scheme is None:
+        theirs, own = set(chain.from_iterable(tags)), set(model.task.tags)
+    else:
+        source = scheme_of(tags)
+        theirs, own = set(types_of(tags, source)), set(types_of([model.task.tags], scheme))
+        tags = [convert(each, source, scheme) for each in tags]
+    if theirs and not theirs & own:
+        raise InputError(
+            f"{sentences[0].file}: the model has none of the tags there, such as {min(theirs)!r}; it has {', '.join(sorted(own))}"
+        )
+    return tags, sorted(theirs - own)
+
+
+def tags_beside(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> dict[str, Any]:
+    """A sentence, its tags and those that were told, by name."""
+    del task
+    right = {"words": list(sentence.words), "tags": list(sentence.tags)}
+    return right | {"predicted": list(said.tags), "probabilities": list(said.probabilities)}
+
+
+def tags_words(config: Any) -> bool:
+    """Whether a model tells of every token."""
+    return getattr(config, "head", None) == "tokens"
+
+
+def foreign_tagger(folder: Path, config: Any) -> TaggingTask:
+    """The task of a tagger's folder: its tokenizer, its tags as config.json names them.
+
+    Names with B- and I- alone do not tell BIO from IOB1, whose rules differ, so no rule is imposed on them: spans are then
+    read as conlleval reads them. Those of BIOES and BILOU tell their own.
+
+    Raises:
+        InputError: where the names are not one for each output, or there is no tokenizer.
+    """
+    tags = names_of(folder, config.outputs)
+    scheme = _scheme(tags)
+    return TaggingTask(
+        tokenizer=foreign_tokenizer(folder, config),
+        maximum_length=config.maximum_positions,
+        tags=tags,
+        scheme=scheme,
+        decoding="constrained" if scheme in ("BIOES", "BILOU") else "greedy",
+    )
+
+
+def _scheme(tags: Sequence[str]) -> str | None:
+    try:
+        return scheme_of([tag] for tag in tags)
+    except InputError:
+        return None
+
+
+TAGGING = TaskSpec(
+    task=TaggingTask,
+    predictor=Tagger,
+    interface="encoder",
+    sections={"data": TaggedData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_tags,
+    evaluate=evaluate_tags,
+    examples=SENTENCES,
+    beside=tags_beside,
+    filled_in=decided_of_encoder("tokens", 2),
+    fits=tags_words,
+    foreign=foreign_tagger,
+)
