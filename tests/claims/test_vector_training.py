@@ -17,7 +17,7 @@ from regard.claims.subsampled_text import SubsampledText
 from regard.claims.unseen_forms import UnseenForms, inflected, withheld_forms
 from regard.claims.vector_data import training_text
 from regard.errors import InputError
-from regard.vectors.training.vocabulary import count_words
+from regard.vectors.training.corpus import count_words
 
 pytest.importorskip("gensim")
 

@@ -16,9 +16,7 @@ from regard.models import Bert, BertConfig
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from regard.text import Tokenizer
-from regard.vectors.contextual import averaged_vectors, piece_vectors, vectors_alone
-from regard.vectors.contextual.averaged import taken
-from regard.vectors.contextual.counting import words_in
+from regard.vectors.contextual import averaged_vectors, piece_vectors, taken, vectors_alone, words_in
 
 SENTENCES = [
     "The river bank was steep; the bank was green.",

@@ -31,7 +31,7 @@ def is_vectors(listed: Listed) -> bool:
 def check_vectors(listed: Listed) -> Report:
     """Check a folder of word vectors, by reading it as `read_vectors` does."""
     own = vectors_folder
-    refusal = tried(lambda: own.read(listed.folder, None))[1]
+    refusal = tried(lambda: own.read_folder(listed.folder, None))[1]
     state = json_object(listed.path(own.DESCRIPTION))
     needed = [own.DESCRIPTION, own.WORDS, own.MATRIX, *([own.SUBWORDS] if state.get("subwords") else [])]
     known = [*needed, *(name for name in (own.COUNTS, own.SUBWORDS) if name not in needed and name in listed.names)]

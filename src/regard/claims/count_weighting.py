@@ -11,10 +11,9 @@ from regard.files import scratch_folder
 from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
 from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
 from regard.vectors.store import WordVectors
-from regard.vectors.training.corpus import Tokenisation
+from regard.vectors.training.corpus import Tokenisation, count_words
+from regard.vectors.training.glove import glove_tables
 from regard.vectors.training.settings import VectorSettings, Weighting
-from regard.vectors.training.train import glove_tables
-from regard.vectors.training.vocabulary import count_words
 
 SUM, ALONE, ANALOGIES = "similarity", "similarity of w alone", "analogies"
 

@@ -15,10 +15,9 @@ from regard.models.config import check_sizes
 from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
 from regard.vectors.neighbours import neighbours
 from regard.vectors.store import WordVectors
-from regard.vectors.training.corpus import Tokenisation
+from regard.vectors.training.corpus import Tokenisation, Vocabulary, count_words
 from regard.vectors.training.settings import Method, settings_of
 from regard.vectors.training.train import train_vectors
-from regard.vectors.training.vocabulary import Vocabulary, count_words
 
 KINDS = ("plural", "-ed", "-ing", "typo")
 FOUND, SYNTACTIC, SEMANTIC = "word found", "syntactic analogies", "semantic analogies"

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from regard.errors import InputError, nearest
-from regard.vectors.formats import fasttext, folder, glove, word2vec_binary, word2vec_text
-from regard.vectors.formats.output import new_output
+from regard.vectors.formats.fasttext import write_fasttext
+from regard.vectors.formats.files import new_output
+from regard.vectors.formats.folder import refuse_taken, write_folder
+from regard.vectors.formats.text import write_glove, write_word2vec
+from regard.vectors.formats.word2vec_binary import write_binary
 from regard.vectors.store import WordVectors
 
 Kind = Literal["folder", "word2vec", "word2vec-binary", "glove", "fasttext"]
@@ -25,10 +28,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _ENDINGS: dict[str, Kind] = {"": "folder", ".txt": "word2vec", ".vec": "word2vec", ".bin": "word2vec-binary"}
 _WRITERS = {
-    "word2vec": word2vec_text.write,
-    "word2vec-binary": word2vec_binary.write,
-    "glove": glove.write,
-    "fasttext": fasttext.write,
+    "word2vec": write_word2vec,
+    "word2vec-binary": write_binary,
+    "glove": write_glove,
+    "fasttext": write_fasttext,
 }
 
 
@@ -61,7 +64,7 @@ def write_vectors(vectors: WordVectors, path: str | os.PathLike[str], kind: Kind
     if vectors.width == 0:
         raise InputError(f"{place}: the vectors are of width 0, which nothing reads; give vectors of 1 number or more")
     if chosen == "folder":
-        folder.write(vectors, place)
+        write_folder(vectors, place)
         return
     with new_output(place) as output:
         _WRITERS[chosen](vectors, output)
@@ -80,7 +83,7 @@ def checked_kind(path: Path, kind: str | None) -> Kind:
         raise InputError(f"there is no kind {kind!r} of word vectors; {nearest(kind, KINDS)}")
     chosen = kind_of(path) if kind is None else cast(Kind, kind)
     if chosen == "folder":
-        folder.refuse_taken(path)
+        refuse_taken(path)
     elif path.is_dir():
         raise InputError(f"{path}: is a folder; give the path of a file")
     elif not path.parent.is_dir():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from regard.errors import InputError
-from regard.vectors.formats.lines import digits
+from regard.vectors.formats.text import digits
 from regard.vectors.reading import read_vectors
 from regard.vectors.store import WordVectors
 from regard.vectors.subwords import NgramSubwords

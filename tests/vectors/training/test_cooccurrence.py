@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.vectors.training import cooccurrence
-from regard.vectors.training.cooccurrence import cooccurrences
-from regard.vectors.training.entries import ENTRY, shuffled
+from regard.vectors.training.cooccurrence import ENTRY, cooccurrences, shuffled
 
 
 def plainly(sentences, window):

@@ -8,7 +8,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.vectors.training import sentences
-from regard.vectors.training.vocabulary import count_words
+from regard.vectors.training.corpus import count_words
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from regard.errors import InputError
 from regard.vectors.training import VectorSettings, train_vectors
 from regard.vectors.training import glove as module
-from regard.vectors.training.entries import ENTRY
+from regard.vectors.training.cooccurrence import ENTRY
 from regard.vectors.training.glove import train_glove, weights
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.vectors.training import Progress, VectorSettings, sentences, settings_of, train_vectors
-from regard.vectors.training.vocabulary import count_words
+from regard.vectors.training.corpus import count_words
 
 gensim = pytest.importorskip("gensim")
 
@@ -78,7 +78,7 @@ def test_it_is_gensims_own_training(text):
 
 
 def test_unknown_words_have_the_vectors_that_gensim_gives_them(text):
-    from regard.vectors.training.word2vec import train_word2vec
+    from regard.vectors.training.train import train_word2vec
 
     given = settings("fasttext", seed=3, maximum_ngram=5)
     mine = train_vectors(text, given)

@@ -17,7 +17,7 @@ from regard.cli.opening import Device, opened
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from regard.vectors.contextual.counting import Sentence
+    from regard.vectors.contextual import Sentence
 
 HOW = ("contexts", "alone", "pieces")
 

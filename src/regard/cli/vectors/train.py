@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
     from regard.vectors.store import WordVectors
-    from regard.vectors.training.progress import Progress, Report
+    from regard.vectors.training.corpus import Progress, Report
     from regard.vectors.training.settings import Method
 
 REFRESH = 0.2

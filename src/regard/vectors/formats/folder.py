@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from regard.errors import InputError
 from regard.files import new_folder, writing_errors
 from regard.reading import check_regular, read_bytes, read_json_object
-from regard.vectors.formats.gathering import described
-from regard.vectors.formats.output import encoded
+from regard.vectors.formats.files import described, encoded
 from regard.vectors.store import WordVectors
 from regard.vectors.subwords import NgramSubwords
 
@@ -31,7 +30,7 @@ KIND = "word_vectors"
 DESCRIPTION, WORDS, MATRIX, COUNTS, SUBWORDS = "regard.json", "words.txt", "vectors.npy", "counts.npy", "subwords.npy"
 
 
-def read(path: Path, limit: int | None) -> WordVectors:
+def read_folder(path: Path, limit: int | None) -> WordVectors:
     """The vectors of a folder; nothing but the words is read before it is used.
 
     Raises:
@@ -76,7 +75,7 @@ def is_own(path: Path) -> bool:
     return True
 
 
-def write(vectors: WordVectors, path: Path) -> None:
+def write_folder(vectors: WordVectors, path: Path) -> None:
     """Write a folder, whole or not at all; one of vectors that is there is replaced, any other is not.
 
     Raises:

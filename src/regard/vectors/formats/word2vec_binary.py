@@ -8,14 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from regard.errors import InputError
-from regard.vectors.formats.gathering import Piece, Say, described, table_of, without_repeats
-from regard.vectors.formats.lines import BLOCK, SPACE, is_number
-from regard.vectors.formats.output import Output, encoded, refuse_space
-from regard.vectors.formats.source import CONTROL, HEAD, Source
-from regard.vectors.formats.word2vec_text import Header
+from regard.vectors.formats.files import (
+    BLOCK,
+    CONTROL,
+    HEAD,
+    LONGEST_WORD,
+    Output,
+    Piece,
+    Say,
+    Source,
+    encoded,
+    refuse_space,
+    table_of,
+    vectors_of,
+)
+from regard.vectors.formats.text import SPACE, Header, is_number
 from regard.vectors.store import CHUNK, WordVectors
-
-LONGEST_WORD = 1 << 16
 
 
 def is_binary(source: Source, header: Header) -> bool:
@@ -32,7 +40,7 @@ def is_binary(source: Source, header: Header) -> bool:
     return header.words > 0 and _end(source.head, header) >= len(source.head.rstrip(b"\n"))
 
 
-def read(source: Source, header: Header, limit: int | None, say: Say) -> WordVectors:
+def read_binary(source: Source, header: Header, limit: int | None, say: Say) -> WordVectors:
     """The vectors of a file whose header says so many words of such a width.
 
     Raises:
@@ -40,16 +48,10 @@ def read(source: Source, header: Header, limit: int | None, say: Say) -> WordVec
     """
     source.refuse_claim(header.words, header.width, header.end + header.words * (4 * header.width + 2))
     table = table_of(_pieces(source, header, limit), header.width)
-    table = without_repeats(table, lambda row: f"word number {row + 1:,}", say)
-    return WordVectors(
-        words=tuple(table.words),
-        matrix=table.matrix,
-        metadata=described("word2vec-binary", source.path),
-        name=source.path.name,
-    )
+    return vectors_of(table, source, "word2vec-binary", lambda row: f"word number {row + 1:,}", say)
 
 
-def write(vectors: WordVectors, output: Output) -> None:
+def write_binary(vectors: WordVectors, output: Output) -> None:
     """Write the vectors.
 
     Raises:

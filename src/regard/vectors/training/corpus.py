@@ -1,15 +1,21 @@
-"""The text that word vectors are trained on: sentences of words, read again for every pass, never whole in memory."""
+"""The text that word vectors are trained on, its vocabulary, and reports of progress.
+
+Sentences of words are read again for every pass, and are never whole in memory.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from regard.data.malformed import MalformedRows
 from regard.data.python_docs import python_docs
@@ -17,6 +23,7 @@ from regard.data.running_text import Boundary, Cleaning, SentenceUnit, read_docu
 from regard.data.wikitext import UNKNOWN
 from regard.errors import InputError
 from regard.models.config import check_types
+from regard.vectors.store import Counts
 
 Tokenisation = Literal["words", "whitespace"]
 AnyPath = str | os.PathLike[str]
@@ -26,6 +33,34 @@ PYTHON_DOCS = "python_docs"
 
 LONGEST_SENTENCE = 10_000
 """Words; what is longer is read as several sentences, as word2vec does."""
+
+
+class Progress(NamedTuple):
+    """What is being done, and how much of it is done.
+
+    Arguments:
+        stage: such as `epoch 2 of 5`.
+        done, total: in `unit`; the total is None where nobody knows it yet.
+        unit: what is counted, such as `words`.
+    """
+
+    stage: str
+    done: int
+    total: int | None
+    unit: str
+
+
+Report = Callable[[Progress], None]
+"""Is called between pieces of work, and must be quick."""
+
+
+def quiet(progress: Progress) -> None:
+    """Tells nobody."""
+
+
+def per_second(count: int, seconds: float) -> float:
+    """How many things a second, to one digit after the point."""
+    return round(count / max(seconds, 1e-9), 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,3 +193,72 @@ def _word() -> re.Pattern[str]:
     marks = "".join(mark for mark in map(chr, range(0x20000)) if unicodedata.category(mark) in ("Mn", "Mc"))
     part = rf"[^\W_]+(?:[{marks}]+[^\W_]*)*"
     return re.compile(rf"{part}(?:['’]{part})*")
+
+
+# The vocabulary: words that get a vector, and how often each was seen.
+
+MOST_DISTINCT = 20_000_000
+"""Different words that are counted at once; beyond, the rarest are forgotten, as word2vec does."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Vocabulary:
+    """Words by falling count; of those seen equally often the first in code point order comes first.
+
+    Arguments:
+        words, counts: those seen often enough.
+        tokens, sentences: of the whole text.
+    """
+
+    words: tuple[str, ...]
+    counts: Counts
+    tokens: int
+    sentences: int
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def count_words(
+    sentences: Iterable[Sequence[str]],
+    minimum_count: int = 1,
+    *,
+    report: Report = quiet,
+    most: int = MOST_DISTINCT,
+) -> Vocabulary:
+    """The vocabulary of a text.
+
+    Where there are more than `most` different words, those seen once until then are forgotten, the next time those seen up to
+    twice, and so on; a word that comes back is counted anew.
+
+    Raises:
+        InputError: for a text without words, or without one that is seen often enough.
+
+    >>> vocabulary = count_words([["b", "a"], ["a", "c", "b", "a"]], 2)
+    >>> vocabulary.words, vocabulary.counts.tolist(), vocabulary.tokens
+    (('a', 'b'), [3, 2], 6)
+    """
+    counter: Counter[str] = Counter()
+    tokens = number = forgotten = 0
+    for number, sentence in enumerate(sentences, start=1):
+        counter.update(sentence)
+        tokens += len(sentence)
+        if len(counter) > most:
+            forgotten += 1
+            counter = Counter({word: count for word, count in counter.items() if count > forgotten})
+        if number % 1000 == 0:
+            report(Progress("counting words", tokens, None, "words"))
+    if not tokens:
+        raise InputError("the text has no words; give text with words in it")
+    if minimum_count <= forgotten:
+        raise InputError(
+            f"the text has more than {most:,} different words, and those seen {forgotten:,} times may be forgotten; raise "
+            f"minimum_count to {forgotten + 1:,} or more"
+        )
+    kept = sorted((-count, word) for word, count in counter.items() if count >= minimum_count)
+    if not kept:
+        raise InputError(
+            f"no word of the {tokens:,} is seen {minimum_count:,} times; lower minimum_count, or give more text"
+        )
+    counts = np.array([-count for count, _ in kept], dtype=np.int64)
+    return Vocabulary(words=tuple(word for _, word in kept), counts=counts, tokens=tokens, sentences=number)

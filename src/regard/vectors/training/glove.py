@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +16,11 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.vectors.store import Matrix
-from regard.vectors.training.progress import Progress, Report, quiet
+from regard.vectors.training.cooccurrence import cooccurrences, shuffled
+from regard.vectors.training.corpus import Progress, Report, Vocabulary, per_second, quiet
 from regard.vectors.training.settings import VectorSettings
+
+MIB = 1 << 20
 
 FEWEST_BATCHES = 100
 """In an epoch: few entries in one batch would be one large step."""
@@ -81,6 +87,41 @@ class _Side:
     order: Tensor
     starts: Tensor
     counts: Tensor
+
+
+def glove_tables(
+    sentences: Iterable[Sequence[str]],
+    vocabulary: Vocabulary,
+    settings: VectorSettings,
+    *,
+    scratch: Path,
+    report: Report = quiet,
+) -> tuple[GloveTables, dict[str, Any]]:
+    """What GloVe learns of a text, and how many counts there were, how fast they were made and learnt, and the cost at the end.
+
+    Arguments:
+        vocabulary: of the text.
+        scratch: an empty folder.
+
+    Raises:
+        InputError: as `train_vectors`.
+    """
+    began = time.monotonic()
+    rows = {word: row for row, word in enumerate(vocabulary.words)}
+    memory = settings.memory * MIB
+    most, pieces = cooccurrences(sentences, rows, window=settings.window, scratch=scratch, memory=memory, report=report)
+    generator = np.random.Generator(np.random.Philox(key=[settings.seed, 0x5EED]))
+    entries = shuffled(pieces, len(vocabulary), most=most, scratch=scratch, memory=memory, generator=generator)
+    counted = time.monotonic()
+    tables = train_glove(entries, len(vocabulary), settings, report=report)
+    ended = time.monotonic()
+    facts = {
+        "counts": len(entries),
+        "words_per_second": per_second(vocabulary.tokens, counted - began),
+        "counts_per_second": per_second(len(entries) * settings.epochs, ended - counted),
+        "cost": tables.costs[-1],
+    }
+    return tables, facts
 
 
 def train_glove(

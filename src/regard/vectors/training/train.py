@@ -1,4 +1,4 @@
-"""From text to word vectors."""
+"""From text to word vectors: `train_vectors` for all methods; skip-gram, CBoW and fastText are trained by gensim."""
 
 from __future__ import annotations
 
@@ -16,16 +16,9 @@ from regard.errors import InputError
 from regard.files import scratch_folder, writing_errors
 from regard.vectors.store import WordVectors
 from regard.vectors.subwords import NgramSubwords
-from regard.vectors.training.cooccurrence import cooccurrences
-from regard.vectors.training.corpus import Corpus
-from regard.vectors.training.entries import shuffled
-from regard.vectors.training.glove import GloveTables, train_glove
-from regard.vectors.training.progress import Report, quiet
+from regard.vectors.training.corpus import Corpus, Progress, Report, Vocabulary, count_words, per_second, quiet
+from regard.vectors.training.glove import glove_tables
 from regard.vectors.training.settings import VectorSettings
-from regard.vectors.training.vocabulary import Vocabulary, count_words
-from regard.vectors.training.word2vec import train_word2vec
-
-MIB = 1 << 20
 
 
 def train_vectors(
@@ -89,48 +82,13 @@ def train_vectors(
     return WordVectors(words=vocabulary.words, counts=vocabulary.counts, metadata=metadata, name=name, **vectors)
 
 
-def glove_tables(
-    sentences: Iterable[Sequence[str]],
-    vocabulary: Vocabulary,
-    settings: VectorSettings,
-    *,
-    scratch: Path,
-    report: Report = quiet,
-) -> tuple[GloveTables, dict[str, Any]]:
-    """What GloVe learns of a text, and how many counts there were, how fast they were made and learnt, and the cost at the end.
-
-    Arguments:
-        vocabulary: of the text.
-        scratch: an empty folder.
-
-    Raises:
-        InputError: as `train_vectors`.
-    """
-    began = time.monotonic()
-    rows = {word: row for row, word in enumerate(vocabulary.words)}
-    memory = settings.memory * MIB
-    most, pieces = cooccurrences(sentences, rows, window=settings.window, scratch=scratch, memory=memory, report=report)
-    generator = np.random.Generator(np.random.Philox(key=[settings.seed, 0x5EED]))
-    entries = shuffled(pieces, len(vocabulary), most=most, scratch=scratch, memory=memory, generator=generator)
-    counted = time.monotonic()
-    tables = train_glove(entries, len(vocabulary), settings, report=report)
-    ended = time.monotonic()
-    facts = {
-        "counts": len(entries),
-        "words_per_second": _speed(vocabulary.tokens, counted - began),
-        "counts_per_second": _speed(len(entries) * settings.epochs, ended - counted),
-        "cost": tables.costs[-1],
-    }
-    return tables, facts
-
-
 def _word2vec(
     sentences: Iterable[Sequence[str]], vocabulary: Vocabulary, settings: VectorSettings, report: Report
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     began = time.monotonic()
     trained = train_word2vec(sentences, vocabulary, settings, report=report)
     facts = {
-        "words_per_second": _speed(vocabulary.tokens * settings.epochs, time.monotonic() - began),
+        "words_per_second": per_second(vocabulary.tokens * settings.epochs, time.monotonic() - began),
         "trained_words": trained.trained_words,
     }
     subwords = None
@@ -161,12 +119,111 @@ class _Kept:
         partial.replace(self.path)
 
 
-def _speed(count: int, seconds: float) -> float:
-    return round(count / max(seconds, 1e-9), 1)
-
-
 def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+# Skip-gram, CBoW and fastText with negative sampling, by gensim.
+
+LEAST_RATE = 1e-4
+"""Of the learning rate, where it ends."""
+
+_BATCH_WORDS = 10_000
+_FEWEST_BATCHES = 200
+"""Between two the learning rate falls: a small text is cut into so many in each pass."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trained:
+    """A model of gensim's, and what its training saw.
+
+    Arguments:
+        model: `wv.vectors` are the word vectors in the order of the vocabulary, `syn1neg` those of the contexts.
+        trained_words: words that were left when rare ones and those that subsampling dropped were out, over all epochs.
+    """
+
+    model: Any
+    trained_words: int
+
+
+def train_word2vec(
+    sentences: Iterable[Sequence[str]], vocabulary: Vocabulary, settings: VectorSettings, *, report: Report = quiet
+) -> Trained:
+    """Skip-gram with negative sampling, CBoW, or skip-gram over the parts of words (Mikolov et al. 2013; Bojanowski et al. 2017).
+
+    Maximised for each word I and each word O near it is log σ(v'_O v_I) + Σ_k log σ(-v'_k v_I) over `negative` words k drawn by
+    their counts to the power of `noise_exponent`. In CBoW v_I is the mean of the vectors near O, each of which gets the whole
+    error. In fastText it is the mean of the word's own row and those of its parts.
+
+    Arguments:
+        sentences: can be gone through several times.
+
+    Raises:
+        InputError: where gensim is not installed, and whatever going through the sentences raises.
+    """
+    try:
+        from gensim.models import FastText, Word2Vec
+    except ImportError as error:
+        raise InputError(
+            f"method {settings.method} is trained by gensim; install it with: pip install 'regard[static]'"
+        ) from error
+    given: dict[str, Any] = {
+        "vector_size": settings.width,
+        "window": settings.window,
+        "min_count": 1,  # the vocabulary has no others
+        "epochs": settings.epochs,
+        "alpha": settings.learning_rate,
+        "min_alpha": settings.learning_rate * LEAST_RATE,
+        "seed": settings.seed,
+        "workers": settings.workers,
+        "negative": settings.negative,
+        "sample": settings.subsample,
+        "ns_exponent": settings.noise_exponent,
+        "sg": int(settings.method != "cbow"),
+        "sorted_vocab": 0,  # it is sorted
+        "batch_words": max(100, min(_BATCH_WORDS, vocabulary.tokens // _FEWEST_BATCHES)),
+    }
+    if settings.method == "fasttext":
+        model: Any = FastText(
+            **given, min_n=settings.minimum_ngram, max_n=settings.maximum_ngram, bucket=settings.buckets
+        )
+    else:
+        model = Word2Vec(**given)
+    counts = dict(zip(vocabulary.words, vocabulary.counts.tolist(), strict=True))
+    model.build_vocab_from_freq(counts, corpus_count=vocabulary.sentences)
+    stream = _Stream(sentences, vocabulary.tokens, settings.epochs, report)
+    trained, _ = model.train(corpus_iterable=stream, total_words=vocabulary.tokens, epochs=settings.epochs)
+    if stream.error is not None:
+        raise stream.error
+    if not np.isfinite(model.wv.vectors).all():
+        raise InputError(f"the vectors overflow; lower learning_rate, which is {settings.learning_rate:g}")
+    return Trained(model=model, trained_words=int(trained))
+
+
+class _Stream:
+    """The sentences once more for every epoch, with reports.
+
+    gensim reads them in a thread, and would wait for ever if that ended by an error: so the error is kept, and the text ends.
+    """
+
+    def __init__(self, sentences: Iterable[Sequence[str]], tokens: int, epochs: int, report: Report) -> None:
+        self.error: Exception | None = None
+        self._sentences, self._tokens, self._epochs, self._report = sentences, tokens, epochs, report
+        self._epoch = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        self._epoch += 1
+        stage = f"epoch {self._epoch} of {self._epochs}"
+        done = told = 0
+        try:
+            for sentence in self._sentences if self.error is None else ():
+                yield list(sentence)
+                done += len(sentence)
+                if done - told >= _BATCH_WORDS or done == self._tokens:
+                    told = done
+                    self._report(Progress(stage, done, self._tokens, "words"))
+        except Exception as error:
+            self.error = error

@@ -1,8 +1,13 @@
-"""Vectors as lines of text: a word, then its numbers, spaces between."""
+"""Vectors as text, a word and its numbers a line: word2vec's format, which is fastText's .vec too, and GloVe's.
+
+word2vec's begins with a line of the number of words and the width; GloVe's has no such header.
+"""
 
 from __future__ import annotations
 
 import io
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,12 +15,151 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.errors import InputError
-from regard.vectors.formats.gathering import Piece
-from regard.vectors.formats.output import Output, encoded
-from regard.vectors.formats.source import Source
+from regard.vectors.formats.files import (
+    BLOCK,
+    HEAD,
+    Output,
+    Piece,
+    Say,
+    Source,
+    encoded,
+    refuse_space,
+    table_of,
+    vectors_of,
+)
 from regard.vectors.store import Matrix, WordVectors
 
-BLOCK = 1 << 20
+_HEADER = re.compile(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]*\r?(?:\n|$)")
+
+
+class Header(NamedTuple):
+    """What a first line says: so many words, vectors of such a width; and the byte after it."""
+
+    words: int
+    width: int
+    end: int
+
+
+def header_of(head: bytes) -> Header | None:
+    r"""What the first line says; None if it is not two numbers.
+
+    >>> header_of(b"2 3\nking 1 2 3")
+    Header(words=2, width=3, end=4)
+    >>> header_of(b"king 1 2 3")
+    """
+    marked = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
+    found = _HEADER.match(head, marked)
+    return None if found is None else Header(int(found[1]), int(found[2]), found.end())
+
+
+def read_word2vec(source: Source, header: Header, limit: int | None, say: Say) -> WordVectors:
+    """The vectors of a file whose header says so many words of such a width.
+
+    Raises:
+        InputError: for more or fewer lines than that, or a line that is wrong.
+    """
+    source.refuse_claim(header.words, header.width, header.end + header.words * (2 * header.width + 2) - 1)
+    blocks = lines_of(source, start=header.end, number=2)
+    table = table_of(rows_of(blocks, source.path, header.width, limit), header.width)
+    wanted = header.words if limit is None else min(header.words, limit)
+    if len(table.words) != wanted:
+        raise InputError(
+            f"{source.path}: the header promises {header.words:,} words, and {len(table.words):,} follow; "
+            "fetch the file again or mend its header"
+        )
+    return vectors_of(table, source, "word2vec", lambda row: f"line {row + 2:,}", say)
+
+
+def write_word2vec(vectors: WordVectors, output: Output) -> None:
+    """Write the vectors.
+
+    Raises:
+        InputError: for a word with white space in it, or none.
+    """
+    refuse_space(vectors, output.path)
+    output.file.write(b"%d %d\n" % (len(vectors), vectors.width))
+    write_rows(vectors, output)
+
+
+# GloVe's format: no header, so the first lines decide the width.
+
+LOOKED_AT = 1000
+"""First lines that decide the width."""
+
+
+def read_glove(source: Source, width: int, limit: int | None, say: Say) -> WordVectors:
+    """The vectors of a file without a header.
+
+    Raises:
+        InputError: for a line that is wrong.
+    """
+    start = len(BYTE_ORDER_MARK) if source.head.startswith(BYTE_ORDER_MARK) else 0
+    table = table_of(rows_of(lines_of(source, start), source.path, width, limit), width)
+    return vectors_of(table, source, "glove", lambda row: f"line {row + 1:,}", say)
+
+
+def width_of(head: bytes) -> int:
+    r"""How many numbers most of the first lines end with after a word; 0 for lines that are no vectors.
+
+    Words may be numbers or hold spaces, so no line alone can tell. Where it is not one in two at least that hold none, the
+    lines are something else: pairs of words with a score, for one.
+
+    >>> width_of(b"king 1 2\nNew York 3 4\n1984 5 6\n"), width_of(b"a text\nof words\n"), width_of(b"cat dog 7\n")
+    (2, 0, 0)
+    """
+    lines = head.split(b"\n")
+    if len(head) >= HEAD and len(lines) > 1:
+        lines.pop()  # the last was cut
+    fields = [line.split() for line in lines[:LOOKED_AT] if line.strip(SPACE)]
+    found = Counter(_numbers_at_end(line) for line in fields)
+    # Of widths found alike the smallest, for words can add to a line but not take from it.
+    width = min(found, key=lambda width: (-found[width], width), default=0)
+    plain = sum(len(line) == width + 1 for line in fields)
+    return width if 2 * plain >= len(fields) else 0
+
+
+def write_glove(vectors: WordVectors, output: Output) -> None:
+    """Write the vectors; a word may hold spaces if its line reads back.
+
+    Raises:
+        InputError: for no words, one that would not read back, or so many with spaces that the width could not be told.
+    """
+    if not len(vectors):
+        raise InputError(f"{output.path}: there are no words, which a file without a header cannot say; give some")
+    numbers = ["0.5"] * vectors.width
+    for place, word in enumerate(vectors.words):
+        if not _reads_back(word, numbers) or (not place and word.startswith("\ufeff")):
+            raise InputError(
+                f"{output.path}: the word {word!r} could not be read back from GloVe's format; "
+                "choose the kind folder or fasttext, or rename it"
+            )
+    first = io.BytesIO()
+    write_rows(vectors.first(LOOKED_AT), Output(path=output.path, file=first))
+    if width_of(first.getvalue()[:HEAD]) != vectors.width:
+        raise InputError(
+            f"{output.path}: so many of the first words hold spaces that no reader could tell the width of the vectors; "
+            "choose another kind"
+        )
+    write_rows(vectors, output)
+
+
+def _reads_back(word: str, numbers: list[str]) -> bool:
+    if word and word.isprintable() and " " not in word:
+        return True
+    try:
+        line = " ".join([word, *numbers]).encode()
+        return b"\n" not in line and split("", line, len(numbers))[0] == word
+    except (InputError, UnicodeEncodeError):
+        return False
+
+
+def _numbers_at_end(fields: list[bytes]) -> int:
+    after = fields[1:]
+    return next((count for count, field in enumerate(reversed(after)) if not is_number(field)), len(after))
+
+
+# Lines of a word and its numbers, spaces between.
+
 LONGEST_LINE = 1 << 25
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACE = b" \t\r"
