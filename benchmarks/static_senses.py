@@ -31,7 +31,7 @@ from regard.metrics.bootstrap import bootstrap_interval
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.training.memory import keep_freed_memory
 from regard.vectors import WordVectors
-from regard.vectors.evaluation.extrinsic.linear import logistic
+from regard.vectors.evaluation.extrinsic.words import logistic
 from regard.vectors.evaluation.lookup import Lookup
 from regard.vectors.reading import read_vectors
 

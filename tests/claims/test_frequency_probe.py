@@ -11,7 +11,7 @@ from regard.claims.claim import claim
 from regard.claims.computation import compute
 from regard.claims.frequency_probe import FrequencyInVectors
 from regard.errors import InputError
-from regard.vectors.evaluation.builtin import CATEGORIES
+from regard.vectors.evaluation.categories import CATEGORIES
 
 SMALL = {"width": 12, "minimum_count": 2}
 

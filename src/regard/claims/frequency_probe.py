@@ -10,7 +10,7 @@ from regard.claims.own_data import SPLITS
 from regard.errors import InputError
 from regard.models.config import check
 from regard.vectors.evaluation.categories import builtin_categories, evaluate_categories
-from regard.vectors.evaluation.frequency import frequency_probe
+from regard.vectors.evaluation.probes import frequency_probe
 from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
 from regard.vectors.training import Corpus, settings_of, train_vectors
 from regard.vectors.training.corpus import Tokenisation

@@ -122,13 +122,22 @@ def analogy_scores(vectors: WordVectors, triples: NDArray[np.float32], method: M
     Raises:
         InputError: for a method that does not exist.
     """
-    if method not in METHODS:
-        raise InputError(f"there is no method {method!r} for analogies; {nearest(method, METHODS)}")
+    check_method(method)
     a, b, c = (unit(triples[:, place]) for place in range(3))
     if method == "add":
         return cosines(vectors, b - a + c)
     to_a, to_b, to_c = ((cosines(vectors, each) + 1) / 2 for each in (a, b, c))
     return np.asarray(to_b * to_c / (to_a + EPSILON), dtype=np.float32)
+
+
+def check_method(method: str) -> None:
+    """Refuse what is no way to answer analogies.
+
+    Raises:
+        InputError: with the nearest.
+    """
+    if method not in METHODS:
+        raise InputError(f"there is no method {method!r} for analogies; {nearest(method, METHODS)}")
 
 
 def odd_one_out(vectors: WordVectors, words: Sequence[str]) -> list[Neighbour]:

@@ -11,9 +11,8 @@ import pytest
 from regard.errors import InputError
 from regard.vectors import WordVectors
 from regard.vectors.evaluation import Battery, evaluate
-from regard.vectors.evaluation.battery import in_common, read_battery
-from regard.vectors.evaluation.builtin import NOUNS
-from regard.vectors.evaluation.report import table
+from regard.vectors.evaluation.battery import in_common, read_battery, table
+from regard.vectors.evaluation.categories import NOUNS
 
 
 def vectors(name: str, words: tuple[str, ...], seed: int = 0) -> WordVectors:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.vectors import WordVectors
-from regard.vectors.evaluation.builtin import CATEGORIES
 from regard.vectors.evaluation.categories import (
+    CATEGORIES,
     CategorySet,
     builtin_categories,
     evaluate_categories,

@@ -7,7 +7,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.vectors import WordVectors, neighbours
-from regard.vectors.evaluation.coherence import WINDOW, evaluate_coherence, intruder_items
+from regard.vectors.evaluation.categories import WINDOW, evaluate_coherence, intruder_items
 
 
 def clusters(noise: float, seed: int, size: int = 600, name: str = "vectors") -> WordVectors:

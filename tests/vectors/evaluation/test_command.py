@@ -9,7 +9,7 @@ import pytest
 
 from regard.cli.vectors.evaluate import evaluate
 from regard.errors import InputError
-from regard.vectors.evaluation.builtin import NOUNS
+from regard.vectors.evaluation.categories import NOUNS
 
 
 @pytest.fixture

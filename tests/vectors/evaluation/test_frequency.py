@@ -7,7 +7,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.vectors import WordVectors
-from regard.vectors.evaluation.frequency import frequency_probe
+from regard.vectors.evaluation.probes import frequency_probe
 
 
 def table(planted: float, counts=None, size: int = 1200) -> WordVectors:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.vectors import WordVectors, neighbours
-from regard.vectors.evaluation.robustness import evaluate_robustness
-from regard.vectors.evaluation.variants import typo, variant
+from regard.vectors.evaluation.robustness import evaluate_robustness, typo, variant
 
 
 class Letters:

@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.vectors import WordVectors
 from regard.vectors.bias import GENDER_PAIRS, audit
 from regard.vectors.evaluation.battery import Battery, evaluate
-from regard.vectors.evaluation.builtin import CATEGORIES
+from regard.vectors.evaluation.categories import CATEGORIES
 from regard.vectors.evaluation.similarity import JudgedPair, SimilaritySet
 from regard.vectors.report import Subject, html_page
 from regard.vectors.report.drawing import Bar, drawn_bars, drawn_map, label_width

@@ -14,7 +14,7 @@ from regard.cli.vectors.bias import PAIRS_FORM, Occupations, Specific, read_test
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.vectors.evaluation.report import Report
+    from regard.vectors.evaluation.battery import Report
     from regard.vectors.store import WordVectors
 
 PIPE_WIDTH = 240
@@ -92,9 +92,8 @@ def evaluate(
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.data.malformed import MalformedRows
     from regard.vectors.evaluation.battery import evaluate as run
-    from regard.vectors.evaluation.battery import in_common, read_battery
+    from regard.vectors.evaluation.battery import in_common, read_battery, table
     from regard.vectors.evaluation.probes import PROBES, read_probes
-    from regard.vectors.evaluation.report import table
 
     if output is not None and output.suffix not in (".html", ".htm"):
         raise InputError(f"{output}: a report is a page; give a name that ends in .html")

@@ -1,8 +1,7 @@
 """How good vectors of words are without a task: similarity, analogies, categories, coherence, robustness, frequency."""
 
 from regard.vectors.evaluation.analogies import AnalogyResult, AnalogySet, evaluate_analogies, read_analogies
-from regard.vectors.evaluation.battery import Battery, evaluate
-from regard.vectors.evaluation.report import Report
+from regard.vectors.evaluation.battery import Battery, Report, evaluate
 from regard.vectors.evaluation.similarity import (
     SimilarityResult,
     SimilaritySet,

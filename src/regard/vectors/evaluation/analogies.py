@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.data.malformed import MalformedRow, MalformedRows
-from regard.errors import InputError, nearest
+from regard.data.malformed import MalformedRows
+from regard.errors import InputError
 from regard.metrics.bootstrap import Interval, bootstrap_interval
-from regard.vectors.evaluation.lookup import Case, Lookup, Unknown, check_unknown
-from regard.vectors.evaluation.reading import set_name, text_lines
-from regard.vectors.neighbours import METHODS, Method, analogy_scores
+from regard.vectors.evaluation.lookup import Case, Lookup, Unknown, check_unknown, record_line, set_name, text_lines
+from regard.vectors.neighbours import Method, analogy_scores
 from regard.vectors.store import WordVectors
 
 SYNTACTIC = "gram"
@@ -135,8 +134,7 @@ def read_analogies(path: Path | str, malformed: MalformedRows | None = None) -> 
             sections.append((line.strip().lstrip(":").strip(), []))
             continue
         if len(words) != 4:
-            detail = repr(line[:60])
-            malformed.record(MalformedRow(file=str(path), line=number, reason="not four words", detail=detail))
+            record_line(malformed, path, number, line, "not four words")
             continue
         if not sections:
             sections.append((set_name(path), []))
@@ -200,16 +198,6 @@ def evaluate_analogies(
     counted = [answer.right for answer in answers if unknown == "zero" or answer.word is not None]
     interval = bootstrap_interval(counted, resamples=resamples, seed=seed) if resamples and counted else None
     return _result(analogies, answers, unknown, method=method, with_given=with_given, interval=interval)
-
-
-def check_method(method: str) -> None:
-    """Refuse what is no way to answer analogies.
-
-    Raises:
-        InputError: with the nearest.
-    """
-    if method not in METHODS:
-        raise InputError(f"there is no method {method!r} for analogies; {nearest(method, METHODS)}")
 
 
 def _best(lookup: Lookup, triples: np.ndarray, method: Method, with_given: bool) -> Iterator[np.ndarray]:

@@ -1,27 +1,37 @@
-"""All tests at once, and the same for several tables of vectors."""
+"""All tests at once: the battery, and the report of what it found of one table of vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.vectors.evaluation.analogies import AnalogySet, check_method, evaluate_analogies, read_analogies
-from regard.vectors.evaluation.builtin import NOUNS
-from regard.vectors.evaluation.categories import CategorySet, builtin_categories, evaluate_categories, read_categories
-from regard.vectors.evaluation.coherence import evaluate_coherence, intruder_items
-from regard.vectors.evaluation.frequency import frequency_probe
-from regard.vectors.evaluation.lookup import Case, Lookup, Unknown, check_unknown, known_case
-from regard.vectors.evaluation.probes import PROBES, Probe, run_probes
-from regard.vectors.evaluation.reading import set_files
-from regard.vectors.evaluation.report import Report
-from regard.vectors.evaluation.robustness import evaluate_robustness
-from regard.vectors.evaluation.similarity import SimilaritySet, evaluate_similarity, read_similarity
-from regard.vectors.neighbours import Method
+from regard.metrics.bootstrap import Interval
+from regard.vectors.evaluation.analogies import AnalogyResult, AnalogySet, evaluate_analogies, read_analogies
+from regard.vectors.evaluation.categories import (
+    NOUNS,
+    CategoryResult,
+    CategorySet,
+    CoherenceResult,
+    builtin_categories,
+    evaluate_categories,
+    evaluate_coherence,
+    intruder_items,
+    read_categories,
+)
+from regard.vectors.evaluation.lookup import Case, Lookup, Unknown, check_unknown, known_case, set_files
+from regard.vectors.evaluation.probes import PROBES, FrequencyProbe, Probe, ProbeResult, frequency_probe, run_probes
+from regard.vectors.evaluation.robustness import RobustnessResult, evaluate_robustness
+from regard.vectors.evaluation.similarity import SimilarityResult, SimilaritySet, evaluate_similarity, read_similarity
+from regard.vectors.neighbours import Method, check_method
 from regard.vectors.store import WordVectors
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 FEWEST = 4
 """Words a table has at least for its neighbours to have intruders."""
@@ -150,3 +160,120 @@ def in_common(tables: Sequence[WordVectors]) -> list[WordVectors]:
 def _restricted(table: WordVectors, words: Sequence[str]) -> WordVectors:
     chosen = table.only([table.rows[word] for word in words])
     return chosen.with_matrix(chosen.matrix)
+
+
+# The report: all figures as JSON, and the main ones as text.
+
+ABSENT = "-"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """All that `evaluate` found of one table.
+
+    Arguments:
+        name: of the table.
+        words, width: its size.
+        subwords: whether it makes vectors for other words.
+        settings: of the evaluation, as JSON values.
+        similarity, analogies, categories: a result for each set.
+        coherence: one for each table that looked for the intruders.
+        robustness: one for each kind of variant.
+        probes: one for each.
+        frequency: what the vectors tell of frequency; None where it was not asked for.
+    """
+
+    name: str
+    words: int
+    width: int
+    subwords: bool
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    similarity: tuple[SimilarityResult, ...] = ()
+    analogies: tuple[AnalogyResult, ...] = ()
+    categories: tuple[CategoryResult, ...] = ()
+    coherence: tuple[CoherenceResult, ...] = ()
+    robustness: tuple[RobustnessResult, ...] = ()
+    probes: tuple[ProbeResult, ...] = ()
+    frequency: FrequencyProbe | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as JSON values; those that do not exist are null or NaN."""
+        size = {name: getattr(self, name) for name in ("name", "words", "width", "subwords")}
+        parts = ("similarity", "analogies", "categories", "coherence", "robustness", "probes")
+        results = {part: [each.to_json() for each in getattr(self, part)] for part in parts}
+        frequency = None if self.frequency is None else self.frequency.to_json()
+        return size | {"settings": dict(self.settings)} | results | {"frequency": frequency}
+
+    def figures(self) -> dict[str, str]:
+        """The main figures as text, by what they measure."""
+        return dict(self._figures())
+
+    def _figures(self) -> Iterator[tuple[str, str]]:
+        yield "words", f"{self.words:,} of width {self.width}" + (", and subwords" if self.subwords else "")
+        for each in self.similarity:
+            note = f"{_interval(each.interval)} {each.used}/{each.pairs}"
+            yield f"{each.name}, Spearman", f"{_number(each.spearman)} {note.strip()}"
+        for each in self.analogies:
+            way = (" 3CosMul" if each.method == "multiply" else "") + (", the three let in" if each.with_given else "")
+            for part in (each.semantic, each.syntactic, each.total):
+                if part is not None:
+                    name = f"{each.name}{way}" + ("" if part is each.total else f", {part.name}")
+                    note = _interval(each.interval, 100) if part is each.total else ""
+                    yield name, f"{_percent(part.accuracy)} {note} {part.correct}/{part.asked}".replace("  ", " ")
+        for each in self.categories:
+            yield f"{each.name} categories, purity", f"{_number(each.purity)} {each.words - each.unknown}/{each.words}"
+        for each in self.coherence:
+            whose = "themselves" if each.judge == self.name else each.judge
+            yield f"intruders found by {whose}", f"{_percent(each.accuracy)} {each.found}/{each.used}"
+        for each in self.robustness:
+            yield f"{each.kind}: has a vector", f"{_percent(each.coverage)} {each.covered}/{each.words}"
+            yield f"{each.kind}: word among its 10 nearest", f"{_percent(each.hit_rate)} {each.hits}/{each.covered}"
+        if self.frequency is not None:
+            yield "frequent or rare, told by the vector", _percent(self.frequency.accuracy)
+        for each in self.probes:
+            signs = {True: " as expected", False: " not as expected", None: ""}
+            one, other = map(_number, each.cosines)
+            sign = {"first": ">", "second": "<", None: " "}[each.nearer]
+            yield each.probe.name, f"{one} {sign} {other}{signs[each.as_expected]}"
+
+
+def table(reports: Sequence[Report]) -> Table:
+    """The main figures of several tables side by side; square brackets hold 95 % intervals, a/b is of so many."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found = [report.figures() for report in reports]
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    shown.add_column("")
+    for report in reports:
+        shown.add_column(Text(report.name), no_wrap=True)
+    for name in _merged(found):
+        shown.add_row(Text(name), *(Text(figures.get(name, ABSENT)) for figures in found))
+    return shown
+
+
+def _merged(found: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names of all figures; one that an earlier table has not stands where its own table has it."""
+    names: list[str] = []
+    for figures in found:
+        place = 0
+        for name in figures:
+            if name not in names:
+                names.insert(place, name)
+            place = names.index(name) + 1
+    return names
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None or value != value else f"{value:.3f}"
+
+
+def _percent(value: float | None) -> str:
+    return ABSENT if value is None else f"{100 * value:.1f} %"
+
+
+def _interval(interval: Interval | None, scale: float = 1) -> str:
+    if interval is None:
+        return ""
+    places = 3 if scale == 1 else 1
+    return f"[{scale * interval.low:.{places}f}, {scale * interval.high:.{places}f}]"

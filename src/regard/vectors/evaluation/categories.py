@@ -1,4 +1,4 @@
-"""Words of a few categories: whether clusters of their vectors are these categories again."""
+"""Words that belong together: clusters of the vectors of known categories, and strangers among neighbours."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.malformed import MalformedRows
 from regard.embeddings.pooling import unit
 from regard.errors import InputError
 from regard.metrics.classification import check_alike
-from regard.vectors.evaluation.builtin import CATEGORIES
-from regard.vectors.evaluation.lookup import Case, Lookup
-from regard.vectors.evaluation.reading import set_name, text_lines
+from regard.vectors.evaluation.lookup import Case, Lookup, record_line, set_name, text_lines
+from regard.vectors.neighbours import neighbours, odd_one_out
 from regard.vectors.store import WordVectors
 
 STARTS: Any = 10  # scikit-learn's stubs want a word here
@@ -92,10 +92,7 @@ def read_categories(path: Path | str, malformed: MalformedRows | None = None) ->
     for number, line in text_lines(path, malformed):
         parts = [part.strip() for part in line.split("\t")]
         if len(parts) != 2 or not all(parts):
-            row = MalformedRow(
-                file=str(path), line=number, reason="not a word, a tab and a category", detail=repr(line[:60])
-            )
-            malformed.record(row)
+            record_line(malformed, path, number, line, "not a word, a tab and a category")
             continue
         found.setdefault(parts[1], []).append(parts[0])
     if len(found) < 2:
@@ -156,7 +153,7 @@ def evaluate_categories(
     count = len(set(names))
     clusters: list[int] = []
     if count >= 2:
-        clusters = _clusters(unit(np.stack([vector for _, _, vector in known])), count, seed)
+        clusters = k_means(unit(np.stack([vector for _, _, vector in known])), count, seed).tolist()
     members: dict[int, list[str]] = {}
     for cluster, (word, _, _) in zip(clusters, known if clusters else (), strict=True):
         members.setdefault(cluster, []).append(word)
@@ -170,7 +167,12 @@ def evaluate_categories(
     )
 
 
-def _clusters(points: np.ndarray, count: int, seed: int) -> list[int]:
+def k_means(points: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The cluster of each point, (N,): the best of ten starts.
+
+    Raises:
+        InputError: where scikit-learn is missing.
+    """
     try:
         from sklearn.cluster import KMeans
         from sklearn.exceptions import ConvergenceWarning
@@ -178,4 +180,146 @@ def _clusters(points: np.ndarray, count: int, seed: int) -> list[int]:
         raise InputError("clusters are made by scikit-learn: pip install 'regard[eval]'") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # words with the very same vector
-        return KMeans(count, n_init=STARTS, random_state=seed).fit_predict(points).tolist()
+        return KMeans(count, n_init=STARTS, random_state=seed).fit_predict(points)
+
+
+# Coherence: a stranger among a word's neighbours should be easy to find.
+
+NEIGHBOURS = 2
+WINDOW = 100
+"""How many places of the table apart a query and its intruder may stand: they are about as frequent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IntruderItem:
+    """A word, its two nearest neighbours, and one word that is none.
+
+    >>> IntruderItem(query="cat", neighbours=("dog", "horse"), intruder="tax").words
+    ('cat', 'dog', 'horse', 'tax')
+    """
+
+    query: str
+    neighbours: tuple[str, str]
+    intruder: str
+
+    @property
+    def words(self) -> tuple[str, str, str, str]:
+        """All four."""
+        return self.query, *self.neighbours, self.intruder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoherenceResult:
+    """What `evaluate_coherence` found.
+
+    Arguments:
+        judge: whose vectors looked for the intruders.
+        items: that were made.
+        used: of which the judge has all words.
+        found: intruders it found.
+        accuracy: found over used, where guessing gives 1/4; None where none is used.
+    """
+
+    judge: str
+    items: int
+    used: int
+    found: int
+    accuracy: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def intruder_items(
+    vectors: WordVectors, queries: Sequence[str], *, among: int | None = None, seed: int = 0
+) -> list[IntruderItem]:
+    """For each word its two nearest neighbours and an intruder that is about as frequent (Schnabel et al. 2015, section 4).
+
+    The intruder is drawn from the words at most 100 places before or after the query in the table, none of them among its hundred
+    nearest neighbours (in a small table, among the nearest quarter of all words).
+
+    Arguments:
+        queries: words of the table; others are left out.
+        among: neighbours and intruders are among so many words from the top; None for all.
+        seed: of what is drawn.
+
+    Raises:
+        InputError: for a table of fewer than four words.
+
+    >>> rows = np.eye(3, dtype=np.float32).repeat(3, axis=0) + 0.01 * np.arange(27, dtype=np.float32).reshape(9, 3)
+    >>> item = intruder_items(WordVectors(words=tuple("abcdefghi"), matrix=rows), ["a"])[0]
+    >>> item.neighbours, item.intruder in "defghi"
+    (('b', 'c'), True)
+    """
+    size = len(vectors) if among is None else min(among, len(vectors))
+    if size <= NEIGHBOURS + 1:
+        raise InputError(f"{vectors.name}: {size} words are too few for intruders; give four at least")
+    draw = np.random.default_rng([seed, 0x0DD])
+    items = []
+    for query in dict.fromkeys(query for query in queries if query in vectors):
+        near = [each.word for each in neighbours(vectors, query, min(100, max(NEIGHBOURS, size // 4)), among=size)]
+        row = min(vectors.rows[query], size - 1)
+        around = range(max(0, row - WINDOW), min(size, row + WINDOW + 1))
+        strangers = [vectors.words[at] for at in around if vectors.words[at] not in {query, *near}]
+        if not strangers:  # a table of which all around is near
+            strangers = [word for word in vectors.words[:size] if word not in {query, *near[:NEIGHBOURS]}]
+        items.append(
+            IntruderItem(
+                query=query, neighbours=(near[0], near[1]), intruder=strangers[int(draw.integers(len(strangers)))]
+            )
+        )
+    return items
+
+
+def evaluate_coherence(items: Sequence[IntruderItem], judge: WordVectors) -> CoherenceResult:
+    """The share of items whose intruder is the word that by a judge's vectors belongs least to the four.
+
+    People are the judges in Schnabel et al.; here it is a table of vectors. Those that made the items mostly find their own
+    intruders, so that another table tells more: whether what is near in one is near in the other.
+
+    Arguments:
+        items: made from the vectors that are evaluated.
+        judge: other vectors, or the same.
+
+    >>> table = WordVectors(words=("cat", "dog", "cow", "tax"), name="small", matrix=np.array(
+    ...     [[1, 0], [1, 0.1], [1, 0.2], [0, 1]], dtype=np.float32))
+    >>> evaluate_coherence([IntruderItem(query="cat", neighbours=("dog", "cow"), intruder="tax")], table).accuracy
+    1.0
+    """
+    used = [item for item in items if all(judge.has(word) for word in item.words)]
+    found = sum(odd_one_out(judge, item.words)[0].word == item.intruder for item in used)
+    return CoherenceResult(
+        judge=judge.name, items=len(items), used=len(used), found=found, accuracy=found / len(used) if used else None
+    )
+
+
+# Words to try vectors on where the user has no test set: common ones, so that vectors of little text have them too.
+
+
+def word_list(text: str) -> tuple[str, ...]:
+    """The words between spaces."""
+    return tuple(text.split())
+
+
+CATEGORIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "animals": word_list("dog cat horse cow bird fish sheep lion bear wolf"),
+        "body": word_list("head hand arm leg foot eye nose mouth ear heart"),
+        "buildings": word_list("house church school hospital castle tower palace hotel prison temple"),
+        "colours": word_list("red blue green yellow black white brown grey orange purple"),
+        "countries": word_list("France Germany Italy Spain China Japan India Canada Brazil Egypt"),
+        "family": word_list("mother father brother sister son daughter uncle aunt husband wife"),
+        "food": word_list("bread meat cheese rice soup fruit sugar milk butter egg"),
+        "music": word_list("piano guitar violin drum flute trumpet song singer album orchestra"),
+        "professions": word_list("teacher doctor lawyer writer painter actor engineer farmer soldier judge"),
+        "vehicles": word_list("car train ship boat bus truck plane bicycle helicopter submarine"),
+    }
+)
+"""Ten categories of ten words."""
+
+NOUNS: tuple[str, ...] = (
+    *(word for name, words in CATEGORIES.items() if name not in ("colours", "countries") for word in words),
+    *word_list("king city river book game story child woman man war village company army bridge country"),
+)
+"""Nouns whose variants are looked for."""

@@ -1,20 +1,24 @@
-"""What becomes of words that are spelt a little otherwise: whether they have a vector, and whether it is near the word's own."""
+"""Variants of words (typing errors, plurals, capitals, spellings): whether they have a vector, and one near the word's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.embeddings.pooling import unit
 from regard.errors import InputError
-from regard.vectors.evaluation.builtin import NOUNS, SPELLINGS
-from regard.vectors.evaluation.variants import KINDS, Kind, variant
+from regard.vectors.evaluation.categories import NOUNS, word_list
 from regard.vectors.neighbours import cosines
 from regard.vectors.store import WordVectors
+
+Kind = Literal["typo", "plural", "capitalised", "upper case", "British spelling"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Of variants of a word."""
 
 COSINES = 1 << 23
 """That are in memory together."""
@@ -151,3 +155,105 @@ def _rank(vectors: WordVectors, scores: NDArray[np.float32], word: str, form: st
     nearer = int((scores > scores[vectors.rows[word]]).sum())
     own = vectors.rows.get(form)
     return 1 + nearer - int(own is not None and scores[own] > scores[vectors.rows[word]])
+
+
+# Variants: forms of a word that a reader takes for the same.
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SHORTEST = 4
+"""Letters of a word that gets a typing error; of shorter ones too little is left."""
+
+
+IRREGULAR_PLURALS: Mapping[str, str] = MappingProxyType(
+    {
+        "foot": "feet",
+        "fish": "fishes",
+        "sheep": "sheep",
+        "wolf": "wolves",
+        "wife": "wives",
+        "child": "children",
+        "woman": "women",
+        "man": "men",
+    }
+)
+
+SPELLINGS: Mapping[str, str] = MappingProxyType(
+    dict(
+        pair.split("/")  # type: ignore[misc]
+        for pair in word_list(
+            """color/colour center/centre theater/theatre favorite/favourite honor/honour harbor/harbour labor/labour
+            neighbor/neighbour defense/defence offense/offence organization/organisation organized/organised
+            recognized/recognised realized/realised gray/grey meter/metre liter/litre fiber/fibre program/programme
+            catalog/catalogue dialog/dialogue traveled/travelled canceled/cancelled jewelry/jewellery plow/plough armor/armour
+            behavior/behaviour flavor/flavour rumor/rumour humor/humour analyze/analyse license/licence aluminum/aluminium
+            airplane/aeroplane"""
+        )
+    )
+)
+"""The same word as it is spelt in America, and in Britain."""
+
+
+def variant(word: str, kind: Kind, draw: np.random.Generator) -> str | None:
+    """A word's variant of a kind; None where it has none, or it is the word itself.
+
+    >>> draw = np.random.default_rng(0)
+    >>> [variant("city", kind, draw) for kind in ("plural", "capitalised", "upper case", "British spelling")]
+    ['cities', 'City', 'CITY', None]
+    """
+    made = _VARIANTS[kind](word, draw)
+    return made if made != word else None
+
+
+def typo(word: str, draw: np.random.Generator) -> str | None:
+    """The word with one letter wrong: one too many, one missing, another one, or two exchanged; the first letter is right.
+
+    Returns:
+        None for words of fewer than four letters.
+
+    >>> [typo("house", np.random.default_rng(seed)) for seed in range(3)]
+    ['housq', 'houes', 'housge']
+    """
+    if len(word) < SHORTEST:
+        return None
+    place = int(draw.integers(1, len(word)))
+    letter = LETTERS[int(draw.integers(len(LETTERS)))]
+    kind = int(draw.integers(4))
+    if kind == 3:  # two neighbours that differ, if there are such
+        places = [at for at in range(1, len(word) - 1) if word[at] != word[at + 1]]
+        if places:
+            at = places[place % len(places)]
+            return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        kind = 1
+    if kind == 2 and letter == word[place]:
+        letter = LETTERS[(LETTERS.index(letter) + 1) % len(LETTERS)]
+    return (
+        word[:place] + letter + word[place:],
+        word[:place] + word[place + 1 :],
+        word[:place] + letter + word[place + 1 :],
+    )[kind]
+
+
+def plural(word: str) -> str:
+    """The plural of an English noun by the common rules, and of a few that follow none.
+
+    >>> plural("city"), plural("church"), plural("boy"), plural("man")
+    ('cities', 'churches', 'boys', 'men')
+    """
+    if word in IRREGULAR_PLURALS:
+        return IRREGULAR_PLURALS[word]
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return word + "es"
+    if word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
+        return word[:-1] + "ies"
+    return word + "s"
+
+
+_VARIANTS: Mapping[Kind, Callable[[str, np.random.Generator], str | None]] = MappingProxyType(
+    {
+        "typo": typo,
+        "plural": lambda word, _: plural(word),
+        "capitalised": lambda word, _: word.capitalize(),
+        "upper case": lambda word, _: word.upper(),
+        "British spelling": lambda word, _: SPELLINGS.get(word),
+    }
+)

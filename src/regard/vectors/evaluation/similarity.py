@@ -11,12 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.metrics.bootstrap import Interval, bootstrap_interval
 from regard.metrics.regression import pearson, spearman
-from regard.vectors.evaluation.lookup import Case, Lookup, Unknown, check_unknown
-from regard.vectors.evaluation.reading import fields, set_name, text_lines
+from regard.vectors.evaluation.lookup import (
+    Case,
+    Lookup,
+    Unknown,
+    check_unknown,
+    fields,
+    record_line,
+    set_name,
+    text_lines,
+)
 from regard.vectors.store import WordVectors
 
 FEWEST = 5
@@ -105,8 +113,7 @@ def read_similarity(path: Path | str, malformed: MalformedRows | None = None) ->
                 continue  # a header
         score = _number(parts[column]) if column is not None and len(parts) > column else None
         if score is None or not parts[0] or not parts[1] or _number(parts[1]) is not None:
-            row = MalformedRow(file=str(path), line=number, reason="not two words and a score", detail=repr(line[:60]))
-            malformed.record(row)
+            record_line(malformed, path, number, line, "not two words and a score")
             continue
         pairs.append(JudgedPair(parts[0], parts[1], score))
     if not pairs:

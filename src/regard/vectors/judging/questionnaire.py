@@ -15,7 +15,7 @@ from regard.errors import InputError
 from regard.reading import read_json
 from regard.structure import from_mapping
 from regard.vectors.evaluation.battery import in_common
-from regard.vectors.evaluation.coherence import intruder_items
+from regard.vectors.evaluation.categories import intruder_items
 from regard.vectors.neighbours import neighbours
 from regard.vectors.store import WordVectors
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from regard import __version__
 from regard.offline_page import asset, filled
-from regard.vectors.evaluation.builtin import CATEGORIES
+from regard.vectors.evaluation.categories import CATEGORIES
 from regard.vectors.report import figures, places, prejudice
 from regard.vectors.report.subject import Subject
 from regard.vectors.report.tables import Table, drawn_table

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.vectors.bias import Audit
-from regard.vectors.evaluation.report import Report
+from regard.vectors.evaluation.battery import Report
 from regard.vectors.store import WordVectors
 
 

@@ -13,7 +13,7 @@ from regard.data.labelled import LabelledText
 from regard.errors import InputError
 from regard.vectors import WordVectors
 from regard.vectors.evaluation.extrinsic import evaluate_cosines, evaluate_pairs
-from regard.vectors.evaluation.extrinsic.linear import RIDGES
+from regard.vectors.evaluation.extrinsic.words import RIDGES
 
 WORDS = [f"w{number}" for number in range(40)]
 

@@ -14,9 +14,8 @@ from regard.errors import InputError
 from regard.metrics.chunks import chunk_scores
 from regard.vectors import WordVectors
 from regard.vectors.evaluation.extrinsic import evaluate_tagging, gathered
-from regard.vectors.evaluation.extrinsic.pairs import count_f1
-from regard.vectors.evaluation.extrinsic.tagging import _counts, scaled
-from regard.vectors.evaluation.extrinsic.window_model import fit_windows, windows_around
+from regard.vectors.evaluation.extrinsic.tagging import _counts, fit_windows, scaled, windows_around
+from regard.vectors.evaluation.extrinsic.texts import count_f1
 
 PLACES, PEOPLE, REST = ["Rome", "Oslo", "Lima"], ["Ann", "Bob", "Eve"], ["went", "to", "and", "saw", "the", "old"]
 TAGS = ["O", "B-PER", "I-PER", "B-LOC"]
