@@ -34,5 +34,5 @@ def test_many_words_are_what_few_are(seeded, monkeypatch):
     encoder = CharacterEncoder(4, character_width=2, filters=((2, 3),), highways=1)
     letters = torch.randint(261, (11, 6))
     whole = encoder(letters)
-    monkeypatch.setattr("regard.layers.character_encoder.AT_ONCE", 4)
+    monkeypatch.setattr("regard.layers.embeddings.AT_ONCE", 4)
     torch.testing.assert_close(encoder(letters), whole, rtol=1e-5, atol=1e-6)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers import TwoWayLSTM
-from regard.layers.projected_lstm import ProjectedLSTMCell
+from regard.layers.lstm import ProjectedLSTMCell
 
 VALID = torch.tensor([[True, True, True, True], [True, True, False, False], [True, False, False, False]])
 EXACT = {"rtol": 1e-11, "atol": 1e-12}

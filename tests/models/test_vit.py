@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.layers import PatchEmbedding
-from regard.layers.patches import resized_positions
+from regard.layers.pictures import resized_positions
 from regard.models import ConvolutionalNetwork, ConvolutionalNetworkConfig, ViT, ViTConfig
 from regard.tasks.picture_classification.task import batch_of
 

@@ -18,7 +18,7 @@ from regard.checkpoints.names import NameTable, Rule, in_their_words
 from regard.checkpoints.preprocessor import PREPROCESSOR, Preprocessing, preprocessing
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
-from regard.layers.picture_classifier import SCALE
+from regard.layers.pictures import SCALE
 from regard.models import ViT, ViTConfig
 from regard.models.config import shapes_only
 from regard.structure import from_mapping

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.layers.finite import not_finite
+from regard.layers.output import not_finite
 
 
 def leading(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

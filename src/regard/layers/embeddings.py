@@ -1,13 +1,17 @@
-"""Token embeddings with positions added."""
+"""Tokens as vectors: looked up, with positions added, or made from the letters of words (Kim et al. 2016)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.layers.dropout import Dropout
+from regard.layers.blocks import Dropout
+from regard.layers.tokens import Tokens
 
 
 class PositionedEmbedding(nn.Module):
@@ -51,3 +55,170 @@ def token_embedding(vocabulary: int, width: int, *, padding: int | None = None) 
         with torch.no_grad():
             table.weight[padding].zero_()
     return table
+
+
+BYTES = 256
+MARK = 0x20
+"""The byte that stands before each word; no word has it in it."""
+
+BEGIN, END, BLANK = 258, 259, 260
+"""What a word's letters stand between, and what fills its row; below are the bytes, 256 and 257 begin and end a text."""
+
+SYMBOLS = 261
+
+
+class SpeltWords(NamedTuple):
+    """The words of a batch of texts.
+
+    Arguments:
+        letters: (U, C) int64 in [0, SYMBOLS), each different word once.
+        which: (B, W) int64, the row of `letters` that each word of each text is; of no meaning where there is none.
+        valid: (B, W) bool, True = a word; those of a text stand first.
+        word_of: (B, L) int64, the word of its text that each token is of; 0 at padding before the first.
+        begins: (B, L) bool, True = the first token of a word.
+    """
+
+    letters: Tensor
+    which: Tensor
+    valid: Tensor
+    word_of: Tensor
+    begins: Tensor
+
+    def to_tokens(self, words: Tensor) -> Tensor:
+        """What was said of each word (B, W, D), said of each of its tokens: (B, L, D)."""
+        return words.gather(1, self.word_of.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
+
+
+def spelt_words(tokens: Tokens, characters: int) -> SpeltWords:
+    """The words of texts that are given as `regard.text.spelling` has them.
+
+    A word begins at a mark and at every special token, which is a word of its own; after one, and where a text begins, also
+    without a mark. Its letters are (Peters et al. 2018, in the authors' code)
+
+        BEGIN byte ... byte END BLANK ... BLANK
+
+    and of a word that is longer than `characters` - 2 bytes the rest is cut.
+
+    Arguments:
+        tokens: (B, L).
+        characters: C, of a row.
+
+    >>> words = spelt_words(Tokens.pad([[256, 32, 72, 105, 257]]), characters=5)
+    >>> words.letters[words.which[0]].tolist()
+    [[258, 256, 259, 260, 260], [258, 72, 105, 259, 260], [258, 257, 259, 260, 260]]
+    """
+    ids, valid = tokens.ids, tokens.valid
+    rows, length = ids.shape
+    if not ids.numel():
+        none = ids.new_zeros(rows, 0)
+        return SpeltWords(ids.new_zeros(0, characters), none, none.bool(), ids, valid)
+    special = valid & (ids >= BYTES)
+    first = valid & (valid.cumsum(dim=1) == 1)
+    begins = valid & (special | (ids == MARK) | first | F.pad(special, (1, -1)))
+    word_of = (begins.cumsum(dim=1) - 1).clamp_min(0)
+    count = int(begins.sum(dim=1).max())
+    flat = word_of + count * torch.arange(rows, device=ids.device).unsqueeze(1)
+    places = torch.arange(length, device=ids.device).expand(rows, length)
+    start = places.where(begins, 0).cummax(dim=1).values
+    marked = ids.gather(1, start) == MARK
+    place = places - start + (~marked).long()  # BEGIN stands where the mark does
+    kept = valid & (place > 0) & (place <= characters - 2)
+    letters = ids.new_full((rows * count, characters), BLANK)
+    letters[:, :1] = BEGIN
+    letters[flat[kept], place[kept]] = ids[kept]
+    ends = (
+        ids.new_zeros(rows * count).scatter_reduce(0, flat[valid], place[valid], "amax").clamp_max(characters - 2) + 1
+    )
+    letters.scatter_(1, ends.unsqueeze(1), END)
+    real = torch.arange(count, device=ids.device) < begins.sum(dim=1, keepdim=True)
+    different, rank = torch.unique(letters[real.flatten()], dim=0, return_inverse=True)
+    which = ids.new_zeros(rows, count).masked_scatter(real, rank)
+    return SpeltWords(different, which, real, word_of, begins)
+
+
+AT_ONCE = 1024
+"""Words whose convolutions stand in memory together."""
+
+
+class Highway(nn.Module):
+    """A layer that may let its input pass (Srivastava et al. 2015).
+
+        g = sigmoid(Wg x + bg),   y = g * f(W x + b) + (1 - g) * x
+
+    Arguments:
+        width: of x and y.
+        activation: f.
+    """
+
+    def __init__(self, width: int, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, width)
+        self.transform = nn.Linear(width, width)
+        self.activation = activation
+        for part in (self.gate, self.transform):
+            nn.init.normal_(part.weight, std=width**-0.5)
+        nn.init.constant_(self.gate.bias, -2.0)  # the input passes, mostly, before anything is learnt
+        nn.init.zeros_(self.transform.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., width) to the same."""
+        gate = torch.sigmoid(self.gate(x))
+        return gate * self.activation(self.transform(x)) + (1 - gate) * x
+
+
+class CharacterEncoder(nn.Module):
+    """Letters to one vector of each word (Peters et al. 2018, section 3.1, after Kim et al. 2016).
+
+        c_w = max over places t of f(K_w * [e_t .. e_{t+w-1}] + b_w)          for each width w of the filters
+        x = P highway(... highway([c_1 ; c_2 ; ...])) + p
+
+    Blanks take part in the convolutions, as in the authors' code, so a word's vector hangs on how long its row is.
+
+    Arguments:
+        width: of x.
+        character_width: of e.
+        filters: (w, how many) for each width; at least one place of a row has to fit it.
+        highways: how many highway layers.
+        activation: f.
+
+    >>> CharacterEncoder(6, character_width=4, filters=((1, 3), (2, 5)), highways=1)(torch.zeros(2, 7, dtype=torch.int64)).shape
+    torch.Size([2, 6])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        character_width: int,
+        filters: Sequence[tuple[int, int]],
+        highways: int,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
+        super().__init__()
+        total = sum(count for _, count in filters)
+        self.characters = nn.Embedding(SYMBOLS, character_width)
+        convolutions = [nn.Conv1d(character_width, count, size) for size, count in filters]
+        self.convolutions = nn.ModuleList(convolutions)
+        self.highways = nn.ModuleList(Highway(total, activation) for _ in range(highways))
+        self.projection = nn.Linear(total, width)
+        self.activation = activation
+        nn.init.uniform_(self.characters.weight, -1.0, 1.0)
+        for convolution in convolutions:
+            nn.init.normal_(convolution.weight, std=math.sqrt(1 / convolution.weight[0].numel()))
+            if convolution.bias is not None:
+                nn.init.zeros_(convolution.bias)
+        nn.init.normal_(self.projection.weight, std=total**-0.5)
+        nn.init.zeros_(self.projection.bias)
+
+    def forward(self, letters: Tensor) -> Tensor:
+        """(U, C) int64 to (U, width)."""
+        if len(letters) <= AT_ONCE:
+            return self._vectors(letters)
+        return torch.cat([self._vectors(part) for part in letters.split(AT_ONCE)])
+
+    def _vectors(self, letters: Tensor) -> Tensor:
+        embedded = self.characters(letters).transpose(1, 2)
+        x = torch.cat([self.activation(each(embedded).amax(dim=-1)) for each in self.convolutions], dim=-1)
+        for highway in self.highways:
+            x = highway(x)
+        return self.projection(x)

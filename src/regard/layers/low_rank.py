@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer
 from regard.errors import InputError, nearest
-from regard.layers.dropout import Dropout
-from regard.layers.feedforward import FeedForward, GatedFeedForward
+from regard.layers.blocks import Dropout, FeedForward, GatedFeedForward
 
 
 class LowRankLinear(nn.Linear):

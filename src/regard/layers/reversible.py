@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.attention import AttentionLayer, KeysValues, Mask
-from regard.layers.dropout import Dropout
+from regard.layers.blocks import Dropout
 
 
 class ReversibleBlock(nn.Module):

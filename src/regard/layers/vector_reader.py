@@ -10,11 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.layers.dropout import Dropout
-from regard.layers.encoder import Encoded, EncoderConfig, added
-from regard.layers.heads import HeadLogits
-from regard.layers.order import in_order, put_back, reading_order
-from regard.layers.tokens import Tokens
+from regard.layers.blocks import Dropout
+from regard.layers.encoder import Encoded, EncoderConfig, HeadLogits, added
+from regard.layers.tokens import Tokens, in_order, put_back, reading_order
 
 VectorHead = Literal["none", "sequence", "choice"]
 """What a model that makes vectors can tell: nothing, a class or a number, how well a text answers."""
@@ -55,7 +53,7 @@ class VectorReader(nn.Module, ABC):
 
     Arguments:
         config: its sizes.
-        head: from the vector of one text, or what `compared` makes of two, to logits; `layers.heads.NoHead` for none.
+        head: from the vector of one text, or what `compared` makes of two, to logits; `layers.encoder.NoHead` for none.
     """
 
     length_setting: str = "model.maximum_positions"

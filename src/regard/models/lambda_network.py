@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, LambdaAttention, Lambdas
 from regard.layers import Pictures, Pixels, halving_blocks
-from regard.layers.patches import Grid
+from regard.layers.pictures import Grid
 from regard.models.config import check
 from regard.models.pictures import check_channels, check_divides, check_picture_classifier
 

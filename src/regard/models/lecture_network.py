@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, ScaledDot, ScoredAttention, Soft
 from regard.layers import PatchEmbedding, Pictures, Pixels
-from regard.layers.patches import Grid
+from regard.layers.pictures import Grid
 from regard.models.config import check
 from regard.models.pictures import check_divides, check_picture_classifier
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from regard.layers import LayeredHead
-from regard.layers.heads import NoHead
+from regard.layers.encoder import NoHead
 from regard.models.config import check, check_outputs, check_shares, check_sizes, check_tokens
 
 

@@ -23,8 +23,7 @@ from regard.layers import (
     Residual,
     halving_blocks,
 )
-from regard.layers.patches import POSITION_DEVIATION, Grid, resized_positions
-from regard.layers.picture_classifier import SCALE
+from regard.layers.pictures import POSITION_DEVIATION, SCALE, Grid, resized_positions
 from regard.models.config import check, check_shares
 from regard.models.pictures import check_channels, check_divides, check_picture_classifier
 

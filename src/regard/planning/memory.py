@@ -12,7 +12,7 @@ from torch import nn
 from regard.attention import AttentionLayer, RelativeDot, RelativeKeys, ScoredAttention
 from regard.layers import CausalBlock, CausalTransformer, DecoderBlock, EncoderBlock, GatedFeedForward, Residual
 from regard.layers.blocks import Block
-from regard.layers.heads import MaskedHead
+from regard.layers.encoder import MaskedHead
 from regard.planning.devices import NumberFormat
 from regard.planning.parameters import NORMS, count_parameters, size_of
 from regard.planning.shapes import Shape

@@ -19,7 +19,7 @@ from regard.layers import (
     VectorReader,
 )
 from regard.layers.blocks import Block
-from regard.layers.heads import MaskedHead, PretrainingHead, TokenHead
+from regard.layers.encoder import MaskedHead, PretrainingHead, TokenHead
 from regard.planning.shapes import Shape
 
 PROJECTIONS, SCORES, FEEDFORWARD, OUTPUT, MATRICES = (

@@ -10,7 +10,7 @@ import torch
 
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.tasks.language_modelling.language_model import LanguageModel
 
 LOGITS = 1 << 24

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.batching import Batches
 from regard.errors import InputError
 from regard.layers import Reduction
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.tasks.bidirectional_language_modelling.sentences import Spelt, spelt
 from regard.tasks.bidirectional_language_modelling.task import BidirectionalBatch, BidirectionalLanguageModellingTask
 from regard.tasks.predictor import Predictor

@@ -12,7 +12,7 @@ import torch
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.tasks.copying.task import COLUMN, CopyingTask
 from regard.tasks.predictor import Predictor
 

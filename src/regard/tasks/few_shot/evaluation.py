@@ -13,7 +13,7 @@ import torch
 from regard.data.characters import Characters, digit_characters, read_characters
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.tasks.few_shot.data import FewShotData
 from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
 from regard.tasks.few_shot.preparation import HELD_OUT, write_pictures

@@ -10,7 +10,7 @@ import torch
 
 from regard.data.characters import with_bright_ink
 from regard.errors import InputError
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.tasks.few_shot.task import EpisodeBatch, FewShotTask
 from regard.tasks.pictures import Picture, PictureClassification, frames_of
 from regard.tasks.predictor import Predictor

@@ -12,7 +12,7 @@ import torch
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.prepared import PreparedDecoder, QuantisedPrecision
 from regard.tasks.language_modelling.beginning import Beginning
 from regard.tasks.language_modelling.stop_text import StopText

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from regard.layers import Tokens
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.text import Tokenizer
 
 STRETCH = 128

@@ -16,7 +16,7 @@ from regard.data.running_text import Document
 from regard.data.sentence_pairs import Cutting, write_documents
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.layers.finite import check_number
+from regard.layers.output import check_number
 from regard.tasks.encoders import BATCH_TOKENS
 from regard.tasks.masked_language_modelling.data import MaskedTextData
 from regard.tasks.masked_language_modelling.documents import Given, encoded, in_memory, reader

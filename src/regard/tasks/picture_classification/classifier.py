@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Pictures
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.metrics.classification import OF_EACH_CLASS, by_class, classification_scores
 from regard.tasks.picture_classification.store import LABEL, PictureStore
 from regard.tasks.picture_classification.task import PictureClassificationTask, batch_of

@@ -20,7 +20,7 @@ from regard.embeddings.readers import Readers
 from regard.embeddings.reading import BATCH_TOKENS, Group, read_all
 from regard.errors import InputError
 from regard.layers import VectorReader
-from regard.layers.finite import check_finite
+from regard.layers.output import check_finite
 from regard.metrics.regression import pearson, spearman
 from regard.tasks.encoders import TEXT, EncoderPredictor
 from regard.tasks.sentence_embedding.task import NEGATIVE, PAIR, SentenceEmbeddingTask, check_pooling, stored_score

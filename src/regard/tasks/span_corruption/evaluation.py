@@ -12,7 +12,7 @@ from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
 from regard.data.running_text import Document
 from regard.errors import InputError
-from regard.layers.finite import check_number
+from regard.layers.output import check_number
 from regard.tasks.masked_language_modelling.documents import Given, encoded, in_memory, reader
 from regard.tasks.span_corruption.data import SpanTextData
 from regard.tasks.span_corruption.preparation import stretches

@@ -14,7 +14,7 @@ from regard.data.batching import Batches
 from regard.data.pairs import pairs_in_memory
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.layers.finite import check_number
+from regard.layers.output import check_number
 from regard.tasks.translation.metrics import compared
 from regard.tasks.translation.translator import Translation, Translator
 from regard.text import Tokenizer
