@@ -55,7 +55,7 @@ demo: $(VENV)/.demo-dependencies $(VENV)/.installed $(VENV)/.real-bert
 
 test: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "not slow and not browser" tests
-	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 --doctest-modules --pyargs regard
+	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 --doctest-modules --pyargs regard regard_claims
 
 test-all: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "not browser" tests

@@ -18,21 +18,30 @@ RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> set[str]:
-    """The names in a freshly built wheel."""
+def wheel(tmp_path_factory) -> zipfile.ZipFile:
+    """A freshly built wheel."""
     place = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (file,) = place.glob("*.whl")
-    return set(zipfile.ZipFile(file).namelist())
+    return zipfile.ZipFile(file)
 
 
 def test_the_wheel_holds_every_recipe_and_the_marker_of_types(wheel):
+    names = set(wheel.namelist())
     assert len(RECIPES) > 40
-    assert {f"regard/recipes/{name}.yaml" for name in RECIPES} <= wheel
-    assert "regard/recipes/comparisons/convolution-and-attention.yaml" in wheel
-    assert "regard/py.typed" in wheel
+    assert {f"regard/recipes/{name}.yaml" for name in RECIPES} <= names
+    assert "regard/recipes/comparisons/convolution-and-attention.yaml" in names
+    assert "regard/py.typed" in names
+
+
+def test_the_wheel_holds_every_claim_and_names_their_catalogue(wheel):
+    files = [path for path in (ROOT / "src" / "regard_claims").rglob("*") if path.suffix in (".py", ".yaml")]
+    assert len(files) > 60
+    assert {str(path.relative_to(ROOT / "src")) for path in files} <= set(wheel.namelist())
+    (points,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    assert "[regard.claims]\nregard = regard_claims\n" in wheel.read(points).decode()
 
 
 def test_every_recipe_is_found_by_its_name_from_an_empty_folder(tmp_path, monkeypatch):

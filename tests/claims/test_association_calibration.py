@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.claims.association_calibration import AssociationCalibration, _uniform
 from regard.claims.claim import claim
 from regard.errors import InputError
+from regard_claims.association_test.association_calibration import AssociationCalibration, _uniform
 
 SMALL = {"runs": 60, "planted_runs": 4, "samples": 300}
 

@@ -1,18 +1,26 @@
-"""Every claim that ships: it can be read, what its judge asks for is measured, and its thresholds are those it predicts."""
+"""Every claim that ships: it can be read, what its judge asks for is measured, and its thresholds are those it predicts.
+
+Claims of another package stand beside them, and nothing is imported before a claim is run.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
-from regard.claims.claim import CATALOGUE, claim, claims
+import regard
+from regard.claims.catalogue import BUILTIN, claim_files, experiment, experiment_modules
+from regard.claims.claim import claim, claims
 from regard.claims.comparison import read_comparison
 from regard.claims.computation import Computation
 from regard.claims.expression import references
 from regard.claims.own_data import Files, OwnData, on_own_data
+from regard.claims.verdict import run_claim
 
-every_claim = pytest.mark.parametrize("name", [file.name.removesuffix(".yaml") for file in CATALOGUE.iterdir()])
+every_claim = pytest.mark.parametrize("name", list(claim_files()))
 
 
 def test_the_rows_are_there_in_order():
@@ -128,3 +136,118 @@ def test_the_model_of_the_length_penalty_is_that_of_the_fall_with_length():
     """So that its runs can be taken."""
     one, other = claim("length-penalty").resolved, claim("fall-with-length-multi30k").resolved
     assert one.recipe_of(one.arm("beam 1"), 2) == other.recipe_of(other.arm("search"), 2)
+
+
+def test_every_experiment_beside_a_claim_is_one_and_is_used():
+    asked = {claim(name).comparison.get("experiment", {}).get("name") for name in claim_files()} - {None}
+    assert set(experiment_modules()) == asked
+    for name in asked:
+        assert experiment(name).__module__ == experiment_modules()[name]
+
+
+def test_a_list_of_the_claims_imports_none_of_them(environment):
+    code = (
+        "import sys; from regard.claims import claims; found = claims();"
+        "print(len(found), [m for m in sys.modules if m.startswith('regard_claims')], found[0].seeds, found[0].command)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{len(claim_files())} [] (1, 2, 3) regard claims run gated-recall"
+
+
+CLAIM = """
+name: even-coins
+row: my 1
+source: Nobody 2099
+statement: Coins are even.
+predicted: Of 1,000 throws between 40 and 60 % are heads.
+minutes: 1
+own_data: a coin has no data; use regard compare
+experiment: {name: coins, throws: 1000}
+arms: {one: {}}
+seeds: [1, 2]
+judge: abs(median("one", "heads") - 0.5) < 0.1
+"""
+
+COINS = """
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coins:
+    precision: ClassVar[str] = "no model is trained"
+    throws: int = 10
+
+    @property
+    def measures(self):
+        return ("heads",)
+
+    def run(self, seed):
+        draw = random.Random(seed)
+        return {"heads": sum(draw.random() < 0.5 for _ in range(self.throws)) / self.throws}
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Installs a package of claims called `coin_claims`: a folder on the path with an entry point; keywords change its files."""
+
+    def make(entry="coin_claims", **files):
+        site = tmp_path / "site"
+        usual = {"__init__.py": "", "even_coins/claim.yaml": CLAIM, "even_coins/coins.py": COINS}
+        information = {
+            "METADATA": "Metadata-Version: 2.1\nName: coin-claims\nVersion: 1.0\n",
+            "entry_points.txt": f"[regard.claims]\ncoins = {entry}\n",
+        }
+        for folder, texts in (("coin_claims", usual | files), ("coin_claims-1.0.dist-info", information)):
+            for name, text in texts.items():
+                (site / folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (site / folder / name).write_text(text)
+        monkeypatch.syspath_prepend(site)
+        for name in [name for name in sys.modules if name.split(".")[0] == "coin_claims"]:
+            monkeypatch.delitem(sys.modules, name)
+
+    yield make
+    for name in [name for name in sys.modules if name.split(".")[0] == "coin_claims"]:
+        del sys.modules[name]
+
+
+def test_another_package_adds_a_claim_with_its_experiment(package, tmp_path):
+    ours = len(claims())
+    package()
+    assert len(claims()) == ours + 1
+    assert "even-coins" in {each.name for each in claims()}
+    assert not [name for name in sys.modules if name.startswith("coin_claims")]
+    found = claim("even-coins")
+    assert claim("my 1") == found
+    assert found.resolved.experiment_of(found.resolved.arms[0]).throws == 1000
+    assert run_claim(found, output=tmp_path / "runs").outcome == "confirmed"
+    with pytest.raises(regard.InputError, match="did you mean 'even-coins'"):
+        claim("even-coin")
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"entry": "no_claims"}, "the package coin-claims names a catalogue of claims, no_claims, that is no package"),
+        ({"entry": "no.claims"}, "the package coin-claims names a catalogue of claims, no.claims, that is no package"),
+        ({"copying/claim.yaml": CLAIM}, "regard_claims and coin_claims both have the claim 'copying'; uninstall one"),
+        ({"even_coins/word_order.py": COINS}, "both have the experiment 'word_order'; uninstall one"),
+        ({"even_coins/claim.yaml": CLAIM.replace("name: even", "name: odd")}, "is called 'odd-coins'; call it 'even-coins'"),
+        ({"even_coins/claim.yaml": CLAIM.replace("name: coins", "name: coin")}, "no experiment 'coin'; did you mean 'coins'"),
+        ({"even_coins/coins.py": "import no_such_module"}, r"'coins' \(coin_claims.even_coins.coins\) cannot be imported"),
+        ({"even_coins/coins.py": "ONE = 1"}, "defines 0 dataclasses with a method run; let it define one"),
+        ({"even_coins/claim.yaml": CLAIM.replace('"heads"', '"tails"')}, "there is no measure 'tails'; choose from heads"),
+    ],
+)  # fmt: skip
+def test_a_catalogue_that_cannot_be_used_is_named(files, says, package):
+    package(**files)
+    with pytest.raises(regard.InputError, match=says):
+        claim("even-coins")
+
+
+def test_the_catalogue_beside_the_package_needs_no_entry_point(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
+    assert claim("copying").name == "copying"
+    assert experiment_modules()["word_order"] == f"{BUILTIN}.word_order.word_order"

@@ -13,9 +13,9 @@ from regard.claims.claim import claim, claim_of
 from regard.claims.comparison import read_comparison
 from regard.claims.computation import NUMBERS, compute, read_computation
 from regard.claims.recording import record
-from regard.claims.shared_vocabulary import SharedVocabulary, pieces_per_word
 from regard.claims.verdict import last_verdict, run_claim
 from regard.text import Tokenizer
+from regard_claims.exponent_smoothing.shared_vocabulary import SharedVocabulary, pieces_per_word
 
 EXPERIMENT = {"name": "shared_vocabulary", "languages": ["xx", "yy"], "cut": "yy", "share": 0.05, "size": 120}
 ARMS = {"as it is": {"exponent": 1.0}, "all alike": {"exponent": 0.0}}

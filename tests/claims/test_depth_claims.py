@@ -9,11 +9,11 @@ import pytest
 from regard.claims.claim import claim, claim_of
 from regard.claims.computation import read_computation
 from regard.claims.measure import Measure
-from regard.claims.random_stacks import RandomStacks
-from regard.claims.sorting_depth import SortingDepth
 from regard.claims.verdict import run_claim
 from regard.cli.compare import print_tables
 from regard.errors import InputError
+from regard_claims.rank_collapse.random_stacks import RandomStacks
+from regard_claims.short_paths.sorting_depth import SortingDepth
 
 SMALL = {"tokens": 6, "width": 16, "heads": 2, "layers": 4, "feedforward_width": 16}
 

@@ -9,8 +9,8 @@ import pytest
 import regard
 from regard.claims.claim import claim
 from regard.claims.computation import compute
-from regard.claims.fine_tuning import FineTuning, sizes_of
 from regard.errors import InputError
+from regard_claims.pre_training.fine_tuning import FineTuning, sizes_of
 
 GOOD, BAD, OTHERS = (
     ["fine", "lovely", "great"],

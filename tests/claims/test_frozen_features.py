@@ -10,12 +10,12 @@ import torch
 
 from regard.claims.claim import claim
 from regard.claims.computation import compute
-from regard.claims.frozen_features import FrozenFeatures
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
 from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from regard.text import Tokenizer
+from regard_claims.contextual_tagger.frozen_features import FrozenFeatures
 
 NAMES, PLACES, OTHERS = ["Ann", "Bob", "Cid"], ["Rome", "Oslo"], ["went", "to", "saw", "the", "and", "slept"]
 

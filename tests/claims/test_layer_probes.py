@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from regard.claims.claim import claim
-from regard.claims.layer_probes import LayerProbes
 from regard.errors import InputError
 from regard.models import ELMo, ELMoConfig
 from regard.tasks.bidirectional_language_modelling.bidirectional_language_model import BidirectionalLanguageModel
 from regard.tasks.bidirectional_language_modelling.task import BidirectionalLanguageModellingTask
 from regard.text import Tokenizer
 from regard.text.word_list import WordList
+from regard_claims.layers_of_elmo.layer_probes import LayerProbes
 
 NOUNS, VERBS = ["dog", "cat", "ox", "emu"], ["barks", "sleeps", "eats"]
 SIZES: dict[str, Any] = {"sentences": 60, "examples": 40, "epochs": 25, "batch": 16, "learning_rate": 2e-2}

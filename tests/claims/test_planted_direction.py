@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regard.claims.claim import claim
-from regard.claims.planted_direction import PlantedDirection
 from regard.errors import InputError
+from regard_claims.one_direction.planted_direction import PlantedDirection
 
 SMALL = {"words": 200, "width": 40, "pairs": 6, "compared": 400}
 

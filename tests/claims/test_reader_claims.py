@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from regard.claims.claim import claim
-from regard.claims.planted_cue import PlantedCue
-from regard.claims.pooled_entailment import PooledEntailment, _told_linearly
-from regard.claims.word_order import WordOrder, order_accuracy
 from regard.errors import InputError
+from regard_claims.max_pooling.pooled_entailment import PooledEntailment, _told_linearly
+from regard_claims.two_level_attention.planted_cue import PlantedCue
+from regard_claims.word_order.word_order import WordOrder, order_accuracy
 
 CUES = {"width": 16, "sentences": 3, "words": 4, "size": 600, "test_size": 60, "batch": 16, "learning_rate": 1e-2}
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from regard.claims.claim import claims
-from regard.claims.count_weighting import CountWeighting
-from regard.claims.planted_statistics import PlantedStatistics
-from regard.claims.subsampled_text import SubsampledText
-from regard.claims.unseen_forms import UnseenForms, inflected, withheld_forms
-from regard.claims.vector_data import training_text
 from regard.errors import InputError
 from regard.vectors.training.corpus import count_words
+from regard_claims.count_weighting.count_weighting import CountWeighting
+from regard_claims.shared import training_text
+from regard_claims.shifted_pmi.planted_statistics import PlantedStatistics
+from regard_claims.subsampling.subsampled_text import SubsampledText
+from regard_claims.unseen_forms.unseen_forms import UnseenForms, inflected, withheld_forms
 
 pytest.importorskip("gensim")
 

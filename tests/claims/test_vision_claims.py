@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from regard.claims.claim import claim
-from regard.claims.corner_marks import CORNERS, CornerMarks, marked
-from regard.claims.inactive_attention import InactiveAttention
 from regard.data.labelled_pictures import read_labelled_pictures
 from regard.errors import InputError
+from regard_claims.inactive_attention.inactive_attention import InactiveAttention
+from regard_claims.position_lambdas.corner_marks import CORNERS, CornerMarks, marked
 
 pytest.importorskip("sklearn")
 

@@ -6,20 +6,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from regard.claims.comparison import SECTIONS, Comparison, read_comparison
+from regard.claims.catalogue import claim_files
+from regard.claims.comparison import SECTIONS, Comparison, read_comparison, seeds_of
 from regard.claims.computation import EXPERIMENT, Computation, read_computation
 from regard.claims.expression import Expression, references
 from regard.claims.own_data import OwnData
 from regard.errors import InputError, nearest
-from regard.reading import parse_yaml
 from regard.structure import from_mapping
 from regard.training.recipe import read_yaml
-
-CATALOGUE = resources.files("regard.claims") / "catalogue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +38,7 @@ class Claim:
     The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) beside the other fields; those
     of one that trains no model are `experiment`, `arms` and `seeds`.
 
-    Raises:
-        InputError: for expressions that ask for arms or measures the comparison does not have.
+    The comparison is read, and the expressions are held against it, when one of them is first asked for (`resolved`).
     """
 
     name: str
@@ -56,21 +52,6 @@ class Claim:
     minutes: float
     refutes: str | None = None
 
-    def __post_init__(self) -> None:
-        comparison = self.resolved
-        for asked in references(*self.expressions):
-            measures = {measure.name: measure for measure in comparison.measures}
-            where = f"claim {self.name!r}"
-            comparison.arm(asked.arm)
-            if asked.measure not in measures:
-                raise InputError(
-                    f"{where}: there is no measure {asked.measure!r}; {nearest(asked.measure, [*measures])}"
-                )
-            if asked.length is not None and not measures[asked.measure].parted:
-                raise InputError(
-                    f"{where}: measure {asked.measure!r} has no bins for length {asked.length}; give it some"
-                )
-
     @cached_property
     def expressions(self) -> tuple[Expression, Expression | None]:
         """`judge`, and `refutes` where there is one."""
@@ -82,13 +63,30 @@ class Claim:
 
     @cached_property
     def resolved(self) -> Comparison | Computation:
-        """The comparison as the catalogue has it; a computation where an experiment stands for the recipe."""
+        """The comparison as the catalogue has it; a computation where an experiment stands for the recipe, imported now.
+
+        Raises:
+            InputError: for a comparison that cannot be, or expressions that ask for arms or measures it does not have.
+        """
         try:
-            if EXPERIMENT in self.comparison:
-                return read_computation(self.comparison)
-            return read_comparison(self.comparison)
+            comparison = (
+                read_computation(self.comparison) if EXPERIMENT in self.comparison else read_comparison(self.comparison)
+            )
         except InputError as error:
             raise InputError(f"claim {self.name!r}: {error}") from error
+        measures = {measure.name: measure for measure in comparison.measures}
+        for asked in references(*self.expressions):
+            where = f"claim {self.name!r}"
+            comparison.arm(asked.arm)
+            if asked.measure not in measures:
+                raise InputError(
+                    f"{where}: there is no measure {asked.measure!r}; {nearest(asked.measure, [*measures])}"
+                )
+            if asked.length is not None and not measures[asked.measure].parted:
+                raise InputError(
+                    f"{where}: measure {asked.measure!r} has no bins for length {asked.length}; give it some"
+                )
+        return comparison
 
     @property
     def needs_data(self) -> bool:
@@ -98,7 +96,7 @@ class Claim:
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds it is judged by."""
-        return self.resolved.seeds
+        return seeds_of(self.comparison.get("seeds", 3))
 
     @property
     def command(self) -> str:
@@ -107,47 +105,61 @@ class Claim:
 
 
 def claims() -> list[Claim]:
-    """Every claim of the catalogue, in the order of their rows."""
-    return sorted(map(_of_catalogue, _names()), key=lambda claim: order_of(claim.row))
+    """Every claim that is installed, in the order of their rows; only their YAML is read.
+
+    Raises:
+        InputError: for a claim that is not one, naming its file.
+    """
+    found = [_of_catalogue(name, file) for name, file in claim_files().items()]
+    return sorted(found, key=lambda claim: order_of(claim.row))
 
 
 def claim(name: str) -> Claim:
-    """A claim of the catalogue by name or row, or of a file of the user's own.
+    """A claim of the catalogue by name or row, or of a file of the user's own; its experiment is imported, where it has one.
 
     Raises:
-        InputError: where there is none, with the nearest.
+        InputError: where there is none, with the nearest; as `claim_of`.
     """
     if name.endswith((".yaml", ".yml")):
         return claim_of(read_yaml(Path(name)), name)
-    names = _names()
-    if name in names:
-        return _of_catalogue(name)
-    for each in claims():
-        if name == each.row:
-            return each
-    raise InputError(f"there is no claim {name!r}; {nearest(name, names)}")
+    files = claim_files()
+    if name not in files:
+        name = next((each.name for each in claims() if each.row == name), name)
+    if name not in files:
+        raise InputError(f"there is no claim {name!r}; {nearest(name, list(files))}")
+    return _checked(_of_catalogue(name, files[name]))
 
 
 def claim_of(values: Mapping[str, Any], where: str) -> Claim:
     """A claim from YAML values: its own fields, and beside them the sections of the comparison.
 
     Raises:
-        InputError: for what is missing, unknown or of another type, naming the place.
+        InputError: for what is missing, unknown or of another type, naming the place; for a comparison that cannot be, or
+            expressions that ask for what it does not have.
     """
-    own = {key: value for key, value in values.items() if key not in (*SECTIONS, EXPERIMENT)}
-    sections = {key: value for key, value in values.items() if key in (*SECTIONS, EXPERIMENT)}
-    return from_mapping(Claim, own | {"comparison": sections}, where)
-
-
-def _names() -> list[str]:
-    return sorted(file.name.removesuffix(".yaml") for file in CATALOGUE.iterdir() if file.name.endswith(".yaml"))
-
-
-def _of_catalogue(name: str) -> Claim:
-    file = CATALOGUE / f"{name}.yaml"
-    return claim_of(parse_yaml(file.read_text(encoding="utf-8"), file.name, "install the package again"), file.name)
+    return _checked(_read(values, where))
 
 
 def order_of(row: str) -> list[tuple[int, str]]:
     """1.3b after 1.3a, and 1.10 after 1.9."""
     return [(int(number or 0), letters) for number, letters in re.findall(r"(\d*)([a-z]*)", row) if number or letters]
+
+
+def _read(values: Mapping[str, Any], where: str) -> Claim:
+    own = {key: value for key, value in values.items() if key not in (*SECTIONS, EXPERIMENT)}
+    sections = {key: value for key, value in values.items() if key in (*SECTIONS, EXPERIMENT)}
+    return from_mapping(Claim, own | {"comparison": sections}, where)
+
+
+def _checked(claim: Claim) -> Claim:
+    """The claim, whose comparison can be read."""
+    _ = claim.resolved
+    return claim
+
+
+def _of_catalogue(name: str, file: Path) -> Claim:
+    where = f"{file.parent.name}/{file.name}"
+    found = _read(read_yaml(file), where)
+    if found.name != name:
+        raise InputError(f"{where}: the claim is called {found.name!r}; call it {name!r}, as its folder")
+    return found

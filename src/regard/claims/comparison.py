@@ -196,7 +196,7 @@ def read_comparison(
         named = _crossed(named, grid_arms(grid)) if named else grid_arms(grid)
     chosen = values.get("seeds", 3) if seeds is None else seeds
     wanted = values.get("measures", ()) if measures is None else measures
-    return Comparison(recipe=base, arms=named, seeds=_seeds(chosen), measures=read_measures(wanted))
+    return Comparison(recipe=base, arms=named, seeds=seeds_of(chosen), measures=read_measures(wanted))
 
 
 def read_budget(budget: str | Mapping[str, Any]) -> dict[str, float]:
@@ -257,7 +257,12 @@ def _sections(recipe: Comparison | Recipe | Mapping[str, Any] | str | os.PathLik
     return values | {"recipe": inner}
 
 
-def _seeds(seeds: Any) -> tuple[int, ...]:
+def seeds_of(seeds: Any) -> tuple[int, ...]:
+    """The seeds that a number N stands for, 1 to N, or the seeds as they are given.
+
+    Raises:
+        InputError: for neither.
+    """
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
             raise InputError(f"seeds is {seeds}; give how many, at least 1")

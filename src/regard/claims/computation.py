@@ -9,87 +9,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from regard.claims.arms import Arm, arms_of, check_together, copied
-from regard.claims.association_calibration import AssociationCalibration
+from regard.claims.catalogue import Experiment, experiment
 from regard.claims.compared import Compared, Run
-from regard.claims.corner_marks import CornerMarks
-from regard.claims.count_weighting import CountWeighting
-from regard.claims.fine_tuning import FineTuning
-from regard.claims.frequency_probe import FrequencyInVectors
-from regard.claims.frozen_features import FrozenFeatures
-from regard.claims.inactive_attention import InactiveAttention
-from regard.claims.layer_probes import LayerProbes
+from regard.claims.comparison import seeds_of
 from regard.claims.measure import Measure
 from regard.claims.measuring import Bin, Value
-from regard.claims.planted_cue import PlantedCue
-from regard.claims.planted_direction import PlantedDirection
-from regard.claims.planted_statistics import PlantedStatistics
-from regard.claims.pooled_entailment import PooledEntailment
-from regard.claims.random_stacks import RandomStacks
-from regard.claims.reformer_identities import ReformerIdentities
-from regard.claims.shared_vocabulary import SharedVocabulary
-from regard.claims.sorting_depth import SortingDepth
-from regard.claims.subsampled_text import SubsampledText
-from regard.claims.unseen_forms import UnseenForms
-from regard.claims.word_order import WordOrder
 from regard.errors import InputError, nearest
 from regard.files import replace_file
 from regard.reading import read_json_object
-from regard.structure import coerced, from_mapping
+from regard.structure import from_mapping
 from regard.training.recipe import put, read_override
 
 EXPERIMENT = "experiment"
 """The section that stands where a comparison of trained models has `recipe`, `budget` and `measures`."""
 
 NUMBERS = "numbers.json"
-
-
-class Experiment(Protocol):
-    """What is computed from settings and a seed: a dataclass whose fields are the settings.
-
-    Arguments:
-        precision: of what it trains or computes, as measured results have it.
-    """
-
-    precision: ClassVar[str]
-
-    @property
-    def measures(self) -> tuple[str | Measure, ...]:
-        """The names of its numbers, or measures along something; the same whatever the arm."""
-        ...
-
-    def run(self, seed: int) -> Mapping[str, float | Mapping[int, float]]:
-        """Its numbers; of a measure along something one for each place, rising."""
-        ...
-
-
-EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType(
-    {
-        "shared_vocabulary": SharedVocabulary,
-        "frozen_features": FrozenFeatures,
-        "fine_tuning": FineTuning,
-        "planted_direction": PlantedDirection,
-        "association_calibration": AssociationCalibration,
-        "frequency_probe": FrequencyInVectors,
-        "planted_statistics": PlantedStatistics,
-        "subsampled_text": SubsampledText,
-        "count_weighting": CountWeighting,
-        "unseen_forms": UnseenForms,
-        "planted_cue": PlantedCue,
-        "pooled_entailment": PooledEntailment,
-        "word_order": WordOrder,
-        "layer_probes": LayerProbes,
-        "inactive_attention": InactiveAttention,
-        "corner_marks": CornerMarks,
-        "random_stacks": RandomStacks,
-        "reformer_identities": ReformerIdentities,
-        "sorting_depth": SortingDepth,
-    }
-)
-"""The experiments there are, by the name a claim calls them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +57,7 @@ class Computation:
     @property
     def precision(self) -> str:
         """As measured results have it."""
-        return EXPERIMENTS[self.experiment["name"]].precision
+        return experiment(self.experiment["name"]).precision
 
     def arm(self, name: str) -> Arm:
         """The arm of that name.
@@ -141,10 +78,9 @@ class Computation:
         """
         values = arm.applied(self.experiment)
         name = str(values.pop("name", None))
-        if name not in EXPERIMENTS:
-            raise InputError(f"there is no experiment {name!r}; {nearest(name, list(EXPERIMENTS))}")
+        kind = experiment(name)
         try:
-            return from_mapping(EXPERIMENTS[name], values, EXPERIMENT)
+            return from_mapping(kind, values, EXPERIMENT)
         except InputError as error:
             raise InputError(f"arm {arm.name!r}: {error}") from error
 
@@ -186,7 +122,7 @@ def read_computation(
     return Computation(
         experiment=values[EXPERIMENT],
         arms=arms_of(values.get("arms"), "arms"),
-        seeds=coerced(seeds if seeds is not None else values.get("seeds", [1, 2, 3]), tuple[int, ...], "seeds"),
+        seeds=seeds_of(values.get("seeds", 3) if seeds is None else seeds),
     )
 
 

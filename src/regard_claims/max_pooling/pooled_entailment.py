@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.claims.trained_here import trained
 from regard.data.entailment import ABOVE, ROOTS, Entailment
 from regard.models.config import check
 from regard.tasks.loading import load
+from regard_claims.shared import trained
 
 Encoder = Literal["max", "mean", "last", "words"]
 

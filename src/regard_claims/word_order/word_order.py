@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from regard.claims.trained_here import trained
 from regard.data.role_triples import RoleTriples
 from regard.embeddings.pooling import unit
 from regard.layers import Tokens
 from regard.models.config import check
 from regard.tasks.loading import load
 from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard_claims.shared import trained
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 FROM = 256

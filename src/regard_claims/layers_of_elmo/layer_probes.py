@@ -13,13 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.claims.frozen_features import tagged_file
 from regard.data.tagged import read_tagged
 from regard.errors import InputError
 from regard.layers import ScalarMix
 from regard.models.config import check
 from regard.tasks.bidirectional_language_modelling.bidirectional_language_model import BidirectionalLanguageModel
 from regard.tasks.loading import load
+from regard_claims.contextual_tagger.frozen_features import tagged_file
+from regard_claims.shared import file_of
 
 TOGETHER = 500
 """Sentences whose vectors are made at once."""
@@ -115,8 +116,7 @@ class LayerProbes:
 
     def _model(self, seed: int) -> BidirectionalLanguageModel:
         name = self.model.replace("{seed}", str(seed))
-        place = Path(self.path or "") / name
-        model = load(place if place.exists() else Path(name), task="bidirectional_language_modelling")
+        model = load(file_of(self.path, name), task="bidirectional_language_modelling")
         if len(model.model.layers) != self.layers:
             raise InputError(
                 f"{name}: has {len(model.model.layers)} layers, and experiment.layers is {self.layers}; set it"

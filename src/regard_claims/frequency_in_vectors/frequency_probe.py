@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-from regard.claims.own_data import SPLITS
 from regard.errors import InputError
 from regard.models.config import check
 from regard.vectors.evaluation.categories import builtin_categories, evaluate_categories
 from regard.vectors.evaluation.probes import frequency_probe
 from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
-from regard.vectors.training import Corpus, settings_of, train_vectors
+from regard.vectors.training import settings_of, train_vectors
 from regard.vectors.training.corpus import Tokenisation
 from regard.vectors.training.settings import Method
+from regard_claims.shared import file_of, training_text
 
 SIMILARITY, PURITY, PROBE = "similarity", "purity", "frequency probe"
 
@@ -68,9 +67,8 @@ class FrequencyInVectors:
         """
         if self.path is None:
             raise InputError("experiment.path is missing; name a folder with train.txt and judged pairs")
-        folder = Path(self.path)
-        judged = read_similarity(folder / self.pairs if (folder / self.pairs).exists() else Path(self.pairs))
-        corpus = Corpus(paths=(str(_text(folder)),), tokenisation=self.tokenisation, cleaning="wikitext")
+        judged = read_similarity(file_of(self.path, self.pairs))
+        corpus = training_text(self.path, self.tokenisation)
         own = {"largest_count": self.largest_count} if self.method == "glove" else {}
         sizes = {"width": self.width, "minimum_count": self.minimum_count}
         trained = train_vectors(corpus, settings_of(self.method, seed=seed, **sizes, **own), name=self.method)
@@ -79,14 +77,5 @@ class FrequencyInVectors:
         purity = evaluate_categories(table, builtin_categories(), seed=seed).purity
         probe = frequency_probe(table, share=self.share, seed=seed).accuracy
         if similarity.used < 2 or purity is None or probe is None:
-            raise InputError(f"{folder}: the text has too few of the words that are asked for; give more text")
+            raise InputError(f"{self.path}: the text has too few of the words that are asked for; give more text")
         return {SIMILARITY: similarity.spearman, PURITY: purity, PROBE: probe}
-
-
-def _text(folder: Path) -> Path:
-    names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-    starts = SPLITS["train"]
-    found = next((name for name in names if name.split(".")[0] in starts), None)
-    if found is None:
-        raise InputError(f"{folder}: holds no train.txt (or train.txt.gz); give a folder with text for training")
-    return folder / found

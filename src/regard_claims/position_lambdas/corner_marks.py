@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from regard.attention import Lambdas
-from regard.claims.trained_here import trained
 from regard.data.labelled_pictures import LabelledPicture, read_labelled_pictures
 from regard.data.pictures import fitted
 from regard.models.config import check
 from regard.tasks.loading import load
 from regard.tasks.picture_classification.evaluation import evaluate_pictures
+from regard_claims.shared import trained
 
 SIDE, MARK, EDGE = 32, 4, 4
 """Of a picture, of the square mark, and pixels between the mark and the nearest edges."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from regard.claims.trained_here import trained
 from regard.data.cue_documents import CueDocument, CueDocuments
 from regard.inspection import look
 from regard.models.config import check
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.loading import load
+from regard_claims.shared import trained
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

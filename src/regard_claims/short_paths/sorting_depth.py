@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import torch
 
 from regard.claims.measure import Measure
-from regard.claims.trained_here import trained
 from regard.data.sequences import Sequences
 from regard.inspection.analysis.collapse import Collapse
 from regard.models.config import check
 from regard.tasks.encoders import join, padded
 from regard.tasks.loading import load
 from regard.tasks.tagging import Tagger
+from regard_claims.shared import trained
 
 Sentence = tuple[list[str], list[str]]
 RESIDUAL = "residual"

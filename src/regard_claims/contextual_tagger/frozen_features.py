@@ -22,6 +22,7 @@ from regard.models.config import check
 from regard.tasks.loading import load
 from regard.vectors.reading import read_vectors
 from regard.vectors.store import WordVectors
+from regard_claims.shared import file_of, split_file
 
 PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "testa")}
 """How the files of each split are called, as one of the parts between dots."""
@@ -114,9 +115,7 @@ class FrozenFeatures:
 
     def _place(self, name: str, seed: int) -> Path:
         """What is called so in the folder, or by itself."""
-        name = name.replace("{seed}", str(seed))
-        place = Path(self.path or "") / name
-        return place if place.exists() else Path(name)
+        return file_of(self.path, name.replace("{seed}", str(seed)))
 
 
 def tagged_file(folder: Path, split: str) -> Path:
@@ -125,14 +124,7 @@ def tagged_file(folder: Path, split: str) -> Path:
     Raises:
         InputError: where there is none.
     """
-    names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-    found = next((name for part in PARTS[split] for name in names if part in name.split(".")), None)
-    if found is None:
-        raise InputError(
-            f"{folder}: holds no file of tagged words for {split}, called such as {PARTS[split][0]}.conll; give a folder "
-            "with one for training and one for validation"
-        )
-    return folder / found
+    return split_file(folder, PARTS[split], f"tagged words for {split}", "conll")
 
 
 def _static(vectors: WordVectors, sentences: Sequence[TaggedSentence]) -> list[np.ndarray]:

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from regard.claims.vector_data import file_of, training_text
 from regard.errors import InputError
 from regard.models.config import check_sizes
 from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
@@ -18,6 +17,7 @@ from regard.vectors.store import WordVectors
 from regard.vectors.training.corpus import Tokenisation, Vocabulary, count_words
 from regard.vectors.training.settings import Method, settings_of
 from regard.vectors.training.train import train_vectors
+from regard_claims.shared import file_of, training_text
 
 KINDS = ("plural", "-ed", "-ing", "typo")
 FOUND, SYNTACTIC, SEMANTIC = "word found", "syntactic analogies", "semantic analogies"

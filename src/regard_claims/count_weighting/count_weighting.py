@@ -6,7 +6,6 @@ import tempfile
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regard.claims.vector_data import file_of, training_text
 from regard.files import scratch_folder
 from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
 from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
@@ -14,6 +13,7 @@ from regard.vectors.store import WordVectors
 from regard.vectors.training.corpus import Tokenisation, count_words
 from regard.vectors.training.glove import glove_tables
 from regard.vectors.training.settings import VectorSettings, Weighting
+from regard_claims.shared import file_of, training_text
 
 SUM, ALONE, ANALOGIES = "similarity", "similarity of w alone", "analogies"
 

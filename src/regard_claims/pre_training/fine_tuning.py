@@ -18,6 +18,7 @@ from regard.models.config import check
 from regard.tasks.kinds import kind_of
 from regard.training.model_section import folder_of
 from regard.training.run import train
+from regard_claims.shared import NEVER, file_of, split_file
 
 TASK = "classification"
 PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "test")}
@@ -96,10 +97,7 @@ class FineTuning:
         return {"accuracy": 100 * run.metrics["accuracy"]}
 
     def _recipe(self, seed: int) -> dict[str, Any]:
-        name = self.model.replace("{seed}", str(seed))
-        place = Path(self.path or "") / name
-        folder = str(folder_of(str(place if place.exists() else name)))
-        never = 1_000_000_000
+        folder = str(folder_of(str(file_of(self.path, self.model.replace("{seed}", str(seed))))))
         return {
             "task": TASK,
             "seed": seed,
@@ -116,22 +114,15 @@ class FineTuning:
                 "schedule": "linear",
                 "precision": self.precision,
                 "warmup": self.warmup,
-                "evaluate_every": never,
-                "save_every": never,
+                "evaluate_every": NEVER,
+                "save_every": NEVER,
                 "best": "accuracy",
             },
         }
 
     def _read(self, split: str) -> Sequence[LabelledText]:
-        folder = Path(self.path or "")
-        names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-        found = next((name for part in PARTS[split] for name in names if part in name.split(".")), None)
-        if found is None:
-            raise InputError(
-                f"{folder}: holds no file of labelled texts for {split}, called such as {PARTS[split][0]}.tsv; give a folder "
-                "with one for training and one for validation"
-            )
-        return list(read_labelled(folder / found, format=self.format))
+        file = split_file(Path(self.path or ""), PARTS[split], f"labelled texts for {split}", "tsv")
+        return list(read_labelled(file, format=self.format))
 
 
 def sizes_of(folder: str) -> dict[str, Any]:

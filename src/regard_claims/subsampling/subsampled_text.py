@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regard.claims.vector_data import file_of, training_text
 from regard.models.config import check
 from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
 from regard.vectors.training.corpus import Tokenisation
 from regard.vectors.training.settings import Method, settings_of
 from regard.vectors.training.train import train_vectors
+from regard_claims.shared import file_of, training_text
 
 WORDS, SIMILARITY, SECONDS = "words trained on", "similarity", "seconds"
 

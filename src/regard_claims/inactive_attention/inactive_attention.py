@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.claims.trained_here import trained
 from regard.data.labelled_pictures import LabelledPicture, read_labelled_pictures
 from regard.models import LectureNetwork
 from regard.models.config import check
@@ -19,6 +18,7 @@ from regard.tasks.loading import load
 from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
 from regard.tasks.picture_classification.evaluation import evaluate_pictures
 from regard.tasks.picture_classification.task import PictureBatch
+from regard_claims.shared import trained
 
 TOGETHER = 500
 """Pictures read at once."""

@@ -1,0 +1,106 @@
+"""What several experiments share: a model trained on examples in memory, and the files of a folder of data."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.claims.own_data import SPLITS
+from regard.errors import InputError
+from regard.tasks.kinds import kind_of
+from regard.training.run import train
+from regard.vectors.training import Corpus
+from regard.vectors.training.corpus import Tokenisation
+
+NEVER = 1_000_000_000
+"""Updates after which nothing is done: later than the last."""
+
+
+@contextlib.contextmanager
+def trained(
+    task: str,
+    model: Mapping[str, Any],
+    examples: Sequence[Any],
+    *,
+    seed: int,
+    training: Mapping[str, Any],
+    data: Mapping[str, Any] | None = None,
+    tokenizer: Mapping[str, Any] | None = None,
+) -> Iterator[Path]:
+    """The folder of a model trained once through a recipe; inside the block it is there.
+
+    Arguments:
+        task: as in a recipe.
+        model: the `model` section.
+        examples: to learn from; the last hundredth is held out.
+        seed: of everything random.
+        training: of that section what is not as below: learning rate, steps, batches.
+        data, tokenizer: those sections, the latter of tasks of texts.
+    """
+    held_out = max(2, len(examples) // 100)
+    recipe: dict[str, Any] = {
+        "task": task,
+        "seed": seed,
+        "model": dict(model),
+        "data": dict(data or {}),
+        "training": {
+            "schedule": "cosine",
+            "warmup": 50,
+            "precision": "float32",
+            "evaluate_every": NEVER,
+            "save_every": NEVER,
+            **training,
+        },
+    }
+    if "tokenizer" in kind_of(task).sections:
+        recipe["tokenizer"] = {"kind": "word", "size": 1_000, **(tokenizer or {})}
+    with tempfile.TemporaryDirectory(prefix="regard-") as place:
+        folder = Path(place) / "run"
+        train(recipe, output=folder, data=examples[:-held_out], validation=examples[-held_out:])
+        yield folder
+
+
+def training_text(path: str | None, tokenisation: Tokenisation) -> Corpus:
+    """The training text of a folder, `train.txt`, perhaps gzip; what the WikiText sets have beside text is left out.
+
+    Raises:
+        InputError: where there is no folder or no such file.
+    """
+    if path is None:
+        raise InputError("experiment.path is missing; name a folder with train.txt, perhaps gzip")
+    folder = Path(path)
+    names = sorted(each.name for each in folder.iterdir() if each.is_file()) if folder.is_dir() else []
+    found = next((name for name in names if name.split(".")[0] in SPLITS["train"] and ".txt" in name), None)
+    if found is None:
+        raise InputError(f"{folder}: holds no train.txt (or train.txt.gz); give a folder with text for training")
+    return Corpus(paths=(str(folder / found),), tokenisation=tokenisation, cleaning="wikitext")
+
+
+def split_file(folder: Path, parts: Sequence[str], what: str, suffix: str) -> Path:
+    """The file of a split, one of whose parts between dots is one of `parts`: `eng.train`, `train.tsv`.
+
+    Arguments:
+        parts: the first that a file has is taken.
+        what: is in the file, for messages.
+        suffix: of such a file, for messages.
+
+    Raises:
+        InputError: where there is none.
+    """
+    names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    found = next((name for part in parts for name in names if part in name.split(".")), None)
+    if found is None:
+        raise InputError(
+            f"{folder}: holds no file of {what}, called such as {parts[0]}.{suffix}; give a folder with one for training and one "
+            "for validation"
+        )
+    return folder / found
+
+
+def file_of(path: str | None, name: str) -> Path:
+    """A file or folder by its name in the folder, or by its own path."""
+    inside = Path(path or "") / name
+    return inside if inside.exists() else Path(name)
