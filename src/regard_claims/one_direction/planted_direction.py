@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from regard.metrics.regression import spearman
 from regard.models.config import check
 from regard.vectors.bias import bias_subspace, hard_debiased, leftover
-from regard.vectors.bias.present import unit64
+from regard.vectors.bias.lists import unit64
 from regard.vectors.store import WordVectors
 
 Numbers = NDArray[np.float64]

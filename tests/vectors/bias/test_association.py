@@ -20,7 +20,7 @@ from regard.vectors.bias import (
     read_association_tests,
     sentence_means,
 )
-from regard.vectors.bias.permutations import count_at_least, permutation_test
+from regard.vectors.bias.association import count_at_least, permutation_test
 from regard.vectors.store import WordVectors
 
 SETS = {"x": 4, "y": 4, "a": 3, "b": 5}

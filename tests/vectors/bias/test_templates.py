@@ -12,7 +12,7 @@ from regard.models import Bert, BertConfig
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
 from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
 from regard.text import Tokenizer
-from regard.vectors.bias.association_lists import NamedWords
+from regard.vectors.bias.lists import NamedWords
 from regard.vectors.bias.templates import template_bias
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "she", "he", "is", "a", "nurse", "sol", "##dier", ".", "they"]

@@ -14,7 +14,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.vectors.bias import Association, Audit, DirectionAudit
-    from regard.vectors.bias.association_lists import AssociationTest
+    from regard.vectors.bias.lists import AssociationTest
 
 SHOWN = 8
 """Words from either end, and pairs of words, that are printed; --json has all."""

@@ -98,7 +98,7 @@ def debias(
         read_word_sets,
         read_words,
     )
-    from regard.vectors.bias.present import Presence, said_missing
+    from regard.vectors.bias.lists import Presence, said_missing
     from regard.vectors.evaluation import read_analogies, read_similarity
     from regard.vectors.evaluation.lookup import known_case
     from regard.vectors.reading import read_vectors

@@ -1,24 +1,52 @@
 """The audit of word vectors for bias: association tests, directions, debiasing, and what all of it does not show."""
 
-from regard.vectors.bias.analogies import AnalogyAnswer, AnalogyPair, analogy_answers, analogy_pairs
 from regard.vectors.bias.association import (
     Association,
+    Permutation,
+    PropertyAssociation,
     association_test,
     association_test_of_texts,
     effect_size,
+    permutation_test,
+    property_association,
+    sentence_means,
     word_associations,
 )
-from regard.vectors.bias.association_lists import AssociationTest, NamedWords, read_association_tests
 from regard.vectors.bias.audit import Audit, DirectionAudit, audit, audit_of_texts, direction_audit
-from regard.vectors.bias.clusters import ClusterTest, cluster_test
-from regard.vectors.bias.debiasing import Leftover, hard_debiased, leftover, spellings
-from regard.vectors.bias.effects import AssociationChange, Change, DebiasingEffects, debiasing_effects
-from regard.vectors.bias.lists import GENDER_PAIRS, OCCUPATIONS, read_word_sets, read_words
-from regard.vectors.bias.permutations import Permutation, permutation_test
-from regard.vectors.bias.projections import Projection, direct_bias, indirect_bias, projections, random_direct_bias
-from regard.vectors.bias.properties import PropertyAssociation, property_association
-from regard.vectors.bias.sentences import sentence_means
-from regard.vectors.bias.subspace import BiasSubspace, bias_subspace
+from regard.vectors.bias.debiasing import (
+    AssociationChange,
+    Change,
+    ClusterTest,
+    DebiasingEffects,
+    Leftover,
+    cluster_test,
+    debiasing_effects,
+    hard_debiased,
+    leftover,
+    spellings,
+)
+from regard.vectors.bias.direction import (
+    AnalogyAnswer,
+    AnalogyPair,
+    BiasSubspace,
+    Projection,
+    analogy_answers,
+    analogy_pairs,
+    bias_subspace,
+    direct_bias,
+    indirect_bias,
+    projections,
+    random_direct_bias,
+)
+from regard.vectors.bias.lists import (
+    GENDER_PAIRS,
+    OCCUPATIONS,
+    AssociationTest,
+    NamedWords,
+    read_association_tests,
+    read_word_sets,
+    read_words,
+)
 
 __all__ = [
     "GENDER_PAIRS",

@@ -1,21 +1,22 @@
-"""The word embedding association test (Caliskan, Bryson and Narayanan 2017), on words, or on sentences (May et al. 2019)."""
+"""Association tests of words (WEAT and WEFAT: Caliskan, Bryson and Narayanan 2017) and of sentences (SEAT: May et al. 2019)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import comb, sqrt
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import InputError
+from regard.metrics.regression import pearson
 from regard.vectors.bias import cautions
-from regard.vectors.bias.association_lists import AssociationTest
-from regard.vectors.bias.permutations import Permutation, permutation_test
-from regard.vectors.bias.present import Presence, unit64
+from regard.vectors.bias.lists import AssociationTest, NamedWords, Presence, unit64
 from regard.vectors.evaluation.lookup import Case
-from regard.vectors.store import WordVectors
+from regard.vectors.store import Matrix, WordVectors
 
 Numbers = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], NDArray[np.floating]]
@@ -165,7 +166,7 @@ def association_test_of_texts(
         raise InputError(f"{len(texts)} texts became vectors of the shape {found.shape}; give one row for each text")
     vectors = WordVectors(words=texts, matrix=found, name="the model")
     made = _tested(Presence(vectors, "exact"), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
-    return _with_caution(made, cautions.SENTENCES)
+    return replace(made, cautions=(*made.cautions, cautions.SENTENCES))
 
 
 def word_associations(words: Numbers, first: Numbers, second: Numbers) -> Numbers:
@@ -190,13 +191,17 @@ def effect_size(first: Numbers, second: Numbers, ddof: int = 0) -> float:
     >>> round(effect_size(np.array([0.3, 0.1]), np.array([0.0, -0.2])), 3)
     1.664
     """
-    if ddof not in (0, 1):
-        raise InputError(f"ddof is {ddof!r}; give 0 for the population's deviation, or 1 for the sample's")
+    _check_ddof(ddof)
     both = np.concatenate([first, second])
     deviation = float(both.std(ddof=ddof))
     if deviation <= 1e-12 * float(np.abs(both).max(initial=0.0)):
         return float("nan")
     return float(first.mean() - second.mean()) / deviation
+
+
+def _check_ddof(ddof: int) -> None:
+    if ddof not in (0, 1):
+        raise InputError(f"ddof is {ddof!r}; give 0 for the population's deviation, or 1 for the sample's")
 
 
 def _tested(
@@ -252,7 +257,215 @@ def _cautions(permutation: Permutation, first: int, second: int, *, alike: bool)
     return tuple(found)
 
 
-def _with_caution(found: Association, caution: str) -> Association:
-    import dataclasses
+# The one-sided permutation test: how many partitions of the targets differ as much as the one that is there.
 
-    return dataclasses.replace(found, cautions=(*found.cautions, caution))
+TOLERANCE = 1e-12
+"""Times the sum of all sizes: sums of the same numbers in another order are the same sum."""
+
+TOGETHER = 1 << 20
+"""Numbers drawn at once."""
+
+LARGEST_EXACT = 1 << 25
+"""Sums of subsets that are held in memory twice: those of 25 words, with which partitions of 25 + 25 are counted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Permutation:
+    """How probable a difference as large is under random partitions: a one-sided permutation test.
+
+    Arguments:
+        p: one-sided, those alike counted; never 0.
+        method: whether all partitions were counted, or some drawn.
+        partitions: how many there are.
+        samples: how many were drawn; 0 where all were counted.
+        standard_error: of p where it was sampled, else 0.
+    """
+
+    p: float
+    method: Literal["exact", "sampled"]
+    partitions: int
+    samples: int
+    standard_error: float
+
+    @property
+    def extent(self) -> str:
+        """Whether p is exact or sampled, and of how many partitions.
+
+        >>> Permutation(p=0.5, method="exact", partitions=924, samples=0, standard_error=0.0).extent
+        'exact, all 924'
+        """
+        there = f"{self.partitions:,}" if self.partitions < 10**9 else f"{self.partitions:.1e}"
+        return f"exact, all {there}" if self.method == "exact" else f"sampled, {self.samples:,} of {there}"
+
+    @property
+    def said(self) -> str:
+        """The p-value as text, with its standard error where partitions were drawn."""
+        return f"{self.p:.2g}" + (f" ± {self.standard_error:.1g}" if self.method == "sampled" else "")
+
+
+def permutation_test(first: Numbers, second: Numbers, *, exact_below: int, samples: int, seed: int) -> Permutation:
+    """How probable it is that a partition drawn at random differs as much, and the same way, as the one that is there.
+
+    Partitions are of all numbers into two groups of the sizes that are there. With these sizes the difference of the means, and
+    that of the sums, grow with the sum over X alone, so that is compared.
+
+    Arguments:
+        first, second: (m,) and (n,), of X and of Y.
+        exact_below: count all partitions where there are at most so many, and their sums fit into memory; else `samples` are
+            drawn with the seed, and p = (r + 1) / (samples + 1), of which r differ as much.
+
+    >>> permutation_test(np.array([3.0, 2.0]), np.array([1.0, 0.0]), exact_below=100, samples=10, seed=0).p
+    0.16666666666666666
+    """
+    values, size = np.concatenate([first, second]), len(first)
+    partitions, fewer = comb(len(values), size), min(size, len(values) - size)
+    slack = TOLERANCE * float(np.abs(values).sum())
+    if partitions <= exact_below and _sums(len(values) - len(values) // 2, fewer) <= LARGEST_EXACT:
+        # The smaller group says which the other is, and has fewer subsets: a large sum over X is a small one over Y.
+        smaller = (values, float(first.sum())) if fewer == size else (-values, -float(second.sum()))
+        p = count_at_least(smaller[0], fewer, smaller[1] - slack) / partitions
+        return Permutation(p=p, method="exact", partitions=partitions, samples=0, standard_error=0.0)
+    found = _drawn_at_least(values, size, float(first.sum()) - slack, samples, seed)
+    p = (found + 1) / (samples + 1)
+    error = sqrt(p * (1 - p) / (samples + 1))
+    return Permutation(p=p, method="sampled", partitions=partitions, samples=samples, standard_error=error)
+
+
+def count_at_least(values: Numbers, size: int, least: float) -> int:
+    """How many subsets of `size` numbers have a sum of at least `least`.
+
+    Every subset is one of the first half of the numbers and one of the second, so that the sums of the subsets of either,
+    sorted, tell all (Horowitz and Sahni 1974).
+
+    >>> count_at_least(np.array([1.0, 2.0, 3.0, 4.0]), 2, 5.0)
+    4
+    """
+    middle = len(values) // 2
+    one, two = _subsets(values[:middle], size), _subsets(values[middle:], size)
+    count = 0
+    for taken in range(max(0, size - (len(values) - middle)), min(size, middle) + 1):
+        left, right = np.sort(one[taken]), np.sort(two[size - taken])
+        count += len(left) * len(right) - int(np.searchsorted(right, least - left, side="left").sum())
+    return count
+
+
+def _subsets(values: Numbers, most: int) -> list[Numbers]:
+    """The sums of all subsets of at most so many numbers, by how many they have."""
+    sums = [np.zeros(1), *(np.empty(0) for _ in values[:most])]
+    for value in values:
+        for taken in range(len(sums) - 1, 0, -1):
+            sums[taken] = np.concatenate([sums[taken], sums[taken - 1] + value])
+    return sums
+
+
+def _sums(count: int, most: int) -> int:
+    """How many subsets of `count` numbers have at most `most` of them."""
+    return sum(comb(count, taken) for taken in range(min(count, most) + 1))
+
+
+def _drawn_at_least(values: Numbers, size: int, least: float, samples: int, seed: int) -> int:
+    draw = np.random.default_rng(seed)
+    step = max(1, TOGETHER // len(values))
+    count = 0
+    for start in range(0, samples, step):
+        keys = draw.random((min(step, samples - start), len(values)))
+        chosen = np.argpartition(keys, size - 1, axis=1)[:, :size]
+        count += int((values[chosen].sum(axis=1) >= least).sum())
+    return count
+
+
+# WEFAT: whether a word's association goes with a number that the world has about it.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PropertyAssociation:
+    """Associations of words beside a number of each.
+
+    Arguments:
+        correlation: Pearson's of the two; nan where either does not vary.
+        associations: of each word, its difference of mean cosines over the deviation of its cosines.
+        missing: words without a vector.
+        cautions: what this does not show.
+    """
+
+    correlation: float
+    associations: Mapping[str, float]
+    missing: tuple[str, ...]
+    cautions: tuple[str, ...] = (cautions.NO_ABSENCE, cautions.ENGLISH_AND_BINARY)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "correlation": self.correlation,
+            "associations": dict(self.associations),
+            "missing": list(self.missing),
+            "cautions": list(self.cautions),
+        }
+
+
+def property_association(
+    vectors: WordVectors, numbers: Mapping[str, float], attributes: tuple[NamedWords, NamedWords], *, ddof: int = 0
+) -> PropertyAssociation:
+    """The word embedding factual association test: such as occupations, and what share of those who have one are women.
+
+        s(w) = (mean over a in A of cos(w, a) - mean over b in B of cos(w, b)) / deviation over A and B of cos(w, .)
+
+    Arguments:
+        numbers: of each word.
+        attributes: A and B, such as female and male terms.
+        ddof: of the deviation, 0 or 1.
+
+    Raises:
+        InputError: where fewer than two words have vectors, or none of A or of B.
+
+    >>> vectors = WordVectors(words=("nurse", "smith", "she", "he"), matrix=np.array(
+    ...     [[3, 4], [4, 3], [0, 1], [1, 0]], dtype=np.float32))
+    >>> found = property_association(vectors, {"nurse": 0.9, "smith": 0.1}, (
+    ...     NamedWords(name="female", words=("she",)), NamedWords(name="male", words=("he",))))
+    >>> round(found.correlation, 6), round(found.associations["nurse"], 6)
+    (1.0, 2.0)
+    """
+    _check_ddof(ddof)
+    here = Presence(vectors)
+    forms = here.forms(numbers)
+    words, first, second = tuple(forms.values()), *(here.of(each.words) for each in attributes)
+    for found, least, name in ((words, 2, "the numbers"), *zip((first, second), (1, 1), ("A", "B"), strict=True)):
+        if len(found) < least:
+            raise InputError(f"{vectors.name}: has {len(found)} of the words of {name}, and {least} are needed")
+    units = here.vectors_of(words)
+    one, other = units @ here.vectors_of(first).T, units @ here.vectors_of(second).T
+    deviations = np.concatenate([one, other], axis=1).std(axis=1, ddof=ddof)
+    values = (one.mean(axis=1) - other.mean(axis=1)) / np.where(deviations > 0, deviations, 1.0)
+    return PropertyAssociation(
+        correlation=pearson([numbers[word] for word in forms], values),
+        associations=dict(zip(words, values.tolist(), strict=True)),
+        missing=here.missing(numbers),
+    )
+
+
+# Sentences as means of their words' vectors, where there is no model of sentences.
+
+WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+
+def sentence_means(vectors: WordVectors) -> Embed:
+    """A function from texts to the means of their words' vectors; zeros for a text none of whose words has one.
+
+    A word is looked up as it is written, then in lower case; punctuation is left out.
+
+    >>> vectors = WordVectors(words=("this", "rose"), matrix=np.array([[1, 0], [0, 1]], dtype=np.float32))
+    >>> sentence_means(vectors)(["This is a rose.", "?"]).tolist()
+    [[0.5, 0.5], [0.0, 0.0]]
+    """
+
+    def embed(texts: Sequence[str]) -> Matrix:
+        made = np.zeros((len(texts), vectors.width), dtype=np.float32)
+        for row, text in enumerate(texts):
+            tried = ((vectors.get(word), vectors.get(word.lower())) for word in WORD.findall(text))
+            found = [one if one is not None else other for one, other in tried]
+            there = [each for each in found if each is not None]
+            if there:
+                made[row] = np.mean(there, axis=0)
+        return made
+
+    return embed

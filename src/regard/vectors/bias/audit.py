@@ -8,14 +8,26 @@ from typing import Any, Literal
 
 from regard.errors import InputError
 from regard.vectors.bias import cautions
-from regard.vectors.bias.analogies import AnalogyAnswer, AnalogyPair, analogy_answers, analogy_pairs
-from regard.vectors.bias.association import Association, Embed, association_test, association_test_of_texts
-from regard.vectors.bias.association_lists import AssociationTest
-from regard.vectors.bias.lists import WordSet
-from regard.vectors.bias.present import Presence, said_missing
-from regard.vectors.bias.projections import Projection, direct_bias, projections, random_direct_bias
-from regard.vectors.bias.sentences import sentence_means
-from regard.vectors.bias.subspace import BiasSubspace, bias_subspace
+from regard.vectors.bias.association import (
+    Association,
+    Embed,
+    association_test,
+    association_test_of_texts,
+    sentence_means,
+)
+from regard.vectors.bias.direction import (
+    AnalogyAnswer,
+    AnalogyPair,
+    BiasSubspace,
+    Projection,
+    analogy_answers,
+    analogy_pairs,
+    bias_subspace,
+    direct_bias,
+    projections,
+    random_direct_bias,
+)
+from regard.vectors.bias.lists import AssociationTest, Presence, WordSet, said_missing
 from regard.vectors.evaluation.lookup import Case
 from regard.vectors.store import WordVectors
 

@@ -1,20 +1,24 @@
-"""Hard debiasing: a direction taken out of the words that should not have it (Bolukbasi et al. 2016)."""
+"""Hard debiasing (Bolukbasi et al. 2016), what it leaves (Gonen and Goldberg 2019), and what it changes and costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.errors import InputError
-from regard.vectors.bias.lists import WordSet
-from regard.vectors.bias.present import rows_of, unit64
-from regard.vectors.bias.subspace import BiasSubspace
+from regard.vectors.bias import cautions
+from regard.vectors.bias.association import Association, association_test
+from regard.vectors.bias.audit import Audit
+from regard.vectors.bias.direction import BiasSubspace, direct_bias
+from regard.vectors.bias.lists import AssociationTest, Presence, WordSet, rows_of, unit64
+from regard.vectors.evaluation.analogies import AnalogySet, evaluate_analogies
+from regard.vectors.evaluation.categories import k_means
+from regard.vectors.evaluation.lookup import Case
+from regard.vectors.evaluation.similarity import SimilaritySet, evaluate_similarity
 from regard.vectors.store import CHUNK, Matrix, WordVectors
-
-Numbers = NDArray[np.float64]
 
 NOISE = 1e-6
 """Of a unit vector: what is shorter is the rounding of float32."""
@@ -157,3 +161,254 @@ def _equalise(vectors: WordVectors, matrix: Matrix, subspace: BiasSubspace, word
     height = np.sqrt(max(0.0, 1.0 - float(common @ common)))
     matrix[rows] = unit64(common + height * unit64(differences))
     return True
+
+
+# What debiasing leaves: the words that had a direction can still be told apart without it.
+
+CANDIDATES = 50_000
+
+SHARE = 10
+"""The words of a side are at most so many-th of all: others have little of the direction."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterTest:
+    """How well two clusters are the two sides of a direction.
+
+    Arguments:
+        accuracy: the share of words in the cluster of their side; about 0.5 where these have nothing to do with each other.
+        count: words of each side.
+        positive, negative: the words with the largest cosines on either side, the largest first.
+        cautions: what this does not show.
+    """
+
+    accuracy: float
+    count: int
+    positive: tuple[str, ...]
+    negative: tuple[str, ...]
+    cautions: tuple[str, ...] = (cautions.CLUSTERS_SURVIVE,)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without the words."""
+        return {"accuracy": self.accuracy, "count": self.count, "cautions": list(self.cautions)}
+
+
+def cluster_test(
+    vectors: WordVectors,
+    original: WordVectors,
+    subspace: BiasSubspace,
+    *,
+    count: int = 500,
+    leave_out: Iterable[str] = (),
+    among: int = CANDIDATES,
+    seed: int = 0,
+) -> ClusterTest:
+    """Whether the words that had most of a direction before still stand in two groups after (Gonen and Goldberg 2019).
+
+    The `count` words (at most a tenth of all) with the largest cosines with the direction in the original vectors, and as many
+    with the smallest, are put into two clusters by k-means of their unit vectors as they are now. Accuracy is the share that the
+    better naming of the clusters gets right; with the original vectors themselves it says how far the sides could be told.
+
+    Arguments:
+        vectors, original: debiased, and as they were, of the same words.
+        leave_out: words that should have the direction, such as specific ones.
+        among: so many words from the top of the table.
+
+    Raises:
+        InputError: where there are fewer than 20 words, or the vectors are of other words.
+    """
+    if tuple(vectors.words[:among]) != tuple(original.words[:among]):
+        raise InputError(f"{vectors.name} and {original.name} have other words; give the same vectors before and after")
+    rows = _candidates(original, leave_out, among)
+    count = min(count, len(rows) // SHARE)
+    if count < 2:
+        raise InputError(f"{original.name}: {len(rows)} words are left to cluster; leave fewer out")
+    along = np.concatenate([unit64(original.matrix[piece]) @ subspace.direction for piece in _pieces(rows)])
+    order = rows[np.argsort(-along, kind="stable")]
+    positive, negative = order[:count], order[-count:][::-1]
+    labels = k_means(unit64(vectors.matrix[np.concatenate([positive, negative])]), 2, seed)
+    right = float(np.mean(labels == np.repeat([0, 1], count)))
+    return ClusterTest(
+        accuracy=max(right, 1.0 - right),
+        count=count,
+        positive=_words_at(original, positive),
+        negative=_words_at(original, negative),
+    )
+
+
+def _candidates(original: WordVectors, leave_out: Iterable[str], among: int) -> np.ndarray:
+    wanted = original.lengths[:among] > 0
+    wanted[[row for row in rows_of(original, leave_out) if row < len(wanted)]] = False
+    return np.flatnonzero(wanted)
+
+
+def _pieces(rows: np.ndarray) -> list[np.ndarray]:
+    return [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+
+
+def _words_at(vectors: WordVectors, rows: np.ndarray) -> tuple[str, ...]:
+    return tuple(str(vectors.words[row]) for row in rows.tolist())
+
+
+# What debiasing changed: the bias it removed, what it left, and what it cost.
+
+FEWEST = 100
+"""Neutral words below which two clusters say nothing."""
+
+CAUTIONS = (
+    cautions.ONE_DIRECTION,
+    cautions.CLUSTERS_SURVIVE,
+    cautions.UTILITY,
+    cautions.ENGLISH_AND_BINARY,
+)
+"""What no figure about debiasing shows."""
+
+CLUSTERS = "two clusters tell the sides apart"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A number before and after.
+
+    Arguments:
+        name: what it is.
+        before, after: its values; nan or None where it has none.
+        count: of words, pairs or questions it is of.
+        unit: which of these.
+    """
+
+    name: str
+    before: float | None
+    after: float | None
+    count: int
+    unit: str = "words"
+
+
+class AssociationChange(NamedTuple):
+    """An association test before and after."""
+
+    before: Association
+    after: Association
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DebiasingEffects:
+    """What debiasing changed.
+
+    Arguments:
+        bias: along the direction.
+        clusters: what can still be told without it.
+        utility: similarity and analogies.
+        tests: association tests, made before and after.
+        skipped: why others could not be made.
+        cautions: what this does not show.
+    """
+
+    bias: tuple[Change, ...]
+    clusters: Change | None
+    utility: tuple[Change, ...]
+    tests: tuple[AssociationChange, ...] = ()
+    skipped: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = CAUTIONS
+
+    def to_json(self) -> dict[str, Any]:
+        """As `regard vectors debias --json` prints it."""
+        return {
+            "bias": [asdict(each) for each in self.bias],
+            "clusters": None if self.clusters is None else asdict(self.clusters),
+            "utility": [asdict(each) for each in self.utility],
+            "tests": [{"before": each.before.to_json(), "after": each.after.to_json()} for each in self.tests],
+            "skipped": list(self.skipped),
+            "cautions": list(self.cautions),
+        }
+
+
+def debiasing_effects(
+    before: WordVectors,
+    after: WordVectors,
+    subspace: BiasSubspace,
+    *,
+    occupations: Sequence[str] = (),
+    leave_out: Iterable[str] = (),
+    similarity: Sequence[SimilaritySet] = (),
+    analogies: Sequence[AnalogySet] = (),
+    tests: Sequence[AssociationTest] = (),
+    ddof: Literal[0, 1] = 0,
+    case: Case = "lower",
+    seed: int = 0,
+) -> DebiasingEffects:
+    """Vectors before and after debiasing, measured alike.
+
+    Arguments:
+        subspace: that was taken out.
+        occupations: words whose direct bias is told; where none has a vector it is left out.
+        leave_out: words that may have the direction: the specific and the equalised ones.
+        similarity, analogies: sets that say how useful the vectors are.
+        tests: association tests to make before and after; one that cannot be made is left out, and said.
+        ddof, case: as for `association_test`.
+        seed: of the clusters, and of partitions that are drawn.
+
+    Raises:
+        InputError: where the vectors are of different words, or too few to cluster.
+    """
+    here = Presence(before)
+    apart = {*here.of(leave_out)}
+    judged = tuple(word for word in here.of(dict.fromkeys(occupations)) if word not in apart)
+    first, second = leftover(before, subspace, apart), leftover(after, subspace, apart)
+    bias = [
+        Change(name="largest cosine of a neutral word", before=first.largest, after=second.largest, count=first.words),
+        Change(name="mean cosine of neutral words", before=first.mean, after=second.mean, count=first.words),
+    ]
+    if judged:
+        one, other = (direct_bias(each, subspace.direction, judged) for each in (before, after))
+        bias.append(Change(name="direct bias of occupations", before=one, after=other, count=len(judged)))
+    clusters = None
+    if first.words >= FEWEST:
+        found, left = (cluster_test(each, before, subspace, leave_out=apart, seed=seed) for each in (before, after))
+        clusters = Change(name=CLUSTERS, before=found.accuracy, after=left.accuracy, count=2 * found.count)
+    made: list[AssociationChange] = []
+    skipped: list[str] = []
+    for test in tests:
+        try:
+            made.append(
+                AssociationChange(
+                    *(association_test(each, test, ddof=ddof, case=case, seed=seed) for each in (before, after))
+                )
+            )
+        except InputError as error:
+            skipped.append(str(error))
+    # What is said of a test is said of the vectors as they are now; of those before it can differ only where words are gone.
+    about_tests = Audit(name=after.name, direction=None, tests=tuple(each.after for each in made), skipped=()).cautions
+    return DebiasingEffects(
+        bias=tuple(bias),
+        clusters=clusters,
+        utility=_utility(before, after, similarity, analogies),
+        tests=tuple(made),
+        skipped=tuple(skipped),
+        cautions=(*CAUTIONS, *about_tests),
+    )
+
+
+def _utility(
+    before: WordVectors, after: WordVectors, similarity: Sequence[SimilaritySet], analogies: Sequence[AnalogySet]
+) -> tuple[Change, ...]:
+    changes = []
+    for judged in similarity:
+        one, other = (evaluate_similarity(each, judged, resamples=0) for each in (before, after))
+        changes.append(
+            Change(
+                name=f"Spearman, {judged.name}", before=one.spearman, after=other.spearman, count=one.used, unit="pairs"
+            )
+        )
+    for asked in analogies:
+        one, other = (evaluate_analogies(each, asked, resamples=0).total for each in (before, after))
+        changes.append(
+            Change(
+                name=f"accuracy, {asked.name}",
+                before=one.accuracy,
+                after=other.accuracy,
+                count=one.asked,
+                unit="questions",
+            )
+        )
+    return tuple(changes)

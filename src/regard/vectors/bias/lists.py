@@ -1,16 +1,26 @@
-"""Word lists for audits: a few that every textbook has, and files of one's own."""
+"""Word lists for audits: built-in ones, files of one's own, the lists of association tests, and which words have vectors."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from regard.data.lines import open_file, reading_errors
 from regard.errors import InputError
 from regard.reading import json_value_at
+from regard.vectors.evaluation.lookup import Case, Lookup
+from regard.vectors.store import WordVectors
 
 WordSet = tuple[str, ...]
+Numbers = NDArray[np.float64]
 
 GENDER_PAIRS: tuple[WordSet, ...] = (
     ("woman", "man"),
@@ -54,7 +64,7 @@ def read_word_sets(path: str | PathLike[str]) -> tuple[WordSet, ...]:
     name = fspath(path)
     sets = []
     for where, entry in _entries(name):
-        words = _words(entry, f"{name}, {where}")
+        words = _words_of_entry(entry, f"{name}, {where}")
         if len(set(words)) < 2:
             raise InputError(
                 f"{name}, {where}: is {' '.join(words)!r:.60}; give two words or more that differ: a line such as woman man, "
@@ -73,7 +83,7 @@ def read_words(path: str | PathLike[str]) -> WordSet:
     name = fspath(path)
     found = []
     for where, entry in _entries(name):
-        first, *others = _words(entry, f"{name}, {where}")
+        first, *others = _words_of_entry(entry, f"{name}, {where}")
         second = next((word for word in others if not _is_number(word)), None)
         if second is not None:
             raise InputError(
@@ -133,7 +143,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _words(entry: Any, where: str) -> list[str]:
+def _words_of_entry(entry: Any, where: str) -> list[str]:
     """The words of an entry; numbers of JSON that stand behind them are left out."""
     words = [entry] if isinstance(entry, str) else entry
     if not isinstance(words, list) or not words or not isinstance(words[0], str):
@@ -156,3 +166,214 @@ def _next(text: str, place: int) -> int:
     while place < len(text) and (text[place].isspace() or text[place] == "\x1e"):
         place += 1
     return place
+
+
+# Association tests: two sets of target words, two of attribute words.
+
+KEYS: tuple[tuple[str, ...], ...] = (
+    ("targ1", "first_target"),
+    ("targ2", "second_target"),
+    ("attr1", "first_attribute"),
+    ("attr2", "second_attribute"),
+)
+"""What the four sets are called in files, one way or another."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedWords:
+    """Some words, or sentences, under a name.
+
+    Arguments:
+        name: such as "flowers".
+        words: each once; one said twice is kept once.
+
+    Raises:
+        InputError: for none, or what is no text.
+    """
+
+    name: str
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        bad = next((word for word in self.words if not isinstance(word, str) or not word.strip()), None)
+        if bad is not None:
+            raise InputError(f"{self.name}: has the word {bad!r}; give texts that are not empty")
+        if not self.words:
+            raise InputError(f"{self.name}: has no words; give some")
+        object.__setattr__(self, "words", tuple(dict.fromkeys(self.words)))  # frozen for everybody else
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AssociationTest:
+    """Whether two sets of targets differ in how near they are to two sets of attributes.
+
+    Arguments:
+        name: of the test.
+        targets: X and Y, such as flowers and insects.
+        attributes: A and B, such as pleasant and unpleasant; a positive effect is X with A.
+
+    Raises:
+        InputError: for a word in both sets of targets, or in both of attributes.
+
+    >>> test = AssociationTest(
+    ...     name="flowers",
+    ...     targets=(NamedWords(name="flowers", words=("rose", "lily")), NamedWords(name="insects", words=("ant", "wasp"))),
+    ...     attributes=(NamedWords(name="pleasant", words=("love",)), NamedWords(name="unpleasant", words=("pain",))))
+    >>> test.words
+    ('rose', 'lily', 'ant', 'wasp', 'love', 'pain')
+    """
+
+    name: str
+    targets: tuple[NamedWords, NamedWords]
+    attributes: tuple[NamedWords, NamedWords]
+
+    def __post_init__(self) -> None:
+        for one, other in (self.targets, self.attributes):
+            both = next((word for word in one.words if word in set(other.words)), None)
+            if both is not None:
+                raise InputError(
+                    f"test {self.name!r}: {both!r:.60} is both among {one.name} and {other.name}; leave it out of one"
+                )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys(word for words in (*self.targets, *self.attributes) for word in words.words))
+
+
+def read_association_tests(path: str | PathLike[str]) -> list[AssociationTest]:
+    """Tests from a file of JSON objects, one after another or in a list.
+
+    Each has `targ1`, `targ2`, `attr1` and `attr2` (or `first_target` ... `second_attribute`), which are lists of words, or
+    objects with a `category` or `name`, the `examples` or `words`, and perhaps words to `remove`; and perhaps a `name`.
+
+    Raises:
+        InputError: for a file that cannot be read, or an object that lacks a set, naming it.
+    """
+    values = read_values(path, "JSON objects with the lists targ1, targ2, attr1 and attr2")
+    objects = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    stem = Path(path).name.split(".")[0]
+    names = [stem] if len(objects) == 1 else [f"{stem} {number}" for number in range(1, len(objects) + 1)]
+    return [_test(each, name, str(path)) for each, name in zip(objects, names, strict=True)]
+
+
+def _test(values: Any, name: str, path: str) -> AssociationTest:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{path}: {name} is {str(values)!r:.60}; give an object with targ1, targ2, attr1 and attr2")
+    first, second, one, other = (_set(values, keys, f"{path}, {name}") for keys in KEYS)
+    called = values.get("name")
+    name = called if isinstance(called, str) and called else name
+    return AssociationTest(name=name, targets=(first, second), attributes=(one, other))
+
+
+def _set(values: Mapping[str, Any], keys: Sequence[str], where: str) -> NamedWords:
+    key = next((key for key in keys if key in values), None)
+    if key is None:
+        raise InputError(f"{where}: has no {keys[0]}; give targ1, targ2, attr1 and attr2")
+    found, name, removed = values[key], key, []
+    if isinstance(found, Mapping):
+        name = str(found.get("category", found.get("name", key)))
+        removed = found.get("remove", [])
+        found = found.get("examples", found.get("words"))
+    if not isinstance(found, list) or not isinstance(removed, list):
+        raise InputError(f"{where}: {key} is {str(found)!r:.60}; give a list of words")
+    try:
+        return NamedWords(name=name, words=tuple(word for word in found if word not in removed))
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+# Which words of a list have a vector, and those vectors.
+
+NAMED = 8
+"""Words without a vector that a sentence names; JSON has all."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Vectors, asked for lists of words some of which they may lack; a vector of zeros has no direction, and counts as none.
+
+    Arguments:
+        vectors: of words.
+        case: how a word is found. `lower`: as it is written, or else in lower case, so that the names of a published test are
+            found in lower-cased vectors, and "Will" is not taken for "will" where both have a vector.
+
+    >>> vectors = WordVectors(words=("amy", "Will", "will"), matrix=np.eye(3, dtype=np.float32))
+    >>> Presence(vectors).of(["Amy", "Will", "Zoe"]), Presence(vectors, "exact").of(["Amy", "Will", "Zoe"])
+    (('amy', 'Will'), ('Will',))
+    """
+
+    vectors: WordVectors
+    case: Case = "lower"
+
+    @property
+    def name(self) -> str:
+        """Of the vectors."""
+        return self.vectors.name
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(vectors=self.vectors, case=self.case)
+
+    def form(self, word: str) -> str | None:
+        """The form of the word that has a vector other than zero, such as "amy" for "Amy"; None where none has."""
+        row = self._lookup.row(word)
+        form = word if row is None else self.vectors.words[row]
+        found = self.vectors.get(form)
+        return form if found is not None and bool(found.any()) else None
+
+    def forms(self, words: Iterable[str]) -> dict[str, str]:
+        """The form of each word that has a vector, by the word; of several words with one form only the first."""
+        first: dict[str, str] = {}
+        found: dict[str, str] = {}
+        for word in words:
+            form = self.form(word)
+            if form is not None and first.setdefault(form, word) == word:
+                found[word] = form
+        return found
+
+    def of(self, words: Iterable[str]) -> tuple[str, ...]:
+        """The forms of those that have a vector, in their order, each once."""
+        return tuple(self.forms(words).values())
+
+    def missing(self, words: Iterable[str]) -> tuple[str, ...]:
+        """Those that have none, as they were written."""
+        return tuple(word for word in words if self.form(word) is None)
+
+    def vectors_of(self, words: Sequence[str]) -> Numbers:
+        """The unit vectors of words that all have one, (n, W) float64."""
+        return unit64(self.vectors.of(words).astype(np.float64))
+
+
+def rows_of(vectors: WordVectors, words: Iterable[str]) -> list[int]:
+    """The rows of those words that are in the table itself, each once: as they are written, or else in lower case.
+
+    >>> rows_of(WordVectors(words=("mary", "she"), matrix=np.eye(2, dtype=np.float32)), ["Mary", "mary", "he"])
+    [0]
+    """
+    lookup = Lookup(vectors=vectors, case="lower")
+    return list(dict.fromkeys(row for row in map(lookup.row, words) if row is not None))
+
+
+def said_missing(what: str, missing: Sequence[str], total: int) -> tuple[str, ...]:
+    """A sentence about those words of a list that have no vector, with the first of their names; none where all have one.
+
+    >>> said_missing("occupations", ["smith"], 3)
+    ('occupations: 1 of 3 has no vector: smith',)
+    """
+    if not missing:
+        return ()
+    more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
+    have = "has" if len(missing) == 1 else "have"
+    return (f"{what}: {len(missing):,} of {total:,} {have} no vector: {', '.join(missing[:NAMED])}{more}",)
+
+
+def unit64(vectors: NDArray[np.floating]) -> Numbers:
+    """Vectors (..., W) divided by their lengths, in float64; those of zeros stay.
+
+    >>> unit64(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    wide = np.asarray(vectors, dtype=np.float64)
+    lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
+    return wide / np.where(lengths > 0, lengths, 1.0)

@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.tasks.masked_language_modelling.inputs import mask_of, read_masked
 from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
 from regard.vectors.bias import cautions
-from regard.vectors.bias.association_lists import NamedWords
+from regard.vectors.bias.lists import NamedWords
 
 TARGET, ATTRIBUTE = "[TARGET]", "[ATTRIBUTE]"
 
