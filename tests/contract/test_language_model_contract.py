@@ -226,6 +226,37 @@ def test_states_are_values_and_can_be_selected(variant, build, batch):
 
 
 @every_variant
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_hypotheses_about_one_text_share_what_it_passed(variant, side, build, batch):
+    """A state that branches, shuffles and loses texts equals one in which every row has its text to itself, and goes on so."""
+    model, tokens = build(variant), batch(variant, side=side)
+    part = slice(3, 5) if side == "left" else slice(1, 3)
+    prompts = Tokens(tokens.ids[:, part], tokens.valid[:, part])
+    with torch.no_grad():
+        branched = apart = model.prefill(prompts, model.start(3))
+        moves = (
+            ([0, 0, 1, 1, 2, 2], None),  # two about each
+            ([1, 0, 1, 3, 3, 2, 5, 5, 4], None),  # three, out of order
+            ([8, 6, 0, 2], [2, 0]),  # the middle text leaves, the others change places
+        )
+        for rows, texts in moves:
+            branched = branched.reorder(torch.tensor(rows), None if texts is None else torch.tensor(texts))
+            apart = apart.select(torch.tensor(rows))
+            ids = torch.arange(3, 3 + len(rows)) % 8
+            logits, branched = model.step(ids, branched)
+            expected, apart = model.step(ids, apart)
+            torch.testing.assert_close(logits, expected, **EXACT)
+        going_on = Tokens(torch.full((4, 1), 4), torch.ones(4, 1, dtype=torch.bool))
+        found, after = model.read(going_on, branched)
+        torch.testing.assert_close(found, model.read(going_on, apart)[0], **EXACT)
+        assert after.rows == 4
+        if CROPPABLE[VARIANTS[variant].model_type]:
+            for shorter in (after.crop(5), branched.rewound(4)):
+                wanted = apart.crop(shorter.length)
+                torch.testing.assert_close(model.step(ids, shorter)[0], model.step(ids, wanted)[0], **EXACT)
+
+
+@every_variant
 def test_cropping_a_state(variant, build, batch):
     model, tokens = build(variant), batch(variant)
     logits, states = stepped(model, tokens.ids)

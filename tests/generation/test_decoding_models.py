@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -116,20 +118,20 @@ def gpt2() -> GPT2:
 @pytest.mark.parametrize("back", ["crop", "rewound"])
 def test_a_continuation_goes_back(back, seeded, randomize):
     """Its language model goes back with it: what follows is what followed."""
-    model = Continuation(randomize(gpt2().double()))
+    model: Any = Continuation(randomize(gpt2().double()))
     with torch.no_grad():
-        state = model.start(Tokens.pad([[0, 5, 6], [0, 9]], side="left"))
+        state: Any = model.start(Tokens.pad([[0, 5, 6], [0, 9]], side="left"))
         states, said = [state], []
         for token in (0, 4, 7, 3):  # the first is the prompt's last
             logits, state = model.step(torch.tensor([token, token + 1]), state)
             states.append(state)
             said.append(logits)
-        memory = state.reader.past[0].room
+        memory = state.reader.cache.layers[0].room
         shorter = getattr(state, back)(2)
         assert (shorter.length, shorter.reader.length) == (2, states[2].reader.length)
         logits, again = model.step(torch.tensor([7, 8]), shorter)
     torch.testing.assert_close(logits, said[2])
-    assert (again.reader.past[0].room is memory) == (back == "rewound"), "what is given up is written over"
+    assert (again.reader.cache.layers[0].room is memory) == (back == "rewound"), "what is given up is written over"
     with pytest.raises(ValueError, match="holds 4 tokens and cannot be cropped to 0"):
         getattr(state, back)(0)
 
@@ -158,7 +160,7 @@ def test_a_transformer_that_goes_back_writes_over_what_it_gave_up(seeded):
         state = model.start(Tokens.pad([[3, 4, 5], [6, 7]]))
         for token in (1, 3, 4):
             _, state = model.step(torch.tensor([token, token]), state)
-        memory = state.past[0].room
+        memory = state.cache.layers[0].room
         _, after = model.step(torch.tensor([5, 5]), state.rewound(2))
-        assert after.past[0].room is memory
-        assert after.past[0].key.shape[2] == 3
+        assert after.cache.layers[0].room is memory
+        assert after.cache.layers[0].key.shape[2] == 3

@@ -124,6 +124,21 @@ def test_a_token_is_the_same_to_the_bit_whoever_stands_beside_it(name, generator
 
 @every_way
 @every_model
+def test_hypotheses_about_one_text_share_what_it_passed(name, way, generator):
+    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    tokens = texts(generator)
+    branched = apart = prepared.read(Tokens(tokens.ids[:, :9], tokens.valid[:, :9]), prepared.start(3))[1]
+    for rows in ([0, 0, 1, 1, 2, 2], [1, 0, 1, 3, 3, 2, 5, 5, 4], [2, 0, 3, 3, 8, 7]):
+        branched, apart = branched.reorder(torch.tensor(rows)), apart.select(torch.tensor(rows))
+        ids = torch.arange(3, 3 + len(rows))
+        found, branched = prepared.step(ids, branched)
+        expected, apart = prepared.step(ids, apart)
+        assert (found - expected).norm() < 0.02 * expected.norm()
+    assert branched.width == 2
+
+
+@every_way
+@every_model
 def test_what_is_not_finite_is_seen_where_pytorch_sees_it(name, way, generator):
     """A word whose vector is infinite: nothing finite after it in its own text, nothing changed in the others."""
     prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])

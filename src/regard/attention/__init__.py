@@ -5,9 +5,9 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 """
 
 from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
+from regard.attention.cache import KeysValues, KVCache, Room
 from regard.attention.chunked import ChunkedAttention
 from regard.attention.inputs import AttentionInputs
-from regard.attention.keys_values import KeysValues, Room
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
 from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
 from regard.attention.lsh import LSHAttention
@@ -48,6 +48,7 @@ __all__ = [
     "Dot",
     "General",
     "Hard",
+    "KVCache",
     "KeysValues",
     "LSHAttention",
     "LambdaAttention",

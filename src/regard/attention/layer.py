@@ -7,8 +7,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from regard.attention.cache import KeysValues
 from regard.attention.inputs import AttentionInputs
-from regard.attention.keys_values import KeysValues
 from regard.attention.masks import Mask
 from regard.attention.mechanism import Attention, ScoredAttention
 from regard.attention.scores import ScaledDot

@@ -24,6 +24,9 @@ from regard.layers import Decoder, DecoderState, Source
 
 S = TypeVar("S", bound=DecoderState)
 
+ROOM = 128
+"""Steps that room is made for at once, where the answers may be as long, so that no cache is copied to grow."""
+
 
 @torch.no_grad()
 def beam_search(
@@ -182,7 +185,7 @@ class _BeamSearch(Generic[S]):
     def run(self, source: Source) -> list[list[Hypothesis]]:
         count, device = len(source), source.device
         if count:
-            state = self.decoder.start(source)
+            state = self.decoder.start(source).reserved(self.beam * min(max(self.limits), ROOM))
             beams: _Beams[S] | None = _Beams(
                 sentences=list(range(count)),
                 paths=Paths.begin(count, device),

@@ -44,8 +44,12 @@ class ContinuationState(DecoderState):
             raise ValueError(f"the continuation holds {self.length} tokens and cannot be cropped to {length}")
         return replace(self, length=length, reader=self.reader._cut(self.reader.length - self.length + length, cut))
 
-    def _moved(self, rows: Tensor, sources: Tensor | None) -> Self:
-        return replace(super()._moved(rows, sources), reader=self.reader.select(rows))
+    def _moved(self, rows: Tensor, sources: Tensor | None, width: int) -> Self:
+        return replace(super()._moved(rows, sources, width), reader=self.reader._moved(rows, sources, width))
+
+    def reserved(self, columns: int) -> Self:
+        """The same state with room for so many columns of keys and values more."""
+        return replace(self, reader=self.reader.reserved(columns))
 
 
 class Continuation(Generic[S]):

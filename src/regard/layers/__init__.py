@@ -1,6 +1,5 @@
 """What surrounds attention: tokens, decoder state, residuals, feed-forward nets, recurrent readers, embeddings."""
 
-from regard.layers.ancestry import Ancestry
 from regard.layers.blocks import (
     ACTIVATIONS,
     Activation,
@@ -73,12 +72,13 @@ from regard.layers.recurrent import (
     read,
 )
 from regard.layers.reversible import Randomness, ReversibleBlock, Seen, through_reversibly
-from regard.layers.state import LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfig, DecoderState
+from regard.layers.state import CACHE, LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfig, DecoderState
 from regard.layers.tokens import SentencesOf, Source, Tokens, in_order, put_back, reading_order
 from regard.layers.vector_reader import LayeredHead, VectorHead, VectorReader, VectorReaderConfig
 
 __all__ = [
     "ACTIVATIONS",
+    "CACHE",
     "FIXED_OUTPUTS",
     "LAST_STEP",
     "NEVER",
@@ -86,7 +86,6 @@ __all__ = [
     "SOURCE",
     "TARGET",
     "Activation",
-    "Ancestry",
     "BidirectionalGRU",
     "BidirectionalReader",
     "CausalBlock",

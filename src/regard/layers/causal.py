@@ -5,21 +5,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, Causal, Dense, Document, KeysValues, Mask, Padding, Window, positions_of
+from regard.attention import (
+    AttentionLayer,
+    Causal,
+    Dense,
+    Document,
+    KeysValues,
+    KVCache,
+    Mask,
+    Padding,
+    Window,
+    positions_of,
+)
 from regard.attention.positions import check_length, positions_in_documents
 from regard.layers.blocks import CausalBlock
 from regard.layers.embeddings import PositionedEmbedding
 from regard.layers.encoder import Encoded, EncoderConfig, added
-from regard.layers.language_models import LeftToRight, valid_after
-from regard.layers.state import TARGET, DecoderState
+from regard.layers.language_models import LeftToRight
+from regard.layers.state import CACHE, DecoderState
 from regard.layers.tokens import Tokens
 
 
@@ -51,18 +62,13 @@ class CausalConfig(Protocol):
 class CausalState(DecoderState):
     """All that a decoder without a source carries: keys and values of the tokens it passed.
 
+    Its sources are the texts themselves: hypotheses that branched from one text share the memory of what it passed.
+
     Arguments:
-        past: per block (N, H, C, E); None before the first token.
-        valid: (N, C) bool, which of the columns are real tokens; None where all are.
+        cache: keys and values of the tokens passed, and which columns are real tokens of which row.
     """
 
-    past: tuple[KeysValues, ...] | None = field(default=None, metadata=TARGET)
-    valid: Tensor | None = field(default=None, metadata=TARGET)
-
-    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> CausalState:
-        valid = self.valid
-        kept = super(CausalState, replace(self, valid=None))._cut(length, cut)
-        return replace(kept, valid=None if valid is None else valid[:, :length])
+    cache: KVCache = field(default_factory=KVCache, metadata=CACHE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -70,11 +76,11 @@ class Entered:
     """What the blocks of a stack are given.
 
     Arguments:
-        x: (B, L, D), the embedded tokens.
+        x: (B, L, D), the embedded tokens; (R, W, D) where each of W hypotheses about R texts takes one.
         masks: one for each block, True = may attend.
         places: (B, C + L), the place of each key in its text; None where that is its column.
         query_places: (B, L), that of each query; None: slot for slot, as the keys.
-        after: the state after, its past still to be filled in.
+        after: the state after, its cache still to be filled.
     """
 
     x: Tensor
@@ -136,57 +142,73 @@ class CausalStack(nn.Module):
         """The last block's vectors (B, L, D), normalised where the model does so, and the state after.
 
         Where the tokens are of several documents, each sees its own alone, from position 0 on: as if each were read by itself.
-        The state after is that of the last one.
+        The state after is that of the last one. Hypotheses about one text take one token each as so many queries over its memory.
 
         Raises:
             InputError: where a text is longer than the model has positions for.
             ValueError: for several documents after the first token.
         """
+        if state.width > 1 and (tokens.ids.shape[1] != 1 or tokens.padded != "nowhere"):
+            state = state.apart()
         entered = self._entered(tokens, state)
-        x, past = self._through(entered.x, entered.masks, state.past, entered.places, entered.query_places)
-        return self.norm(x), replace(entered.after, past=past)
+        after = entered.after
+        x, layers = self._through(entered, state.cache.layers or None)
+        x = self.norm(x)
+        return x if state.width == 1 else x.flatten(0, 1)[:, None], replace(after, cache=after.cache.filled(layers))
 
     def _entered(self, tokens: Tokens, state: CausalState) -> Entered:
-        """What the first block gets, and the state after, all but its past."""
+        """What the first block gets, and the state after, all but its keys and values."""
         rows, length = tokens.ids.shape
-        valid = valid_after(state.valid, state.length, tokens)
-        columns, limit = state.length + length, self.maximum_length
+        cache, passed, limit = state.cache, state.cache.columns, self.maximum_length
+        valid = None if cache.seen is None and tokens.padded == "nowhere" else tokens.valid
+        after = cache.extended(
+            rows=rows,
+            width=state.width,
+            slots=length,
+            valid=valid if state.width == 1 else None,
+            lengths=state.lengths,
+            device=tokens.ids.device,
+        )
+        slots = state.length + length
         # Where padding only follows, a token's place is its column.
-        follows = tokens.padded == "right" and state.length == 0 and (limit is None or columns <= limit)
-        places = None if valid is None or follows else positions_of(valid)
+        follows = tokens.padded == "right" and state.length == 0 and (limit is None or slots <= limit)
+        places = None if follows else after.places
         if tokens.documents is not None:
             if state.length:
                 raise ValueError("several documents in a row are read from its beginning, not from a state after it")
             places = positions_in_documents(tokens.documents, tokens.valid)
-        if limit is not None and columns > limit:  # of which padding takes none
-            check_length(columns if valid is None else int(valid.sum(dim=1).max()), limit, "text")
-        here = torch.arange(state.length, columns, device=tokens.ids.device).expand(rows, -1)
-        standing = here if places is None else places[:, state.length :]
-        masks = {band: self._mask(tokens, state, valid, band) for band in dict.fromkeys(self.bands)}
+        lengths = state.lengths
+        if state.width == 1 and after.seen is not None:
+            lengths = tokens.valid.sum(dim=1) + (state.length if lengths is None else lengths)
+        elif lengths is not None:
+            lengths = lengths + 1
+        if limit is not None and slots > limit:  # of which padding takes none
+            check_length(slots if lengths is None else int(lengths.max()), limit, "text")
+        if state.width > 1:
+            standing = state.places()
+        elif places is None:
+            standing = torch.arange(state.length, slots, device=tokens.ids.device).expand(rows, -1)
+        else:
+            standing = places[:, passed:]
+        masks = {band: self._mask(tokens, state, after, band) for band in dict.fromkeys(self.bands)}
         if tokens.documents is not None:
             last = tokens.documents.where(tokens.valid, -1).amax(dim=1, keepdim=True)
-            valid = tokens.valid & (tokens.documents == last)
+            of_last = tokens.valid & (tokens.documents == last)
+            after, lengths = replace(after, seen=of_last, places=positions_of(of_last)), of_last.sum(dim=1)
         return Entered(
-            x=self.embedding(tokens.ids, standing),
+            x=self.embedding(tokens.ids if state.width == 1 else state.by_source(tokens.ids[:, 0]), standing),
             masks=[masks[band] for band in self.bands],
             places=places,
             query_places=None if places is None and state.length == 0 else standing,
-            after=replace(state, length=columns, valid=valid),
+            after=replace(state, length=slots, lengths=lengths, cache=after),
         )
 
-    def _through(
-        self,
-        x: Tensor,
-        masks: Sequence[Mask | None],
-        past: tuple[KeysValues, ...] | None,
-        places: Tensor | None,
-        query_places: Tensor | None,
-    ) -> tuple[Tensor, tuple[KeysValues, ...]]:
-        """(B, L, D) through all blocks, each with its mask, and the keys and values of past and present tokens."""
-        present = []
-        for index, (layer, mask) in enumerate(zip(self.layers, masks, strict=True)):
+    def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
+        """What entered through all blocks, each with its mask: (B, L, D), and keys and values of past and present tokens."""
+        x, present = entered.x, []
+        for index, (layer, mask) in enumerate(zip(self.layers, entered.masks, strict=True)):
             before = None if past is None else past[index]
-            x, own = layer(x, mask, before, places=places, query_places=query_places)
+            x, own = layer(x, mask, before, places=entered.places, query_places=entered.query_places)
             present.append(own)
         return x, tuple(present)
 
@@ -198,33 +220,37 @@ class CausalStack(nn.Module):
         """(..., D) to (..., V), by the last map."""
         return F.linear(hidden, *self.output_map())
 
-    def _mask(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
+    def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, band: int | None) -> Mask | None:
         """What each new token may look at, laid out where it is more than the past; None = everything."""
-        mask = self._rule(tokens, state, valid, band)
-        if mask is None or type(mask) is Causal:
+        mask = self._rule(tokens, state, after, band)
+        if mask is None or type(mask) in (Causal, Dense):
             return mask
-        rows, length = tokens.ids.shape
-        return mask.evaluated(batch=rows, queries=length, keys=state.length + length, device=tokens.ids.device)
+        queries = state.width if state.width > 1 else tokens.ids.shape[1]
+        texts, device = len(state.source_valid), tokens.ids.device
+        return mask.evaluated(batch=texts, queries=queries, keys=after.columns, device=device)
 
-    def _rule(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
+    def _rule(self, tokens: Tokens, state: CausalState, after: KVCache, band: int | None) -> Mask | None:
         """What each new token may look at; None = everything, where it is the only one and no padding came before."""
-        length = tokens.ids.shape[1]
+        length, passed = tokens.ids.shape[1], state.cache.columns
         banded = band is not None and state.length + length > band
+        if state.width > 1:
+            own = after.mask(state.width)
+            return own & _band(band, passed, after.places) if own is not None and banded and band is not None else own
         first = state.length == 0
         plain = not banded and tokens.documents is None
-        if plain and (length == 1 and valid is None):
+        if plain and (length == 1 and after.seen is None):
             return None
         follows = tokens.padded == "nowhere" or (tokens.padded == "right" and not self.counts_padding)
         if plain and first and follows:
             # Padding that only follows is never seen; the kernel knows this mask without its being laid out.
             return Causal()
-        mask: Mask = Causal(offset=state.length)
+        mask: Mask = Causal(offset=passed)
         if banded and band is not None:
-            mask = mask & _band(band, state.length, valid)
+            mask = mask & _band(band, passed, after.places)
         if tokens.documents is not None:
             mask = mask & Document(tokens.documents)
-        if valid is not None:
-            mask = mask & Padding(valid)
+        if after.seen is not None:
+            mask = mask & Padding(after.seen)
         return mask
 
 
@@ -239,11 +265,15 @@ class CausalTransformer(CausalReader):
     """
 
 
-def _band(band: int, passed: int, valid: Tensor | None) -> Mask:
-    """So many tokens back, its own included; padding between two tokens does not count."""
-    if valid is None:
+def _band(band: int, passed: int, places: Tensor | None) -> Mask:
+    """So many tokens back, its own included; padding between two tokens does not count.
+
+    Arguments:
+        passed: columns before those of the new tokens.
+        places: (R, C), where the token of each column stands; None where that is its column.
+    """
+    if places is None:
         return Window(before=band - 1, after=0, offset=passed)
-    places = positions_of(valid)
     return Dense((places[:, passed:, None] - places[:, None, :] < band).unsqueeze(1))
 
 

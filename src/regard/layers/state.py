@@ -15,8 +15,7 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from regard.attention import KeysValues
-from regard.layers.ancestry import Ancestry
+from regard.attention import KeysValues, KVCache
 
 SOURCE: Mapping[str, Any] = MappingProxyType({"side": "source"})
 """Marks a state's field as belonging to the source: R rows, kept once however many hypotheses there are about each."""
@@ -24,12 +23,14 @@ TARGET: Mapping[str, Any] = MappingProxyType({"side": "target"})
 """Marks a state's field as belonging to what was decoded so far: N rows, one for each hypothesis."""
 LAST_STEP: Mapping[str, Any] = MappingProxyType({"side": "target", "last_step": True})
 """Marks a target field that only speaks of the last step, so cropping forgets it."""
+CACHE: Mapping[str, Any] = MappingProxyType({"side": "cache"})
+"""Marks a state's `KVCache`: kept once for each source, with a table of which columns are whose."""
 
 T = TypeVar("T")
 
 
 def _changed(value: T, change: Callable[[Any], Any]) -> T:
-    """`value` with every part passed through `change`; a state is made of tensors, tuples, `KeysValues` and `Ancestry`."""
+    """`value` with every part passed through `change`; a state is made of tensors, tuples, `KeysValues` and `KVCache`."""
     if value is None:
         return value
     if isinstance(value, tuple):
@@ -41,25 +42,40 @@ def _changed(value: T, change: Callable[[Any], Any]) -> T:
 class DecoderState:
     """All that decoding carries from one step to the next: N hypotheses about R sources.
 
-    A model's own state adds its fields, each marked `SOURCE` (tensors with R rows on the first axis) or `TARGET` (with N).
-    The hypotheses about one source stand next to one another, `width` of them, so N = R * width. A model whose step reads
-    the source brings the two together with `by_source` or `for_each_row`: hypotheses about one sentence are so many queries
-    over one and the same memory.
+    A model's own state adds its fields, each marked `SOURCE` (tensors with R rows on the first axis), `TARGET` (with N)
+    or `CACHE`. The hypotheses about one source stand next to one another, `width` of them, so N = R * width. A model whose
+    step reads the source brings the two together with `by_source` or `for_each_row`: hypotheses about one sentence are so
+    many queries over one and the same memory.
 
     Arguments:
-        length: tokens consumed so far, the same for every row. A stored number, never inferred from contents.
+        length: slots so far, the same for every row: each step takes one, for a token or padding. A stored number, never
+            inferred from contents.
         width: hypotheses about each source; 1 at the start.
         source_valid: (R, S) bool, True = a real source token.
+        lengths: (R,) int64, the tokens that each source's hypotheses have consumed; None where that is `length` for all.
     """
 
     length: int = 0
     width: int = 1
     source_valid: Tensor = field(metadata=SOURCE)
+    lengths: Tensor | None = field(default=None, metadata=SOURCE)
 
     @property
     def rows(self) -> int:
         """N, the number of hypotheses."""
         return self.source_valid.shape[0] * self.width
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a row has consumed."""
+        return self.length if self.lengths is None else int(self.lengths.max())
+
+    def places(self, back: int = 0) -> Tensor:
+        """(R, width) int64: where the next token of each hypothesis stands, or the one so many `back` from there."""
+        sources = len(self.source_valid)
+        if self.lengths is None:
+            return self.source_valid.new_full((sources, self.width), self.length - back, dtype=torch.long)
+        return (self.lengths - back)[:, None].expand(-1, self.width)
 
     def by_source(self, x: Tensor) -> Tensor:
         """(N, ...) to (R, width, ...): the hypotheses about each source; `flatten(0, 1)` is the way back."""
@@ -80,7 +96,17 @@ class DecoderState:
             rows: (M,) int64, the row each new row continues.
         """
         sources = rows if self.width == 1 else rows // self.width
-        return replace(self._moved(rows, sources), width=1)
+        return self._moved(rows, sources, 1)
+
+    def apart(self) -> Self:
+        """The state in which every row has its source to itself."""
+        if self.width == 1:
+            return self
+        return self.select(torch.arange(self.rows, device=self.source_valid.device))
+
+    def reserved(self, columns: int) -> Self:
+        """The same state with room for so many columns of keys and values more, where it keeps any."""
+        return self._apply("cache", lambda part: part.reserved(columns))
 
     def reorder(self, rows: Tensor, sources: Tensor | None = None) -> Self:
         """Each new row continues the past of row `rows[i]`, which must stand among those about its own source.
@@ -98,7 +124,7 @@ class DecoderState:
         count = len(self.source_valid if sources is None else sources)
         if not count or len(rows) % count:
             raise ValueError(f"{len(rows)} rows cannot be dealt out to {count} sources; give so many for each")
-        return replace(self._moved(rows, sources), width=len(rows) // count)
+        return self._moved(rows, sources, len(rows) // count)
 
     def crop(self, length: int) -> Self:
         """The state as it was after `length` tokens.
@@ -125,16 +151,25 @@ class DecoderState:
         if not 0 <= length < self.length:
             raise ValueError(f"the state holds {self.length} tokens and cannot be cropped to {length}")
         forgotten = {part.name: None for part in fields(self) if part.metadata.get("last_step")}
-        kept = replace(self, **forgotten)
-        return replace(kept._apply("target", lambda part: _cropped(part, length, cut)), length=length)
+        kept = replace(self, **forgotten)._apply("target", lambda part: _cropped(part, length, cut))
+        shorter = replace(kept._apply("cache", lambda part: cut(part, length)), length=length)
+        return shorter if self.lengths is None else replace(shorter, lengths=shorter._counted())
+
+    def _counted(self) -> Tensor | None:
+        """How many tokens each source's hypotheses have consumed, counted in the cache."""
+        caches = (part for each in fields(self) if isinstance(part := getattr(self, each.name), KVCache))
+        return next((cache.lengths(len(self.source_valid)) for cache in caches), None)
 
     def advanced(self, **changes: Any) -> Self:
         """The state one token later, with the fields in `changes` replaced. Called once per step, by the model."""
-        return replace(self, length=self.length + 1, **changes)
+        lengths = None if self.lengths is None else self.lengths + 1
+        return replace(self, **({"length": self.length + 1, "lengths": lengths} | changes))
 
-    def _moved(self, rows: Tensor, sources: Tensor | None) -> Self:
+    def _moved(self, rows: Tensor, sources: Tensor | None, width: int) -> Self:
         moved = self._apply("target", lambda part: _pick(part, rows))
-        return moved if sources is None else moved._apply("source", lambda part: _pick(part, sources))
+        moved = moved._apply("cache", lambda part: part.reorder(rows, sources))
+        moved = moved if sources is None else moved._apply("source", lambda part: _pick(part, sources))
+        return replace(moved, width=width)
 
     def _apply(self, side: str, change: Callable[[Any], Any]) -> Self:
         changes = {
@@ -150,7 +185,7 @@ def _pick(part: Any, rows: Tensor) -> Any:
 
 
 def _cropped(part: Any, length: int, cut: Callable[[Any, int], Any]) -> Any:
-    if isinstance(part, KeysValues | Ancestry):
+    if isinstance(part, KeysValues | KVCache):
         return cut(part, length)
     raise ValueError(
         "a recurrent state does not remember earlier steps and cannot be cropped; decode again from the start"

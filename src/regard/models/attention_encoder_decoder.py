@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import AttentionInputs, KeysValues, Padding
-from regard.layers import LAST_STEP, SOURCE, TARGET, Ancestry, DecoderState, Tokens
+from regard.attention import AttentionInputs, KeysValues, KVCache, Padding
+from regard.layers import CACHE, LAST_STEP, SOURCE, DecoderState, Tokens
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,24 +21,14 @@ class TransformerState(DecoderState):
     Arguments:
         memory: per block, keys and values of the source (R, H, S, E), computed once.
         source_places: (R, S), the place of each source token; None where that is its column.
-        past: per block, keys and values of all that was written about each source so far (R, H, C, E), the tokens of all its
-            hypotheses side by side; None before the first step.
-        ancestry: which of these columns belong to which hypothesis.
+        cache: keys and values of all that was written about each source so far, the tokens of all its hypotheses side by side.
         query: (N, H, E), the alignment block's last query over the source; None before the first step.
     """
 
     memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
     source_places: Tensor | None = field(default=None, metadata=SOURCE)
-    past: tuple[KeysValues, ...] | None = field(default=None, metadata=SOURCE)
-    ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
+    cache: KVCache = field(default_factory=KVCache, metadata=CACHE)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
-
-    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
-        shorter = super()._cut(length, cut)
-        if shorter.past is None:
-            return shorter
-        columns = shorter.ancestry.columns
-        return replace(shorter, past=tuple(cut(part, columns) for part in shorter.past))
 
 
 class DecoderStack(nn.Module, ABC):
@@ -54,12 +44,12 @@ class DecoderStack(nn.Module, ABC):
     def finished(self, x: Tensor) -> Tensor:
         """What the last block gives, (B, L, D), to what the logits are made of."""
 
-    def record_of_step(self, position: int, places: Tensor | None) -> Mapping[str, Tensor] | None:
+    def record_of_step(self, here: Tensor, places: Tensor) -> Mapping[str, Tensor] | None:
         """What self-attention needs besides; nothing, if not overridden.
 
         Arguments:
-            position: of all queries.
-            places: (R, C), where each key stands; None where that is its column, from 0 to `position`.
+            here: (R, 1), where the queries about each source stand; (1, 1) where all stand at one place.
+            places: (R, C) or (1, C) likewise, where each key stands.
         """
         return None
 
@@ -73,16 +63,18 @@ class DecoderStack(nn.Module, ABC):
         The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
         """
         ids = state.by_source(tokens)
-        here = torch.full_like(ids, state.length)
+        here = state.places()
         x = self.embedded(ids, here)
         sources, width = ids.shape
         source_mask = Padding(state.source_valid).evaluated(
             batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
         )
         # Of what was written, each sees its own past and itself: causality leaves nothing more to mask.
-        ancestry = state.ancestry.extended(rows=state.rows, width=width, device=x.device)
-        mask, places = ancestry.mask(width), ancestry.places(sources)
-        record = self.record_of_step(state.length, places)
+        cache = state.cache.extended(rows=state.rows, width=width, lengths=state.lengths, device=x.device)
+        mask, places = cache.mask(width), cache.places
+        own = slice(0, 1 if state.lengths is None else None)  # one row says it for all where they are of one length
+        columns = torch.arange(cache.columns, device=x.device)[None] if places is None else places[own]
+        record = self.record_of_step(here[own, :1], columns)
         pasts, queries = [], []
         for index, layer in enumerate(self.layers):
             x, past, query = layer(
@@ -90,7 +82,7 @@ class DecoderStack(nn.Module, ABC):
                 state.memory[index],
                 mask=mask,
                 source_mask=source_mask,
-                past=None if state.past is None else state.past[index],
+                past=cache.layers[index] if cache.layers else None,
                 places=places,
                 query_places=here,
                 source_places=state.source_places,
@@ -98,7 +90,7 @@ class DecoderStack(nn.Module, ABC):
             )
             pasts.append(past)
             queries.append(query)
-        return self.finished(x).flatten(0, 1), state.advanced(past=tuple(pasts), ancestry=ancestry), queries
+        return self.finished(x).flatten(0, 1), state.advanced(cache=cache.filled(pasts)), queries
 
 
 class AttentionEncoderDecoder(nn.Module, ABC):
@@ -141,7 +133,7 @@ class AttentionEncoderDecoder(nn.Module, ABC):
             query=query,
             key=state.memory[self.config.alignment_layer].key,
             mask=Padding(state.source_valid),
-            query_positions=state.source_valid.new_full(query.shape[::2], state.length - 1, dtype=torch.long),
+            query_positions=state.places(back=1),
             key_positions=state.source_places,
         )
         return layer.cross_attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)  # type: ignore[union-attr, operator]

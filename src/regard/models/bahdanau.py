@@ -245,7 +245,7 @@ class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, Bahdanau
             state.hidden,
             state.memory,
             mask,
-            target_places=state.target_places(state.length),
+            target_places=state.places(),
             source_places=state.source_places,
         )
         logits = self.decoder.logits(state.hidden, embedded, context)

@@ -270,7 +270,7 @@ class GNMT(RecurrentEncoderDecoder[GNMTConfig, GNMTEncoder, GNMTDecoder, GNMTSta
             state.bottom,
             state.memory,
             Padding(state.source_valid),
-            target_places=state.target_places(state.length),
+            target_places=state.places(),
             source_places=state.source_places,
         )
         top, upper = decoder.upper.step(decoder.dropout(bottom[0]), state.upper, context)

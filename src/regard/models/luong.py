@@ -339,7 +339,7 @@ class Luong(RecurrentEncoderDecoder[LuongConfig, LuongEncoder, LuongDecoder, Luo
         places = Places.of(state.source_valid)
         # Hypotheses about one sentence are so many queries over its states.
         together = state.by_source(hidden)
-        combined, inputs = decoder.attend(together, state.memory, places, state.target_places(state.length))
+        combined, inputs = decoder.attend(together, state.memory, places, state.places())
         attentional, centre = combined.flatten(0, 1), inputs.record.get("centre")
         return decoder.logits(attentional), state.advanced(
             recurrent=recurrent,
@@ -358,7 +358,7 @@ class Luong(RecurrentEncoderDecoder[LuongConfig, LuongEncoder, LuongDecoder, Luo
             query=query,
             key=state.memory.key,
             mask=places.mask,
-            query_positions=state.target_places(state.length - 1),
+            query_positions=state.places(back=1),
             key_positions=places.positions,
             record={} if state.centre is None else {"centre": state.by_source(state.centre).transpose(1, 2)},
         )

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionInputs, AttentionLayer, KeysValues, Padding
@@ -87,11 +86,6 @@ class AttendingState(DecoderState):
     source_places: Tensor | None = field(default=None, metadata=SOURCE)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
-    def target_places(self, place: int) -> Tensor:
-        """(R, width) int64: all hypotheses at one place of the target."""
-        sources = self.source_valid.shape[0]
-        return self.source_valid.new_full((sources, self.width), place, dtype=torch.long)
-
 
 def last_alignment(layer: AttentionLayer, state: AttendingState) -> Tensor:
     """The weights behind the last step's context, (N, S) float32; zeros before the first.
@@ -107,7 +101,7 @@ def last_alignment(layer: AttentionLayer, state: AttendingState) -> Tensor:
         query=query,
         key=state.memory.key,
         mask=Padding(state.source_valid),
-        query_positions=state.target_places(state.length - 1),
+        query_positions=state.places(back=1),
         key_positions=state.source_places,
     )
     return layer.attention.weights(inputs).squeeze(1).flatten(0, 1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -17,6 +16,7 @@ from regard.attention import (
     Causal,
     ChunkedAttention,
     KeysValues,
+    KVCache,
     LearnedPositions,
     LSHAttention,
     Mask,
@@ -26,6 +26,7 @@ from regard.attention import (
 from regard.attention.lsh import Sets, usual_buckets
 from regard.layers import (
     ACTIVATIONS,
+    TARGET,
     Activation,
     CausalReader,
     CausalState,
@@ -38,6 +39,7 @@ from regard.layers import (
     Tokens,
     through_reversibly,
 )
+from regard.layers.causal import Entered
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 Kind = Literal["local", "lsh"]
@@ -137,6 +139,13 @@ class ReformerConfig:
         check(fits, "axial_widths", widths, wanted, "such as a quarter and the rest")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReformerState(CausalState):
+    """What was passed, a copy of it for each hypothesis: the tokens of one text are sorted, and cut by their columns."""
+
+    cache: KVCache = field(default_factory=KVCache, metadata=TARGET)
+
+
 class Reformer(CausalReader):
     """Reformer as a language model: LSH attention, chunked feed-forward nets, reversible blocks.
 
@@ -198,6 +207,10 @@ class Reformer(CausalReader):
         hidden = self.dropout(self.norm(torch.cat(streams, dim=-1)))
         return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
 
+    def start(self, rows: int) -> ReformerState:
+        """The state before the first token of so many texts."""
+        return ReformerState(source_valid=super().start(rows).source_valid)
+
     def output_map(self) -> tuple[Tensor, Tensor | None]:
         """The last map, from 2 D to V, and its bias."""
         return self.output.weight, self.output.bias
@@ -209,30 +222,30 @@ class Reformer(CausalReader):
             InputError: where a text is longer than the model has positions for.
             ValueError: for several documents after the first token.
         """
-        hidden, after = super().hidden(tokens, state)
+        # To the stack every hypothesis is a text by itself, as its memory is.
+        lengths = None if state.lengths is None else state.for_each_row(state.lengths)
+        alone = replace(state, width=1, source_valid=state.for_each_row(state.source_valid), lengths=lengths)
+        hidden, after = super().hidden(tokens, alone)
+        lengths = None if after.lengths is None else after.lengths[:: state.width]
+        after = replace(after, width=state.width, source_valid=state.source_valid, lengths=lengths)
         return self.dropout(hidden), after
 
-    def _mask(self, tokens: Tokens, state: CausalState, valid: Tensor | None, band: int | None) -> Mask | None:
+    def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, band: int | None) -> Mask | None:
         """As in the stack, but never laid out, which would take memory by the square of the length.
 
         Padding is told of wherever it stands: it would take places among the hashed.
         """
-        rule = self._rule(tokens, state, valid, band)
-        return rule & Padding(valid) if type(rule) is Causal and valid is not None else rule
+        rule = self._rule(tokens, state, after, band)
+        return rule & Padding(after.seen) if type(rule) is Causal and after.seen is not None else rule
 
-    def _through(
-        self,
-        x: Tensor,
-        masks: Sequence[Mask | None],
-        past: tuple[KeysValues, ...] | None,
-        places: Tensor | None,
-        query_places: Tensor | None,
-    ) -> tuple[Tensor, tuple[KeysValues, ...]]:
-        """(B, L, D) to both streams (B, L, 2 D), and the keys and values of past and present tokens."""
-        first, second, present = x, x, []
-        for index, (layer, mask) in enumerate(zip(self.layers, masks, strict=True)):
+    def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
+        """What entered to both streams (B, L, 2 D), and the keys and values of past and present tokens."""
+        first, second, present = entered.x, entered.x, []
+        for index, (layer, mask) in enumerate(zip(self.layers, entered.masks, strict=True)):
             before = None if past is None else past[index]
-            first, second, own = layer(first, second, mask, before, places=places, query_places=query_places)
+            first, second, own = layer(
+                first, second, mask, before, places=entered.places, query_places=entered.query_places
+            )
             present.append(own)
         return torch.cat((first, second), dim=-1), tuple(present)
 

@@ -265,12 +265,10 @@ class T5Decoder(T5Stack, DecoderStack):
         """Under the last norm, (B, L, D)."""
         return self.dropout(self.norm(x))
 
-    def record_of_step(self, position: int, places: Tensor | None) -> Mapping[str, Tensor]:
-        """The bias of each block's self-attention, (1, H, 1, C)."""
-        device = self.embedding.weight.device
-        # Every hypothesis stands at the same place, and a column stands at the same place in the past of each that sees it.
-        columns = torch.arange(position + 1, device=device) if places is None else places[0]
-        return {BIAS: self.relative.between(columns.new_full((1, 1), position), columns.unsqueeze(0))}
+    def record_of_step(self, here: Tensor, places: Tensor) -> Mapping[str, Tensor]:
+        """The bias of each block's self-attention, (R, H, 1, C); (1, H, 1, C) where all stand at one place."""
+        # Every hypothesis about a source stands at one place, and a column at one in the past of each that sees it.
+        return {BIAS: self.relative.between(here, places)}
 
 
 class T5(AttentionEncoderDecoder):

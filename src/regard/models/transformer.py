@@ -419,7 +419,7 @@ class Transformer(AttentionEncoderDecoder):
         Raises:
             InputError: where no position is left.
         """
-        check_length(state.length + 1, self.config.maximum_positions, "target")
+        check_length(state.longest + 1, self.config.maximum_positions, "target")
         return super().step(tokens, state)
 
 

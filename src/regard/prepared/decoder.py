@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import KeysValues, LearnedPositions, Mask
+from regard.attention import KeysValues, LearnedPositions
 from regard.errors import InputError
 from regard.layers import CausalTransformer, PositionedEmbedding, Reduction, Tokens
+from regard.layers.causal import Entered
 from regard.prepared.block import PreparedBlock
 from regard.prepared.embedding import RoundedEmbedding
 from regard.prepared.for_use import ForUse
@@ -84,16 +84,9 @@ class PreparedDecoder(ForUse, CausalTransformer):
         """(..., D) to (..., V) float32."""
         return self.output(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
 
-    def _through(
-        self,
-        x: Tensor,
-        masks: Sequence[Mask | None],
-        past: tuple[KeysValues, ...] | None,
-        places: Tensor | None,
-        query_places: Tensor | None,
-    ) -> tuple[Tensor, tuple[KeysValues, ...]]:
+    def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """As `CausalStack`, the keys and values of all blocks together."""
-        x, present = self.stack(x, masks, None if past is None else past[0])
+        x, present = self.stack(entered.x, entered.masks, None if past is None else past[0], width=entered.after.width)
         return x, (present,)
 
 

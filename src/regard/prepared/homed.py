@@ -41,6 +41,10 @@ class Homed:
         """With room for `more` columns that are still to be written."""
         return Homed(self.held.lengthened(more), self.homes)
 
+    def reserved(self, columns: int) -> Homed:
+        """With room for so many columns in all."""
+        return Homed(self.held.reserved(columns), self.homes)
+
     def crop(self, columns: int) -> Homed:
         """The first columns."""
         return Homed(self.held.crop(columns), self.homes)

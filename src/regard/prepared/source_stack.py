@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import KeysValues
-from regard.attention.keys_values import Room
-from regard.layers import Ancestry
+from regard.attention import KeysValues, KVCache, Room
 from regard.prepared.homed import Homed
 from regard.prepared.kernel import BlocksKernel, SourceRead
 from regard.prepared.native import Kernels, kernels
@@ -44,44 +42,46 @@ class PreparedSourceStack:
             memory[0, :, self._own(index)], memory[1, :, self._own(index)] = block.memory(source)
         return KeysValues(memory[0], memory[1], Room(memory, length))
 
-    def __call__(self, x: Tensor, state: PreparedState, ancestry: Ancestry) -> tuple[Tensor, Homed, Tensor]:
+    def __call__(self, x: Tensor, state: PreparedState, cache: KVCache) -> tuple[Tensor, KVCache, Tensor]:
         """The newest tokens (N, D) float32 through all blocks.
 
         Arguments:
             state: what they read and wrote before.
-            ancestry: with the newest tokens.
+            cache: with columns for the newest tokens.
 
         Returns:
-            (N, D); keys and values with those of the newest tokens; the asked block's queries (N, H, E).
+            (N, D); the cache, filled; the asked block's queries (N, H, E).
         """
-        past = state.past
-        if past is None:
+        if cache.layers:
+            past: Homed = cache.layers[0]
+        else:
             heads, _, width = state.memory.key.shape[1:]
             nothing = torch.empty(len(state.homes), heads, 0, width, dtype=CACHE)
             past = Homed(KeysValues(nothing, nothing))
         if self.kernel is None:
-            return self._by_blocks(x, state, ancestry, past.settled())
+            return self._by_blocks(x, state, cache, past.settled())
         present = past.lengthened(state.width)
         query = torch.empty(len(x), self.blocks[0].heads, self.blocks[0].head_width)
         source = SourceRead(Homed(state.memory, state.homes), state.source_valid.contiguous(), self.asked, query)
-        seen = None if ancestry.seen is None else ancestry.seen.contiguous()
+        seen = None if cache.seen is None else cache.seen.contiguous()
         y = self.kernel(x, present, [seen] * len(self.blocks), beside=state.width, source=source)
-        return y, present, query
+        return y, cache.filled([present]), query
 
     def _by_blocks(
-        self, x: Tensor, state: PreparedState, ancestry: Ancestry, past: KeysValues
-    ) -> tuple[Tensor, Homed, Tensor]:
+        self, x: Tensor, state: PreparedState, cache: KVCache, past: KeysValues
+    ) -> tuple[Tensor, KVCache, Tensor]:
         """The same block by block: the hypotheses about one source are so many queries."""
         present = past.lengthened(state.width)
         memory = state.memory.select(state.homes)
         visible = state.source_valid[:, None, None]
-        mask, queries = ancestry.mask(state.width), []
+        mask, queries = cache.mask(state.width), []
         x = state.by_source(x)
         for index, block in enumerate(self.blocks):
             own, new, read = (_part(whole, self._own(index)) for whole in (past, present, memory))
-            x, query = block.about(x, mask, own, new, read, visible)
-            queries.append(query)
-        return x.flatten(0, 1), Homed(present), queries[self.asked].transpose(1, 2).flatten(0, 1)
+            x, asked = block.about(x, mask, own, new, read, visible)
+            queries.append(asked)
+        query = queries[self.asked].transpose(1, 2).flatten(0, 1)
+        return x.flatten(0, 1), cache.filled([Homed(present)]), query
 
     def _own(self, index: int) -> slice:
         """The heads of one block among those of all."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from regard.attention import KeysValues
-from regard.layers import LAST_STEP, SOURCE, TARGET, Ancestry, DecoderState
-from regard.prepared.homed import Homed
+from regard.attention import KeysValues, KVCache
+from regard.layers import CACHE, LAST_STEP, SOURCE, DecoderState
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,18 +18,12 @@ class PreparedState(DecoderState):
         memory: keys and values of all P sources, those of the first block first (P, blocks * H, S, E) bfloat16. They stay
             where they are.
         homes: (R,) int64, which of the P each source is.
-        past: keys and values of all that was written about each source so far, the tokens of all its hypotheses side by side
-            (P, blocks * H, C, E); None before the first step.
-        ancestry: which of these columns belong to which hypothesis.
+        cache: all that was written about each source so far, the tokens of all its hypotheses side by side: one `Homed` of all
+            blocks, (P, blocks * H, C, E).
         query: (N, H, E), the alignment block's last query over the source; None before the first step.
     """
 
     memory: KeysValues
     homes: Tensor = field(metadata=SOURCE)
-    past: Homed | None = field(default=None, metadata=SOURCE)
-    ancestry: Ancestry = field(default_factory=Ancestry, metadata=TARGET)
+    cache: KVCache = field(default_factory=KVCache, metadata=CACHE)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
-
-    def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
-        shorter = super()._cut(length, cut)
-        return shorter if shorter.past is None else replace(shorter, past=cut(shorter.past, shorter.ancestry.columns))

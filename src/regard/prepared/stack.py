@@ -33,12 +33,15 @@ class PreparedStack:
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.blocks,)
 
-    def __call__(self, x: Tensor, masks: Sequence[Mask | None], past: KeysValues | None) -> tuple[Tensor, KeysValues]:
+    def __call__(
+        self, x: Tensor, masks: Sequence[Mask | None], past: KeysValues | None, *, width: int = 1
+    ) -> tuple[Tensor, KeysValues]:
         """(B, L, D) float32 through all blocks.
 
         Arguments:
             masks: of each block over (B, H, L, past + L), True = may attend.
             past: (B, blocks * H, S, E), those of the first block first; None before the first token.
+            width: above 1 where x is (R, W, D), a token of each of W hypotheses about R texts, which do not follow one another.
 
         Returns:
             (B, L, D); keys and values of past and present tokens.
@@ -49,7 +52,7 @@ class PreparedStack:
             nothing = torch.empty(rows, len(self.blocks) * first.heads, 0, first.head_width, dtype=CACHE)
             past = KeysValues(nothing, nothing)
         present = past.lengthened(length)
-        if length == 1 and self.kernel is not None:
+        if length == width and self.kernel is not None:
             return self._token(self.kernel, x, masks, present), present
         for index, (block, mask) in enumerate(zip(self.blocks, masks, strict=True)):
             own = slice(index * block.heads, (index + 1) * block.heads)
@@ -58,16 +61,17 @@ class PreparedStack:
         return x, present
 
     def _token(self, kernel: BlocksKernel, x: Tensor, masks: Sequence[Mask | None], present: KeysValues) -> Tensor:
-        """One token of each row by the kernel: (B, 1, D) to (B, 1, D)."""
-        rows, columns = len(x), present.key.shape[2]
-        seen = {id(mask): self._visible(mask, rows, columns, x.device) for mask in masks if mask is not None}
+        """One token of each row by the kernel: (R, W, D) to (R, W, D)."""
+        columns = present.key.shape[2]
+        seen = {id(mask): self._visible(mask, x, columns) for mask in masks if mask is not None}
         visible = [None if mask is None else seen[id(mask)] for mask in masks]
-        return kernel(x.squeeze(1), Homed(present), visible).unsqueeze(1)
+        return kernel(x.flatten(0, 1), Homed(present), visible, beside=x.shape[1]).view_as(x)
 
     @staticmethod
-    def _visible(mask: Mask, rows: int, columns: int, device: torch.device) -> Tensor:
-        seen = mask.dense(batch=rows, heads=1, queries=1, keys=columns, device=device)
-        return seen.expand(rows, 1, 1, columns).reshape(rows, columns).contiguous()
+    def _visible(mask: Mask, x: Tensor, columns: int) -> Tensor:
+        texts, width = x.shape[:2]
+        seen = mask.dense(batch=texts, heads=1, queries=width, keys=columns, device=x.device)
+        return seen.expand(texts, 1, width, columns).reshape(texts * width, columns).contiguous()
 
 
 def _again(blocks: Sequence[PreparedBlock]) -> PreparedStack:

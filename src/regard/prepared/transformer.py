@@ -121,11 +121,11 @@ class PreparedTransformer(ForUse):
         Raises:
             InputError: where no position is left.
         """
-        check_length(state.length + 1, self.config.maximum_positions, "target")
-        x = self.embedding(tokens, torch.full_like(tokens, state.length))
-        ancestry = state.ancestry.extended(rows=state.rows, width=state.width)
-        x, past, query = self.stack(x, state, ancestry)
-        return self.output(self.norm(x)), state.advanced(past=past, ancestry=ancestry, query=query)
+        check_length(state.longest + 1, self.config.maximum_positions, "target")
+        x = self.embedding(tokens, state.places().flatten())
+        cache = state.cache.extended(rows=state.rows, width=state.width, lengths=state.lengths)
+        x, cache, query = self.stack(x, state, cache)
+        return self.output(self.norm(x)), state.advanced(cache=cache, query=query)
 
     def alignment(self, state: PreparedState) -> Tensor:
         """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
