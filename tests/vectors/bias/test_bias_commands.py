@@ -174,6 +174,20 @@ def test_debiasing_writes_vectors_and_tells_what_changed(place, planted):
     assert "does not show" in table.stdout
 
 
+def test_figures_of_questions_with_equalised_words_are_marked(place):
+    (place / "judged.txt").write_text("she he 1\nShe w3 4\nw1 w2 3\nunheard her 2\n")
+    (place / "asked.txt").write_text(": family\nshe he woman man\nw1 w2 w3 w4\n")
+    sets = ["--similarity", place / "judged.txt", "--analogies", place / "asked.txt"]
+    asked = [place / "made.vec", place / "out", "--pairs", place / "pairs.json", *sets]
+    plain = object_of(run("debias", *asked, "--json"))
+    assert [each["equalised"] for each in plain["utility"]] == [0, 0]
+    asked += ["--equalize", place / "pairs.json"]
+    found = object_of(run("debias", *asked, "--json"))
+    assert [(each["count"], each["equalised"]) for each in found["utility"]] == [(3, 2), (2, 1)]
+    assert any("says nothing of other words" in each for each in found["cautions"])
+    assert "3 pairs, 2 with equalised words" in run("debias", *asked).stdout
+
+
 def test_debiasing_tells_d_and_p_and_the_words_before_and_after(place):
     asked = ["--pairs", place / "pairs.json", "--weat", place / "tests", "--occupations", place / "jobs.txt"]
     found = object_of(run("debias", place / "made.vec", place / "out.vec", *asked, "--json"))

@@ -243,6 +243,7 @@ def test_word_lists_are_json_or_lines(tmp_path):
             "entry 1: is 'she'; give two words or more that differ: a line such as woman man, or JSON such as",
         ),
         ("woman man\n\nshe\n", "line 3: is 'she'; give two words"),
+        ("# pairs\nwoman man # gender\n", "line 2: has a # behind its words; give a comment a line of its own"),
         ('[["she", "she"]]', "give two words or more that differ"),
         ("[[1, 2]]", "give a word, or a list of words"),
         ("[", "is not JSON"),
@@ -256,6 +257,20 @@ def test_word_lists_that_cannot_be_used_are_refused(tmp_path, content, says):
         read_word_sets(file)
     with pytest.raises(InputError, match="no such file"):
         read_words(tmp_path / "nowhere")
+
+
+def test_comments_are_no_words_and_repeated_pairs_are_said(tmp_path):
+    file = tmp_path / "pairs.txt"
+    file.write_text("# female and male\nwoman man\nshe he\n  #more\nman woman\n")
+    said: list[str] = []
+    assert read_word_sets(file, say=said.append) == (("woman", "man"), ("she", "he"), ("man", "woman"))
+    assert said == [f"{file}: 1 of 3 sets are given again: man woman (line 5, as line 2)"]
+    with pytest.warns(UserWarning, match="man woman"):
+        read_word_sets(file)
+    file.write_text("# occupations\nnurse\n")
+    assert read_words(file) == ("nurse",)
+    file.write_text('["#metoo", "nurse"]')
+    assert read_words(file) == ("#metoo", "nurse")
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def bias(
 
     chosen: Literal[0, 1] = 1 if ddof else 0
     word_tests, sentence_tests = read_tests(weat or ()), read_tests(seat or ())
-    sets = GENDER_PAIRS if pairs is None else read_word_sets(pairs)
+    sets = GENDER_PAIRS if pairs is None else read_word_sets(pairs, say=say)
     jobs = OCCUPATIONS if occupations is None else read_words(occupations)
     apart = () if specific is None else read_words(specific)
     audits = []

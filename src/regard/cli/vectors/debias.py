@@ -107,8 +107,8 @@ def debias(
     if output.exists() and output.resolve() == vectors.resolve():
         raise InputError(f"{output}: is what is read; give another place for what is written")
     checked_kind(output, kind)
-    sets = read_word_sets(pairs)
-    equal = () if equalize is None else read_word_sets(equalize)
+    sets = read_word_sets(pairs, say=say)
+    equal = () if equalize is None else read_word_sets(equalize, say=say)
     kept = [word for words in (*sets, *equal) for word in words] if specific is None else read_words(specific)
     jobs = OCCUPATIONS if occupations is None else read_words(occupations)
     malformed = MalformedRows()
@@ -179,9 +179,13 @@ def _print(effects: DebiasingEffects, missing: Sequence[str]) -> None:
 
 def _rows(changes: Sequence[Change]) -> list[tuple[str, ...]]:
     return [
-        (each.name, f"{_number(each.before)} -> {_number(each.after)}", f"{each.count:,} {each.unit}")
+        (each.name, f"{_number(each.before)} -> {_number(each.after)}", f"{each.count:,} {each.unit}{_equalised(each)}")
         for each in changes
     ]
+
+
+def _equalised(change: Change) -> str:
+    return f", {change.equalised:,} with equalised words" if change.equalised else ""
 
 
 def _test_rows(tests: Sequence[AssociationChange]) -> list[tuple[str, ...]]:

@@ -107,7 +107,7 @@ def evaluate(
 
     about_bias: dict[str, Any] = {
         "word_tests": read_tests(weat or ()),
-        "pairs": GENDER_PAIRS if pairs is None else read_word_sets(pairs),
+        "pairs": GENDER_PAIRS if pairs is None else read_word_sets(pairs, say=say),
         "occupations": OCCUPATIONS if occupations is None else read_words(occupations),
         "specific": () if specific is None else read_words(specific),
         # Capitals are never ignored altogether here: the name Will must not be taken for the word will.

@@ -39,6 +39,10 @@ TEMPLATES = (
     "zero is no proof that there is no bias."
 )
 UTILITY = "That similarity and analogies stay says what was not lost; it does not say that the bias has gone."
+EQUALISED = (
+    "Equalised words were moved to where they differ in the direction alone: what similarity and analogies gain in questions "
+    "with such words says nothing of other words."
+)
 
 OF_EVERY_TEST = (NO_ABSENCE, ABOUT_WORDS, SENTENCES)
 """What is said of association tests as such; other sentences stand beside the name of the test that they are about."""

@@ -16,7 +16,7 @@ from regard.vectors.bias.direction import BiasSubspace, direct_bias
 from regard.vectors.bias.lists import AssociationTest, Presence, WordSet, rows_of, unit64
 from regard.vectors.evaluation.analogies import AnalogySet, evaluate_analogies
 from regard.vectors.evaluation.categories import k_means
-from regard.vectors.evaluation.lookup import Case
+from regard.vectors.evaluation.lookup import Case, Lookup
 from regard.vectors.evaluation.similarity import SimilaritySet, evaluate_similarity
 from regard.vectors.store import CHUNK, Matrix, WordVectors
 
@@ -275,6 +275,8 @@ class Change:
         before, after: its values; nan or None where it has none.
         count: of words, pairs or questions it is of.
         unit: which of these.
+        equalised: how many of these have a word that was equalised, and so moved to where the set differs in the direction
+            alone; a gain in them says nothing of other words.
     """
 
     name: str
@@ -282,6 +284,7 @@ class Change:
     after: float | None
     count: int
     unit: str = "words"
+    equalised: int = 0
 
 
 class AssociationChange(NamedTuple):
@@ -379,25 +382,39 @@ def debiasing_effects(
             skipped.append(str(error))
     # What is said of a test is said of the vectors as they are now; of those before it can differ only where words are gone.
     about_tests = Audit(name=after.name, direction=None, tests=tuple(each.after for each in made), skipped=()).cautions
+    utility = _utility(before, after, similarity, analogies)
+    equalised = (cautions.EQUALISED,) if any(each.equalised for each in utility) else ()
     return DebiasingEffects(
         bias=tuple(bias),
         clusters=clusters,
-        utility=_utility(before, after, similarity, analogies),
+        utility=utility,
         tests=tuple(made),
         skipped=tuple(skipped),
-        cautions=(*CAUTIONS, *about_tests),
+        cautions=(*CAUTIONS, *equalised, *about_tests),
     )
 
 
 def _utility(
     before: WordVectors, after: WordVectors, similarity: Sequence[SimilaritySet], analogies: Sequence[AnalogySet]
 ) -> tuple[Change, ...]:
+    lookup = Lookup(vectors=before)
+    moved = {lookup.row(word) for words in after.metadata.get("debiased", {}).get("equalised", ()) for word in words}
+
+    def equalised(items: Iterable[Sequence[str]]) -> int:
+        rows = ([lookup.row(word) for word in words] for words in items)
+        return sum(None not in each and not moved.isdisjoint(each) for each in rows)
+
     changes = []
     for judged in similarity:
         one, other = (evaluate_similarity(each, judged, resamples=0) for each in (before, after))
         changes.append(
             Change(
-                name=f"Spearman, {judged.name}", before=one.spearman, after=other.spearman, count=one.used, unit="pairs"
+                name=f"Spearman, {judged.name}",
+                before=one.spearman,
+                after=other.spearman,
+                count=one.used,
+                unit="pairs",
+                equalised=equalised((first, second) for first, second, _ in judged.pairs),
             )
         )
     for asked in analogies:
@@ -409,6 +426,7 @@ def _utility(
                 after=other.accuracy,
                 count=one.asked,
                 unit="questions",
+                equalised=equalised(question for _, questions in asked.sections for question in questions),
             )
         )
     return tuple(changes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
@@ -42,6 +43,9 @@ OCCUPATIONS: WordSet = (
 )
 """Occupations whose English names do not tell a gender; for a first look."""
 
+NAMED = 8
+"""Words, or sets of them, that a sentence names; JSON has all that have no vector."""
+
 _BETWEEN = re.compile(r"[\s,;]+")
 """What stands between words on a line of text."""
 
@@ -49,11 +53,18 @@ LARGEST = 1 << 26
 """Bytes; a larger file is no word list."""
 
 
-def read_word_sets(path: str | PathLike[str]) -> tuple[WordSet, ...]:
+def read_word_sets(path: str | PathLike[str], *, say: Callable[[str], None] | None = None) -> tuple[WordSet, ...]:
     """Pairs, or larger sets, of words: a JSON list of lists, or a set a line, its words between spaces, commas or semicolons.
 
+    A line of text that begins with # is a comment. Sets that are given again, in whatever order, are kept and said: a direction
+    counts each.
+
+    Arguments:
+        path: of the file.
+        say: gets a sentence about sets that are given again; None for a Python warning.
+
     Raises:
-        InputError: for a file that cannot be read, or a set of fewer than two words.
+        InputError: for a file that cannot be read, a set of fewer than two words, or a # behind words.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "pairs.json"
@@ -62,7 +73,9 @@ def read_word_sets(path: str | PathLike[str]) -> tuple[WordSet, ...]:
     (('woman', 'man'), ('she', 'he'))
     """
     name = fspath(path)
-    sets = []
+    sets: list[WordSet] = []
+    first: dict[frozenset[str], str] = {}
+    again: list[str] = []
     for where, entry in _entries(name):
         words = _words_of_entry(entry, f"{name}, {where}")
         if len(set(words)) < 2:
@@ -71,11 +84,23 @@ def read_word_sets(path: str | PathLike[str]) -> tuple[WordSet, ...]:
                 'or JSON such as [["woman", "man"], ["she", "he"]]'
             )
         sets.append(tuple(dict.fromkeys(words)))
+        same = first.setdefault(frozenset(words), where)
+        if same != where:
+            again.append(f"{' '.join(sets[-1])} ({where}, as {same})")
+    if again:
+        more = f" and {len(again) - NAMED:,} more" if len(again) > NAMED else ""
+        sentence = f"{name}: {len(again):,} of {len(sets):,} sets are given again: {', '.join(again[:NAMED])}{more}"
+        if say is None:
+            warnings.warn(sentence, stacklevel=2)
+        else:
+            say(sentence)
     return tuple(sets)
 
 
 def read_words(path: str | PathLike[str]) -> WordSet:
     """Words: a JSON list of them, or a word a line; numbers after a word are not read. Each once.
+
+    A line of text that begins with # is a comment.
 
     Raises:
         InputError: for a file that cannot be read, has no words, or two words in an entry.
@@ -127,9 +152,12 @@ def _entries(name: str) -> list[tuple[str, Any]]:
             raise InputError(f"{name}: is no JSON list; give one list of words, or of lists of words")
         entries = [(f"entry {number}", each) for number, each in enumerate(values[0], start=1)]
     else:
-        lines = text.splitlines()
-        split = [(f"line {number}", _BETWEEN.split(line.strip())) for number, line in enumerate(lines, start=1)]
+        lines = [(f"line {number}", line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
+        split = [(where, _BETWEEN.split(line)) for where, line in lines if not line.startswith("#")]
         entries = [(where, found) for where, words in split if (found := [word for word in words if word])]
+        behind = next((where for where, words in entries if "#" in words), None)
+        if behind is not None:
+            raise InputError(f"{name}, {behind}: has a # behind its words; give a comment a line of its own")
     if not entries:
         raise InputError(f"{name}: has no words; give a JSON list, or a line for each entry")
     return entries
@@ -284,9 +312,6 @@ def _set(values: Mapping[str, Any], keys: Sequence[str], where: str) -> NamedWor
 
 
 # Which words of a list have a vector, and those vectors.
-
-NAMED = 8
-"""Words without a vector that a sentence names; JSON has all."""
 
 
 @dataclass(frozen=True)
