@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import regard
-from regard.claims.at_length import loss_at_length, recut
 from regard.claims.claim import claim
 from regard.claims.comparing import compare
 from regard.claims.comparison import read_comparison
 from regard.claims.own_data import files_of, on_own_data
+from regard.claims.scoring import loss_at_length, recut
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Tokens

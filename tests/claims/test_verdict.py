@@ -10,8 +10,7 @@ import yaml
 
 import regard
 from regard.claims.claim import claim, claim_of
-from regard.claims.recording import record
-from regard.claims.verdict import judged, last_verdict, run_claim
+from regard.claims.verdict import judged, last_verdict, record, run_claim
 
 JUDGE = 'median("pre", "loss") < 100'
 

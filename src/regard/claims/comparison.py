@@ -11,11 +11,8 @@ from typing import Any
 import yaml
 
 from regard.claims.arms import Arm, arms_of, check_together, copied, grid_arms
-from regard.claims.at_length import check_at_length
-from regard.claims.evaluated import check_evaluated
-from regard.claims.in_context import check_in_context
 from regard.claims.measure import JUDGING, Measure, read_measures, wanted
-from regard.claims.repeated import check_repeated
+from regard.claims.scoring import check_scored
 from regard.errors import InputError, nearest
 from regard.reading import yaml_value
 from regard.structure import coerced, from_mapping
@@ -79,14 +76,7 @@ class Comparison:
             where = f"measure {measure.name!r}, arm {arm.name!r}"
             if measure.kind == "computed":
                 raise InputError(f"{where}: a trained model computes nothing of that name; choose another kind")
-            if measure.kind == "in_context":
-                check_in_context(measure, recipe, where)
-            if measure.kind == "repeated":
-                check_repeated(measure, recipe, where)
-            if measure.kind == "at_length":
-                check_at_length(measure, recipe, where)
-            if measure.kind == "evaluated":
-                check_evaluated(measure, recipe, where)
+            check_scored(measure, recipe, where)
             if measure.kind in JUDGING and recipe.task != TranslationTask.name:
                 raise InputError(
                     f"{where}: {measure.kind} reads pairs, and the task is {recipe.task}; measure what training logs, such as "

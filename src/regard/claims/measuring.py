@@ -12,12 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoints import read_card
-from regard.claims.at_length import loss_at_length
-from regard.claims.evaluated import evaluated
-from regard.claims.in_context import accuracy_by_shots
-from regard.claims.judging import judged
-from regard.claims.measure import FALLING, Measure, wanted
-from regard.claims.repeated import accuracy_of_repeats, changed
+from regard.claims.measure import FALLING, JUDGING, Measure, wanted
+from regard.claims.scoring import accuracy_by_shots, accuracy_of_repeats, changed, evaluated, judged, loss_at_length
 from regard.data.pairs import read_pairs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -99,18 +95,18 @@ class RunMeasures:
             InputError: for pairs that cannot be read, or a metric that needs a library that is missing.
         """
         kind, metric = measure.kind, measure.metric or ""
-        if kind in ("teacher_forced", "decoded"):
+        if kind in JUDGING:
             return self._judged(measure)
         if kind == "validation":
             return Value(number=self.finished["metrics"].get(metric))
         if kind == "in_context":
-            return Value(number=self._in_context(measure))
+            return Value(number=self._entry(measure)["by_shots"][measure.shots])
         if kind == "repeated":
-            return Value(number=self._repeated(measure))
+            return Value(number=self._entry(measure)["accuracy"])
         if kind == "at_length":
-            return Value(number=self._at_length(measure))
+            return Value(number=self._entry(measure)["loss"])
         if kind == "evaluated":
-            return Value(number=self._evaluated(measure))
+            return Value(number=self._entry(measure)["metrics"][metric])
         if kind == "steps_to":
             return Value(number=self._steps_to(measure))
         if kind == "training_loss":
@@ -150,29 +146,8 @@ class RunMeasures:
         task = kind_of(self.recipe.task).task.load(self.trained, read_card(self.trained).task)
         return int(task.labels(TokenStore.open(self.trained / "data" / "train")).sum())
 
-    def _in_context(self, measure: Measure) -> float:
-        entry = self._entry(measure)
-        self.seconds += entry["seconds"]
-        return entry["by_shots"][measure.shots]
-
-    def _repeated(self, measure: Measure) -> float:
-        entry = self._entry(measure)
-        self.seconds += entry["seconds"]
-        return entry["accuracy"]
-
-    def _at_length(self, measure: Measure) -> float:
-        entry = self._entry(measure)
-        self.seconds += entry["seconds"]
-        return entry["loss"]
-
-    def _evaluated(self, measure: Measure) -> float:
-        entry = self._entry(measure)
-        self.seconds += entry["seconds"]
-        return entry["metrics"][measure.metric or ""]
-
     def _judged(self, measure: Measure) -> Value:
         entry = self._entry(measure)
-        self.seconds += entry["seconds"]
         metric = measure.metric or ""
         if metric not in entry["metrics"]:
             raise InputError(
@@ -190,11 +165,11 @@ class RunMeasures:
         return Value(number=entry["metrics"][metric], bins=bins)
 
     def _entry(self, measure: Measure) -> dict[str, Any]:
-        """What judging found, from the cache if it was of this model, this way."""
+        """What judging found, from the cache if it was of this model, this way; its seconds count as this run's."""
         generation = asdict(self._generation(measure)) if measure.kind == "decoded" else None
         asked = measure.judged | {
             "data": measure.data if measure.data is not None else self.recipe.to_mapping()["data"],
-            "seed": self.recipe.seed if measure.seed is None else measure.seed,
+            "seed": self._seed(measure),
             "generation": generation,
             "weights": dict(read_card(self.trained).digests),
         }
@@ -202,13 +177,13 @@ class RunMeasures:
             asked["length"] = measure.length
         asked = json.loads(json.dumps(asked))  # as it will be read back
         entries = self._cached()
-        for entry in entries:
-            if entry["asked"] == asked:
-                return entry
-        began = time.monotonic()
-        found = self._judge(measure)
-        found |= {"asked": asked, "seconds": round(time.monotonic() - began, 3)}
-        replace_file(self._cache, json.dumps({"format_version": 1, "entries": [*entries, found]}))
+        found = next((entry for entry in entries if entry["asked"] == asked), None)
+        if found is None:
+            began = time.monotonic()
+            found = self._judge(measure)
+            found |= {"asked": asked, "seconds": round(time.monotonic() - began, 3)}
+            replace_file(self._cache, json.dumps({"format_version": 1, "entries": [*entries, found]}))
+        self.seconds += found["seconds"]
         return found
 
     def _cached(self) -> list[dict[str, Any]]:
@@ -219,24 +194,23 @@ class RunMeasures:
             return []
 
     def _judge(self, measure: Measure) -> dict[str, Any]:
-        if measure.kind == "in_context":
-            seed = self.recipe.seed if measure.seed is None else measure.seed
-            texts = self.recipe.data.maps.texts(measure.split, measure.size, seed)
-            model = load(self.trained, task="language_modelling", device=self.device)
-            return {"by_shots": accuracy_by_shots(model, texts)}
-        if measure.kind == "repeated":
-            seed = self.recipe.seed if measure.seed is None else measure.seed
-            texts = self.recipe.data.repeats.texts(measure.split, measure.size, seed)
-            model = load(self.trained, task="language_modelling", device=self.device)
-            return {"accuracy": accuracy_of_repeats(changed(model, measure.model), texts)}
-        if measure.kind == "at_length":
-            model = load(self.trained, task="language_modelling", device=self.device)
-            store = TokenStore.open(self.trained / "data" / "validation")
-            return {"loss": loss_at_length(model, store, length=measure.length, size=measure.size)}
         if measure.kind == "evaluated":
             return {"metrics": evaluated(measure, self.recipe, load(self.trained, device=self.device))}
-        pairs = self.pairs(measure)
-        return judged(self._model(), pairs, measure, self._generation(measure))
+        if measure.kind in JUDGING:
+            return judged(self._model(), self.pairs(measure), measure, self._generation(measure))
+        model = load(self.trained, task="language_modelling", device=self.device)
+        if measure.kind == "at_length":
+            store = TokenStore.open(self.trained / "data" / "validation")
+            return {"loss": loss_at_length(model, store, length=measure.length, size=measure.size)}
+        drawn = self.recipe.data.maps if measure.kind == "in_context" else self.recipe.data.repeats
+        texts = drawn.texts(measure.split, measure.size, self._seed(measure))
+        if measure.kind == "in_context":
+            return {"by_shots": accuracy_by_shots(model, texts)}
+        return {"accuracy": accuracy_of_repeats(changed(model, measure.model), texts)}
+
+    def _seed(self, measure: Measure) -> int:
+        """Of the data that is drawn to judge on."""
+        return self.recipe.seed if measure.seed is None else measure.seed
 
     def _generation(self, measure: Measure) -> GenerationSettings:
         values = {**asdict(self.recipe.generation), **measure.generation}
@@ -258,9 +232,8 @@ class RunMeasures:
         data = self.recipe.data if own else from_mapping(TranslationData, measure.data or {}, f"{where}: data")
         if own and measure.to is not None and data.targets is not None:
             data = data.targets[measure.to]
-        seed = self.recipe.seed if measure.seed is None else measure.seed
         if data.builtin is not None:
-            return builtin_pairs(data, measure.split, wanted(measure, data), seed)
+            return builtin_pairs(data, measure.split, wanted(measure, data), self._seed(measure))
         if measure.split == "test":
             raise InputError(
                 f"{where}: files have no test split; name the test file, such as data: {{validation: test.tsv}}, "

@@ -1,15 +1,18 @@
-"""Running a claim: train, measure, judge, and say what came out, whatever it is."""
+"""Running a claim: train, measure, judge, and say what came out, whatever it is; and writing it among the measured results."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
 
 from regard.claims.claim import Claim
 from regard.claims.compared import Compared, spread_json
@@ -19,6 +22,7 @@ from regard.claims.expression import NoNumber, references
 from regard.claims.own_data import OwnData, files_of, on_own_data
 from regard.errors import InputError
 from regard.files import replace_file
+from regard.machine import machine, versions
 from regard.reading import read_json_object
 from regard.training.callbacks import Callback
 from regard.training.recipe import read_override
@@ -183,6 +187,47 @@ def last_verdict(claim: Claim, output: Place) -> Verdict:
         return Verdict(claim=claim)
 
 
+def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write `claims-NAME.json`, in the form of the other measured results, and `claims/NAME.png`; returns both.
+
+    A refutation is written like a confirmation.
+
+    Raises:
+        InputError: for a verdict that is not of a run in this process, without matplotlib, or a full disk.
+    """
+    compared, claim = verdict.compared, verdict.claim
+    if compared is None or verdict.outcome is None:
+        raise InputError(f"claim {claim.name!r} was not run; run it first")
+    folder = Path(folder)
+    picture = folder / "claims" / f"{claim.name}.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    compared.save_plot(picture, f"{claim.row}  {claim.statement}\n{verdict.outcome}: {claim.predicted}")
+    notes = [claim.source + "."]
+    if verdict.changes:
+        notes.append(f"Run with {', '.join(verdict.changes)}: the verdict is of the claim under these changes.")
+    if verdict.reason:
+        notes.append(f"Undecided: {verdict.reason}.")
+    # Of the claim as it is, without saying where on this machine its data lies.
+    command = verdict.command if verdict.changes else claim.command
+    values = {
+        "title": f"Claim {claim.row}: {claim.statement.rstrip('.')}",
+        "target": claim.predicted,
+        "figures": {"verdict": verdict.outcome, **_figures(verdict), "minutes": round((verdict.seconds or 0) / 60, 1)},
+        "command": command,
+        "threads": torch.get_num_threads(),
+        "precision": compared.comparison.precision,
+        "seed": ", ".join(map(str, verdict.seeds)),
+        "machine": machine() | {"versions": versions()},
+        "note": " ".join(notes),
+        "plot": f"claims/{claim.name}.png",
+        "claim": verdict.to_json()
+        | {"command": command, "statement": claim.statement, "changes": list(verdict.changes)},
+    }
+    path = folder / f"claims-{claim.name}.json"
+    replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    return path, picture
+
+
 def _split(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """What says how the user's own files are read, and the overrides of the recipe."""
     own: dict[str, Any] = {}
@@ -230,3 +275,17 @@ def _sections(claim: Claim, own: dict[str, Any], place: Path) -> dict[str, Any]:
 
 def _digest(overrides: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(sorted(overrides)).encode()).hexdigest()[:8]
+
+
+def _figures(verdict: Verdict) -> dict[str, Any]:
+    """The measured numbers, arm by arm: the median, then every seed's."""
+    found: dict[str, Any] = {}
+    for arm, measures in (verdict.measured or {}).items():
+        for name, numbers in measures.items():
+            seeds = ["not reached" if value is None else value for value in numbers["seeds"].values()]
+            found[f"{arm}: {name}"] = {"median": _or_not(numbers["median"]), "seeds": seeds}
+    return found
+
+
+def _or_not(value: float | None) -> float | str:
+    return "not reached" if value is None else value

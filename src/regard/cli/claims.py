@@ -138,7 +138,7 @@ def run(
       regard claims run reversed-source data.path=my.tsv --seeds 2
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.claims.claim import claim as find
-    from regard.claims.recording import record as write
+    from regard.claims.verdict import record as write
     from regard.claims.verdict import run_claim
     from regard.training.memory import keep_freed_memory
 

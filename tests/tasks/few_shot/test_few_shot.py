@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.claims.evaluated import evaluated
 from regard.claims.measure import Measure
+from regard.claims.scoring import evaluated
 from regard.data.characters import Characters, alphabets_of, digit_characters, read_characters
 from regard.data.episodes import Episodes
 from regard.errors import InputError

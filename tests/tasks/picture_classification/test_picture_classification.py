@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import regard
-from regard.claims.evaluated import evaluated
 from regard.claims.measure import Measure
+from regard.claims.scoring import evaluated
 from regard.data.labelled_pictures import read_labelled_pictures
 from regard.errors import InputError
 from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
