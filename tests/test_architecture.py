@@ -25,6 +25,7 @@ LINES = [
     {"data", "metrics", "text", "models", "prepared"},
     {"layers"},
     {"attention"},
+    {"web"},
 ]
 # Within a line: who may import whom.
 BESIDE = {

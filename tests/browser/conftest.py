@@ -13,6 +13,7 @@ import pytest
 
 from regard.inspection.view import AttentionView
 from regard.inspection.viewer import save_page
+from regard.web.pages import bundled
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HERE = Path(__file__).parent
@@ -49,6 +50,28 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
+def see_inside(page: Any) -> None:
+    """Lets what is evaluated name what the viewer of a page offers: `state.row` is `regard.state.row`."""
+    evaluate = page.evaluate
+
+    def within(expression: str, *given: Any) -> Any:
+        return evaluate(
+            f"(given) => {{ with (window.regard ?? {{}}) {{ return seen({expression}, given); }}\n{SEEN} }}", *given
+        )
+
+    page.evaluate = within
+
+
+def add_module(page: Any, name: str) -> None:
+    """Lets what is evaluated name what a module of the pages exports."""
+    script = bundled(name)
+    last = script.rpartition("const module")[2].split(" ")[0]
+    page.evaluate(f"() => {{ {script}\nObject.assign(window.regard, module{last}); }}")
+
+
+SEEN = 'function seen(what, given) { return typeof what === "function" ? what(given) : what; }'
+
+
 @pytest.fixture
 def visit(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """`visit(view, "view=heads", color_scheme="dark")` opens a view's page and waits until it can be used."""
@@ -77,6 +100,7 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.goto(path.as_uri() + (f"#{place}" if place else ""))
         page.wait_for_selector(ready)
+        see_inside(page)
         return page
 
     open_page.faults = faults  # type: ignore[attr-defined]  # for the one test that provokes some
@@ -84,6 +108,12 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert faults == []
+
+
+@pytest.fixture(scope="session")
+def module() -> Callable[[Any, str], None]:
+    """`module(page, "colours.js")` lets what is evaluated name what a module of the pages exports."""
+    return add_module
 
 
 @pytest.fixture(scope="session")

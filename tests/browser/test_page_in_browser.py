@@ -168,9 +168,10 @@ def test_light_dark_and_the_choice_between_them(visit, until):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(visit, scheme):
+def test_text_stands_out_from_its_ground(visit, module, scheme):
     """WCAG's contrast: 4.5 for the small print, on every shade that a word can have."""
     page = visit(a_view(["a", "b"]), color_scheme=scheme)
+    module(page, "colours.js")
     worst = page.evaluate("""() => {
       const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
         .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
@@ -180,11 +181,11 @@ def test_text_stands_out_from_its_ground(visit, scheme):
         return Math.max(...both) / Math.min(...both);
       };
       const paper = hex(inks().paper);
-      const shades = [...SCALES[theme()], ...SIGNED[theme()]].map((stop) => hex("#" + stop));
+      const shades = [...stopsOf(false), ...stopsOf(true)].map((stop) => hex("#" + stop));
       return {
         ink: contrast(hex(inks().ink), paper), faint: contrast(hex(inks().faint), paper), mark: contrast(hex(inks().mark), paper),
         shade: Math.min(...shades.map((rgb) => contrast(hex(inkOn(rgb)), rgb))),
-        heads: Math.min(...HEADS[theme()].map((one) => contrast(hex(one), paper))),
+        heads: Math.min(...HEADS[document.documentElement.dataset.theme].map((one) => contrast(hex(one), paper))),
       };
     }""")
     assert min(worst["ink"], worst["faint"], worst["shade"]) >= 4.5
@@ -286,14 +287,14 @@ def test_a_printed_page_is_light_and_whole(visit, view, until):
     until(page, f"document.body.dataset.view === '{view}'")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
-    assert page.evaluate("theme()") == "light"
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
     assert not page.is_visible(".controls")
     if view != "text":
         shown, whole = page.evaluate("[canvas.clientHeight / canvas.clientWidth, whole.height / whole.width]")
         assert shown == pytest.approx(whole, rel=0.02)
     assert page.pdf().startswith(b"%PDF")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate("theme()") == "dark"
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
 def test_a_narrow_screen_needs_no_sideways_scrolling(visit, until):
@@ -318,8 +319,9 @@ def test_a_damaged_page_says_so(visit, tmp_path):
     assert "the file is damaged" in page.inner_text("#where")
 
 
-def test_an_older_browser_reads_the_same_bytes(visit):
+def test_an_older_browser_reads_the_same_bytes(visit, module):
     page = visit(a_view(["a", "b"]))
+    module(page, "source.js")
     same = page.evaluate("""() => {
       const text = document.getElementById("weights-0").textContent, fast = bytesOf(text).join();
       Uint8Array.fromBase64 = undefined;

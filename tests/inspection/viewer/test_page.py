@@ -5,7 +5,6 @@ import json
 import os
 import re
 from html.parser import HTMLParser
-from importlib import resources
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from regard.errors import InputError
 from regard.inspection.patches import Patches, png
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.viewer import html_fragment, html_page, save_page
-from regard.inspection.viewer.page import SCRIPTS
 from regard.inspection.viewer.storage import StoredWeights, restore
 
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -89,7 +87,7 @@ def test_the_page_is_whole_and_links_to_nothing():
     assert not re.search(r"\bfetch\(|XMLHttpRequest|WebSocket|import\(|sendBeacon|\beval\(|innerHTML", page)
     policy = next(a["content"] for t, a in reader.elements if t == "meta" and "http-equiv" in a)
     assert policy is not None
-    assert policy.startswith("default-src 'none'")
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-")
     assert "{{" not in page
 
 
@@ -155,11 +153,6 @@ def test_any_token_makes_a_page_that_can_be_written(token):
 def test_the_error_is_stated_on_the_page():
     reader = Reader(html_page(a_view()))
     assert "0.1% of themselves" in " ".join(reader.text_of("footer"))
-
-
-def test_the_script_is_put_together_of_every_file_there_is():
-    folder = resources.files("regard.inspection.viewer")
-    assert {f"{name}.js" for name in SCRIPTS} == {path.name for path in folder.iterdir() if path.name.endswith(".js")}
 
 
 def test_every_example_layer_and_head_is_on_the_page():

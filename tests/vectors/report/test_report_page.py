@@ -193,7 +193,9 @@ def test_what_rounding_leaves_after_debiasing_is_not_drawn_as_bias(subjects):
     debiased = Subject(vectors=subject.vectors, report=subject.report, audit=changed)
     for page in ([subject, debiased], [debiased]):
         drawn = direction(page).split("<h3>")[-1]
-        widths = [float(width) for width in re.findall(r'<rect class="g\d" [^>]* width="([\d.]+)"', drawn)]
+        widths = [
+            float(width) for width in re.findall(r'<rect class="(?:positive|negative)" [^>]* width="([\d.]+)"', drawn)
+        ]
         assert len(widths) > 5
         assert max(widths) <= 0.5  # the least that is drawn
 

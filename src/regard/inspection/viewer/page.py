@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import os
 from typing import Any
 
@@ -12,25 +11,7 @@ from regard.inspection.patches import Patches
 from regard.inspection.view import AttentionMap, AttentionView, readable, visible
 from regard.inspection.viewer.storage import Scale, StoredWeights, scale_for, store
 from regard.inspection.words import shown_tokens, word_numbers, word_texts
-from regard.offline_page import asset, filled, framed, json_in_script
-
-# In the order in which they are put together; each uses what stands before it.
-SCRIPTS = (
-    "weights",
-    "colours",
-    "surface",
-    "state",
-    "pane",
-    "heatmap",
-    "heads",
-    "model",
-    "text",
-    "image",
-    "strongest",
-    "export",
-    "controls",
-    "start",
-)
+from regard.web import framed, page
 
 
 def html_page(view: AttentionView) -> str:
@@ -52,10 +33,10 @@ def html_page(view: AttentionView) -> str:
     scale = scale_for(view.maps)
     sides: dict[tuple[Any, ...], int] = {}
     maps, weights = [], []
-    for i, item in enumerate(view.maps):
+    for item in view.maps:
         stored = store(item, scale)
         maps.append(_described(item, stored, sides))
-        weights.append(f'<script type="text/plain" id="weights-{i}">{stored.text}</script>')
+        weights.append(stored.text)
     data = {
         "title": readable(view.title),
         "examples": [readable(label) for label in view.examples],
@@ -64,15 +45,12 @@ def html_page(view: AttentionView) -> str:
         "maps": maps,
     }
     parts = {
-        "title": html.escape(readable(view.title)),
-        "note": html.escape(readable(view.note)),
-        "footer": html.escape(_rounding(scale)),
-        "style": _asset("page.css"),
-        "script": "\n".join(_asset(f"{name}.js") for name in SCRIPTS),
-        "data": json_in_script(data),
-        "weights": "\n".join(weights),
+        "title": readable(view.title),
+        "note": readable(view.note),
+        "footer": _rounding(scale),
+        "weights": weights,
     }
-    return filled(_asset("page.html"), parts)
+    return page("viewer", parts, data=data, styles=("viewer.css",))
 
 
 def save_page(view: AttentionView, path: str | os.PathLike[str]) -> None:
@@ -133,7 +111,3 @@ def _rounding(scale: Scale) -> str:
         f"Weights are kept on this page to about {scale.step / 2:.1%} of themselves and {scale.knee * scale.step / 2:.0e} of "
         "their layer's largest; the error of each is beside its value. Zero is exact."
     )
-
-
-def _asset(name: str) -> str:
-    return asset("regard.inspection.viewer", name)

@@ -95,9 +95,11 @@ class _Paint:
         self.bullet = "*" if heights.isascii() else "•"
 
     def strip(self, values: np.ndarray, largest: float, width: int) -> Text:
-        """A vector in at most `width` columns; of several numbers in one column the largest in size is shown."""
+        """A vector in at most `width` columns; of equally many numbers in each column the largest in size is shown."""
         if len(values) > width:
-            values = np.array([part[np.abs(part).argmax()] for part in np.array_split(values, width)])
+            each = -(-len(values) // width)
+            parts = (values[start : start + each] for start in range(0, len(values), each))
+            values = np.array([part[np.abs(part).argmax()] for part in parts])
         shares = np.clip(np.nan_to_num(values / largest), -1, 1)
         if not self.coloured:
             top = len(self.heights) - 1
@@ -218,7 +220,7 @@ def _strips(block: layout.Strips, paint: _Paint) -> Iterator[Text]:
     ends = f"from {low:.4g} to {high:.4g}"
     width = item.values.shape[-1]
     if width > room:
-        ends += f", {width} numbers in {room} marks, each the largest in size of its few"
+        ends += f"; each mark is the largest in size of {-(-width // room)} numbers of {width}"
     yield Text(f"{ends}   {layout.first_entries(item)}" if block.labels is None else ends, style="dim")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from regard.offline_page import asset, filled, json_in_script
 from regard.vectors.judging.questionnaire import Questionnaire
-
-PACKAGE = "regard.vectors.judging"
+from regard.web import page
 
 
 def html_page(questionnaire: Questionnaire) -> str:
@@ -21,10 +19,5 @@ def html_page(questionnaire: Questionnaire) -> str:
     >>> page.count("</script>"), "u003c/script" in page
     (2, True)
     """
-    parts = {
-        "count": f"{len(questionnaire.items):,}",
-        "style": asset(PACKAGE, "page.css"),
-        "script": asset(PACKAGE, "page.js"),
-        "data": json_in_script(questionnaire.shown()),
-    }
-    return filled(asset(PACKAGE, "page.html"), parts)
+    parts = {"title": "Words and their neighbours", "count": f"{len(questionnaire.items):,}"}
+    return page("questionnaire", parts, data=questionnaire.shown(), styles=("questionnaire.css",))

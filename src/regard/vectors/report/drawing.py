@@ -29,7 +29,6 @@ class Bar:
         value: how long it is; None where there is none.
         low, high: an interval around it; None for none.
         note: read with the pointer, and aloud.
-        group: which colour, from 0.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Bar:
     low: float | None = None
     high: float | None = None
     note: str = ""
-    group: int = 0
 
 
 def drawn_map(
@@ -69,7 +67,7 @@ def drawn_map(
 
 
 def drawn_bars(bars: Sequence[Bar], *, low: float, high: float, title: str, width: float = 560.0) -> str:
-    """Horizontal bars from zero as SVG, each with its number and, where there is one, its interval.
+    """Horizontal bars from zero as SVG, orange above it and violet below, with their numbers and, where there are, intervals.
 
     Arguments:
         low, high: the numbers at both ends of the scale; zero lies among them.
@@ -95,8 +93,9 @@ def drawn_bars(bars: Sequence[Bar], *, low: float, high: float, title: str, widt
             drawn.append(f'<text class="none" x="{at(0) + 4:.1f}" y="{middle + 4:.1f}">none</text>')
             continue
         start, end = sorted((at(0), at(bar.value)))
+        sign = "positive" if bar.value > 0 else "negative"
         drawn.append(
-            f'<rect class="g{bar.group % 10}" x="{start:.1f}" y="{middle - 6:.1f}" width="{max(end - start, 0.5):.1f}" '
+            f'<rect class="{sign}" x="{start:.1f}" y="{middle - 6:.1f}" width="{max(end - start, 0.5):.1f}" '
             f'height="12"><title>{note}</title></rect>'
         )
         if bar.low is not None and bar.high is not None:

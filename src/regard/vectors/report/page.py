@@ -6,11 +6,11 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 
 from regard import __version__
-from regard.offline_page import asset, filled
 from regard.vectors.evaluation.categories import CATEGORIES
 from regard.vectors.report import figures, places, prejudice
 from regard.vectors.report.subject import Subject
 from regard.vectors.report.tables import Table, drawn_table
+from regard.web import page
 
 WORDS = ("king", "woman", "city", "car", "music", "red", "good", "run", "small", "war", "science", "bank")
 """Whose neighbours stand on the page unless others are asked for."""
@@ -45,20 +45,12 @@ def html_page(
         groups: words by the name of their group, for the maps.
         seed: of t-SNE.
     """
-    parts = [(name, content) for name, content in _sections(subjects, words, groups, seed) if content]
-    return filled(
-        asset("regard.vectors.report", "page.html"),
-        {
-            "title": html.escape(title),
-            "style": asset("regard.vectors.report", "page.css"),
-            "script": asset("regard.vectors.report", "page.js"),
-            "contents": "".join(f'<a href="#{name}">{TOLD[name]}</a>' for name, _ in parts),
-            "sections": "\n".join(
-                f'<section id="{name}"><h2>{TOLD[name]}</h2>{content}</section>' for name, content in parts
-            ),
-            "version": __version__,
-        },
-    )
+    from markupsafe import Markup
+
+    # The parts escape the words they show as they are made.
+    sections = [(name, TOLD[name], Markup(made)) for name, made in _sections(subjects, words, groups, seed) if made]
+    parts = {"title": title, "sections": sections, "version": __version__}
+    return page("report", parts, styles=("report.css",))
 
 
 def _sections(

@@ -83,14 +83,7 @@ def _occupations(subject: Subject, audit: DirectionAudit, reach: float) -> str:
     half = min(ENDS, (len(audit.occupations) + 1) // 2)
     ends = [*audit.occupations[:half], *audit.occupations[max(len(audit.occupations) - half, half) :]]
     marked = {*audit.specific}
-    bars = [
-        Bar(
-            name=each.word + (SPECIFIC if each.word in marked else ""),
-            value=each.cosine,
-            group=3 if each.cosine > 0 else 0,
-        )
-        for each in ends
-    ]
+    bars = [Bar(name=each.word + (SPECIFIC if each.word in marked else ""), value=each.cosine) for each in ends]
     title = f"{subject.name}: occupations from {negative} (below 0) to {positive} (above 0), cosine"
     notes = []
     if len(ends) < len(audit.occupations):
@@ -136,7 +129,7 @@ def _tests(name: str, audit: Audit) -> str:
     listed = _listed([*missing, *(f"not tested: {sentence}" for sentence in audit.skipped)])
     if not audit.tests:
         return f"<div><h3>{html.escape(name)}</h3>{listed}</div>" if listed else ""
-    bars = [Bar(name=_called(each), value=_finite(each.effect_size), note=_note(each), group=1) for each in audit.tests]
+    bars = [Bar(name=_called(each), value=_finite(each.effect_size), note=_note(each)) for each in audit.tests]
     # Beyond 2 only where the two lists of targets have unequally many words.
     reach = max([2.0, *(abs(bar.value) for bar in bars if bar.value is not None)])
     title = f"{name}: effect size d (ddof {audit.tests[0].ddof}), from {-reach:.3g} to {reach:.3g}"

@@ -1,0 +1,175 @@
+"""Pages of HTML from templates, style sheets and ES modules.
+
+What lies in `static/` is served as it is: ES modules that import one another by relative paths, without a build step. An offline
+page has to be one file under a policy that allows no other address, where a module can import nothing. So the modules it needs
+are put together while it is written (`bundled`): each becomes a function that returns its exports, in the order of the imports.
+The subset of the language that makes this possible without a parser is small and checked:
+
+- imports stand at the start of a line and name what they take: `import { a, b as c } from "./file.js";`
+- exports are declarations: `export const`, `export function`, `export async function`, `export class`;
+- comments that begin with `/**` say types to whoever reads or checks the source, and stay out of the page.
+
+Templates are Jinja2's, with every value escaped. A page's policy names the digest of its one script, so that nothing else runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from posixpath import dirname, join, normpath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"\n]*)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) ([A-Za-z_$][\w$]*))", re.MULTILINE)
+TYPES = re.compile(r"^[ \t]*/\*\*.*?\*/\n|/\*\*.*?\*/ ?", re.MULTILINE | re.DOTALL)
+LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
+
+
+def page(
+    name: str, parts: Mapping[str, Any], *, data: Any = None, styles: Sequence[str] = (), served: str | None = None
+) -> str:
+    """A whole page of HTML, offline unless `served` is given.
+
+    The template is `templates/NAME.html`, the style sheets are `static/shell.css` and `styles`, and the program, which mounts the
+    view on the page's body, is `static/pages/NAME.js`.
+
+    Arguments:
+        name: `viewer`, `walk`, `report` or `questionnaire`.
+        parts: what the template shows; all text is escaped.
+        data: what the program reads, as JSON in the page.
+        styles: further style sheets.
+        served: the address below which a server gives the files of `static/`; None puts all of it into the page.
+    """
+    program = f"pages/{name}.js"
+    sheets = ("shell.css", *styles)
+    if served is None:
+        script = f"\n{bundled(program)}"
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+        allowed = f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+        style = "\n".join(asset(f"static/{sheet}") for sheet in sheets)
+    else:
+        script, style = "", ""
+        allowed = "style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'"
+    return (
+        _templates()
+        .get_template(f"{name}.html")
+        .render(
+            **parts,
+            policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
+            style=_safe(style),
+            script=_safe(script),
+            data=None if data is None else _safe(json_in_script(data)),
+            served=served,
+            sheets=sheets,
+            program=program,
+        )
+    )
+
+
+def bundled(program: str) -> str:
+    """A module of `static/` with all that it imports, as one script.
+
+    Raises:
+        ValueError: for an import or export outside the subset, or modules that import one another in a circle.
+
+    >>> bundled("pages/report.js").startswith('"use strict";')
+    True
+    """
+    names: dict[str, str] = {}
+    parts = ['"use strict";']
+
+    def add(path: str, above: tuple[str, ...]) -> str:
+        if path in above:
+            raise ValueError(f"modules import one another in a circle: {' -> '.join((*above, path))}")
+        if path not in names:
+            text = TYPES.sub("", asset(f"static/{path}"))
+            taken = []
+            for wanted, source in IMPORT.findall(text):
+                name = add(normpath(join(dirname(path), source)), (*above, path))
+                bindings = ", ".join(part.strip().replace(" as ", ": ") for part in wanted.split(",") if part.strip())
+                taken.append(f"const {{ {bindings} }} = {name};\n")
+            given = EXPORT.findall(text)
+            body = EXPORT.sub("", IMPORT.sub("", text))
+            if left := LEFT.search(body):
+                raise ValueError(f"{path}: {left[0]!r} is outside the subset of modules that a page can be made of")
+            names[path] = f"module{len(names)}"
+            parts.append(
+                f"// {path}\nconst {names[path]} = (() => {{\n{''.join(taken)}{body}return {{ {', '.join(given)} }};\n}})();"
+            )
+        return names[path]
+
+    add(program, ())
+    return "\n".join(parts) + "\n"
+
+
+def asset(name: str) -> str:
+    """The text of a file of this package."""
+    return resources.files("regard.web").joinpath(name).read_text(encoding="utf-8")
+
+
+def json_in_script(value: Any) -> str:
+    r"""JSON that can stand inside a script element.
+
+    Only "<" could end it there; the others keep careless readers of HTML from mistakes.
+
+    >>> print(json_in_script(["</script>"]))
+    ["\u003c/script\u003e"]
+    """
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def framed(page: str, title: str, *, height: int, allowed: str = "allow-scripts") -> str:
+    """A page inside a frame, for a notebook; nothing in it can touch what is around it.
+
+    Arguments:
+        page: the whole page.
+        title: in plain text.
+        height: of the frame, in CSS pixels.
+        allowed: what the frame's sandbox lets it do.
+    """
+    return (
+        f'<iframe title="{html.escape(title)}" sandbox="{allowed}" srcdoc="{html.escape(page)}" '
+        f'style="width: 100%; height: {height}px; border: 1px solid #8884; border-radius: 8px"></iframe>'
+    )
+
+
+def signed_colours() -> tuple[str, str]:
+    """The colours of numbers below and above zero, as six hexadecimal digits, from the style sheet of all pages.
+
+    >>> below, above = signed_colours()
+    >>> len(below), len(above)
+    (6, 6)
+    """
+    sheet = asset("static/shell.css")
+    colours = dict(
+        reversed(re.findall(r"--(negative|positive): #([0-9a-f]{6});", sheet))
+    )  # the light ones, which come first
+    return colours["negative"], colours["positive"]
+
+
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("regard.web", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _safe(text: str) -> Any:
+    """Text of the package itself, which a template shall not escape."""
+    from markupsafe import Markup
+
+    return Markup(text)

@@ -1,0 +1,16 @@
+// The data of a view from a server: `URL/data` is JSON, `URL/weights/0` the deflated weights of the first map.
+
+/** @param {string} address @returns {Promise<Response>} */
+async function answer(address) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${address}: ${response.status} ${response.statusText}`);
+  return response;
+}
+
+/** @param {string} url @returns {import("./source.js").Source} */
+export function fetchedSource(url) {
+  return {
+    data: async () => (await answer(`${url}/data`)).json(),
+    packed: async (index) => new Uint8Array(await (await answer(`${url}/weights/${index}`)).arrayBuffer()),
+  };
+}

@@ -1,0 +1,5 @@
+// The page of a report.
+
+import { mount } from "../report.js";
+
+mount(document.body);

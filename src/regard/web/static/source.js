@@ -1,0 +1,26 @@
+// Where a view's data come from: the page itself, or (fetched.js) a server.
+
+/**
+ * @typedef {object} Source
+ * @property {() => Promise<any>} data what the view shows, as its Python page describes it
+ * @property {(index: number) => Promise<Uint8Array>} packed the deflated weights of a map of the viewer
+ */
+
+/** @param {string} text base64 @returns {Uint8Array} */
+export function bytesOf(text) {
+  if (/** @type {any} */ (Uint8Array).fromBase64) return /** @type {any} */ (Uint8Array).fromBase64(text);
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = characters.charCodeAt(i);
+  return bytes;
+}
+
+/** The data that lie in a page. @param {ParentNode} [page] @returns {Source} */
+export function inlineSource(page = document) {
+  /** @param {string} id */
+  const text = (id) => page.querySelector("#" + id)?.textContent ?? "";
+  return {
+    data: async () => JSON.parse(text("data")),
+    packed: async (index) => bytesOf(text(`weights-${index}`)),
+  };
+}

@@ -1,0 +1,128 @@
+// Taking a picture or its numbers out of the page, without asking any other computer.
+
+import { SCALES, SIGNED, coloursOf, context2d, inks, stopsOf } from "../colours.js";
+import { element, headLabel, isSigned } from "./names.js";
+import { CanvasSurface, SvgSurface, widthOf } from "./surface.js";
+import { canMerge } from "./weights.js";
+
+/** @typedef {import("./types").Surface} Surface */
+
+const HEADING = 58, MARGIN = 16, LARGEST_PNG = 8192;
+
+/** The buttons that save. @param {import("./types").Viewer} viewer */
+export function addExport(viewer) {
+  const { $, state, VIEWS, data } = viewer;
+  function wholePicture() {
+    const view = VIEWS[state.view];
+    if (!view.draw || !view.prepare) return textPicture();
+    const { width, height } = view.prepare(viewer.room());
+    /** @param {Surface} surface */
+    const draw = (surface) => view.draw?.(surface, { x: 0, y: 0, width, height, whole: true });
+    return { width, height, draw };
+  }
+  // The browser has laid the text out; its boxes are drawn where they lie.
+  function textPicture() {
+    const holder = $(state.text === "lines" ? "lines" : "words"), box = holder.getBoundingClientRect();
+    return {
+      width: Math.ceil(box.width), height: Math.ceil(holder.scrollHeight) + 4,
+      /** @param {Surface} surface */
+      draw(surface) {
+        for (const span of holder.querySelectorAll("span, b")) {
+          const own = span.getBoundingClientRect(), style = getComputedStyle(span), size = parseFloat(style.fontSize);
+          const x = own.left - box.left, y = own.top - box.top + holder.scrollTop;
+          if (span.style.background) surface.rect(x, y, own.width, own.height, style.backgroundColor);
+          const chosen = span.getAttribute("aria-selected") === "true";
+          if (chosen) surface.frame(x + 0.5, y + 0.5, own.width - 1, own.height - 1, inks().mark, 2);
+          const faint = span.className === "later" ? inks().line : style.color;
+          surface.text(span.textContent, x + own.width / 2, y + own.height / 2,
+            { size, colour: faint, align: "center", bold: parseInt(style.fontWeight) > 500 });
+        }
+      },
+    };
+  }
+  const hasRamp = () => ["heatmap", "text", "image"].includes(state.view) && !(state.view === "image" && state.overlay === "light");
+  /** @param {Surface} surface @param {{ draw(surface: Surface): void }} picture @param {number} width @param {number} height */
+  function drawAll(surface, picture, width, height) {
+    const ink = inks();
+    surface.rect(0, 0, width, height, ink.paper);
+    surface.text(data.title, MARGIN, MARGIN + 8, { size: 16, colour: ink.ink, bold: true, width: width - 2 * MARGIN });
+    const where = [viewer.whereText(), $("note").textContent].filter(Boolean).join(" · ");
+    surface.text(where, MARGIN, MARGIN + 29, { size: 12, colour: ink.faint, width: width - 2 * MARGIN });
+    surface.shift(MARGIN, HEADING, () => picture.draw(surface));
+    if (!hasRamp()) return;
+    const y = height - MARGIN - 12, map = state.map, stops = coloursOf(state.view === "image" ? (isSigned(map) ? SIGNED.dark : SCALES.dark) : stopsOf(isSigned(map))), { low, high } = viewer.legendTexts();
+    surface.text(low, MARGIN, y + 6, { size: 11, colour: ink.faint });
+    const from = MARGIN + widthOf(low, 11) + 8;
+    for (let i = 0; i < 64; i++) surface.rect(from + 2 * i, y, 2.3, 12, `rgb(${stops[Math.round((i / 63) * 255)]})`);
+    surface.text(high, from + 136, y + 6, { size: 11, colour: ink.faint });
+  }
+  function sized() {
+    const picture = wholePicture(), width = Math.ceil(Math.max(picture.width, 300)) + 2 * MARGIN;
+    return { picture, width, height: Math.ceil(picture.height) + HEADING + (hasRamp() ? 40 : MARGIN) };
+  }
+  /** @param {string} suffix */
+  const fileName = (suffix) =>
+    [state.map.address, state.view, state.view === "heads" ? "" : state.head].filter((part) => part !== "").join("-").replace(/[^\w.-]+/g, "_") + "." + suffix;
+  /** @param {Blob} blob @param {string} suffix */
+  function save(blob, suffix) {
+    const link = element("a"), address = URL.createObjectURL(blob);
+    link.href = address;
+    link.download = fileName(suffix);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+    viewer.say(`saved ${link.download}`);
+  }
+  async function shownLoaded() {
+    if (state.view === "model") await Promise.all(VIEWS.model.maps().map(viewer.load));
+    else await viewer.load(state.map);
+  }
+
+  const SAVERS = {
+    async png() {
+      await shownLoaded();
+      const { picture, width, height } = sized(), density = Math.min(2, LARGEST_PNG / Math.max(width, height));
+      const sheet = element("canvas");
+      sheet.width = Math.round(width * density);
+      sheet.height = Math.round(height * density);
+      const context = context2d(sheet);
+      context.scale(density, density);
+      drawAll(new CanvasSurface(context), picture, width, height);
+      sheet.toBlob((/** @type {Blob} */ blob) => save(blob, "png"));
+    },
+    async svg() {
+      await shownLoaded();
+      const { picture, width, height } = sized(), surface = new SvgSurface();
+      drawAll(surface, picture, width, height);
+      save(new Blob([surface.file(width, height, data.title)], { type: "image/svg+xml" }), "svg");
+    },
+    async json() {
+      await viewer.load(state.map);
+      const { map, matrices } = shownMatrices(), [{ query, key }] = matrices;
+      const value = {
+        title: data.title, example: data.examples[map.example], address: map.address, kind: map.kind,
+        query_tokens: query, key_tokens: key, words_merged: state.merge && canMerge(map), relative_step: map.step, knee: map.knee,
+        heads: matrices.map((one) => ({
+          head: headLabel(map, one.head), weights: Array.from({ length: one.rows }, (_, row) => [...one.row(row)].map((x) => Number(x.toPrecision(7)))),
+        })),
+      };
+      save(new Blob([JSON.stringify(value)], { type: "application/json" }), "json");
+    },
+    async csv() {
+      await viewer.load(state.map);
+      const { map, matrices } = shownMatrices(), [{ query, key }] = matrices;
+      const quoted = (/** @type {string | number} */ text) => `"${String(text).replaceAll('"', '""')}"`;
+      const lines = [["head", "query", ...key].map(quoted).join()];
+      for (const one of matrices) {
+        query.forEach((token, row) => lines.push([quoted(headLabel(map, one.head)), quoted(token), ...[...one.row(row)].map((x) => x.toPrecision(7))].join()));
+      }
+      save(new Blob(["\ufeff" + lines.join("\r\n") + "\r\n"], { type: "text/csv;charset=utf-8" }), "csv");
+    },
+  };
+  function shownMatrices() {
+    const { map } = state;
+    /** @type {(number | "mean")[]} */
+    const heads = state.view === "heads" ? [...state.on].sort((a, b) => a - b) : [state.view === "model" && state.head === "mean" ? 0 : state.head];
+    return { map, matrices: (heads.length ? heads : ["mean"]).map((head) => viewer.matrixOf(map, head, state.merge)) };
+  }
+  for (const [kind, saver] of Object.entries(SAVERS)) $("save-" + kind).addEventListener("click", saver, { signal: viewer.signal });
+}

@@ -1,0 +1,114 @@
+// The heatmap: queries down, keys across.
+
+import { bitmapOf, inks } from "../colours.js";
+import { theme } from "../shell.js";
+import { LETTER, clamp, inSight, isSigned, sideNames } from "./names.js";
+import { widthOf } from "./surface.js";
+import { strongest } from "./weights.js";
+
+/** Adds the view. @param {import("./types").Viewer} viewer */
+export function addHeatmap(viewer) {
+  const { state, VIEWS } = viewer;
+  VIEWS.heatmap = {
+    name: "Heatmap", role: "heatmap", heads: "one",
+    usable: () => true,
+    needs: () => [state.map],
+    show() {},
+    label() {
+      const [asking, asked] = sideNames(state.map), { rows, columns } = state.matrix;
+      return `${viewer.whereText()}: ${rows} ${asking} tokens by ${columns} ${asked} tokens`;
+    },
+    prepare(space) {
+      const { query, key, rows, columns } = state.matrix;
+      const longest = (/** @type {string[]} */ list, /** @type {number} */ limit) => Math.min(limit, Math.max(14, ...list.slice(0, 400).map((token) => widthOf(token, 14, true) + 14)));
+      this.turned = key.some((token) => [...token.normalize("NFC")].length > 1);
+      this.side = Math.max(58, Math.ceil(longest(query, 190)));
+      this.top = Math.max(40, this.turned ? Math.ceil(longest(key, 150)) + 4 : 22);
+      const across = (space.width - this.side - 14) / columns, down = Math.max((space.height - this.top - 14) / rows, 12);
+      const usual = clamp(Math.min(across, down, 34), 3, 34);
+      this.cell = clamp(usual * state.zoom, 1, 90);
+      if (this.cell > 3) this.cell = Math.floor(this.cell);
+      this.font = clamp(this.cell * 0.62, LETTER, 14);
+      return { width: this.side + columns * this.cell + 2, height: this.top + rows * this.cell + 2 };
+    },
+    bitmap() {
+      const { matrix, scale } = state, name = [theme(), scale, state.limit].join();
+      if (matrix.bitmap?.name !== name) {
+        const canvas = bitmapOf(isSigned(state.map), matrix.values, matrix.rows, matrix.columns, viewer.endOf);
+        matrix.bitmap = { name, canvas };
+      }
+      return matrix.bitmap.canvas;
+    },
+    draw(surface, frame) {
+      const { rows, columns, query, key } = state.matrix, { cell, side, top, font } = this, ink = inks();
+      const across = inSight(frame.x, frame.x + frame.width - side, cell, columns);
+      const down = inSight(frame.y, frame.y + frame.height - top, cell, rows);
+      const x = (/** @type {number} */ column) => side + column * cell - frame.x, y = (/** @type {number} */ row) => top + row * cell - frame.y;
+      const { row, column } = viewer.place();
+      surface.within(side, top, frame.width - side, frame.height - top, () => {
+        const wide = across.last - across.first + 1, high = down.last - down.first + 1;
+        const to = [x(across.first), y(down.first), wide * cell, high * cell];
+        surface.image(this.bitmap(), [across.first, down.first, wide, high], to);
+        if (cell >= 12) {
+          for (let i = across.first; i <= across.last + 1; i++) surface.line(x(i), to[1], x(i), to[1] + to[3], ink.paper, 1);
+          for (let i = down.first; i <= down.last + 1; i++) surface.line(to[0], y(i), to[0] + to[2], y(i), ink.paper, 1);
+        }
+        if (frame.whole) return;
+        surface.frame(x(0), y(row), columns * cell, cell, ink.mark, 1);
+        surface.frame(x(column), y(0), cell, rows * cell, ink.mark, 1, 0.5);
+        surface.frame(x(column), y(row), cell, cell, ink.mark, cell > 8 ? 2.5 : 2);
+      });
+      surface.within(0, top, side, frame.height - top, () => {
+        for (const i of withMarked(down.places, frame.whole ? -1 : row)) {
+          const marked = i === row && !frame.whole;
+          surface.text(query[i], side - 6, y(i) + cell / 2,
+            { size: font, colour: marked ? ink.mark : ink.ink, bold: marked, align: "right", width: side - 8 });
+        }
+      });
+      surface.within(side, 0, frame.width - side, top, () => {
+        for (const i of withMarked(across.places, frame.whole ? -1 : column)) {
+          const marked = i === column && !frame.whole, style = { size: font, colour: marked ? ink.mark : ink.ink, bold: marked };
+          if (this.turned) surface.text(key[i], x(i) + cell / 2, top - 5, { ...style, turned: true, width: top - 8 });
+          else surface.text(key[i], x(i) + cell / 2, top - 10, { ...style, align: "center" });
+        }
+      });
+      const [asking, asked] = sideNames(state.map);
+      surface.text(asked + " →", side - 7, top - 24, { size: 11, colour: ink.faint, align: "right" });
+      surface.text(asking + " ↓", side - 7, top - 10, { size: 11, colour: ink.faint, align: "right" });
+    },
+    at(x, y, frame) {
+      const { rows, columns } = state.matrix;
+      const column = Math.floor((x - this.side + frame.x) / this.cell), row = Math.floor((y - this.top + frame.y) / this.cell);
+      if (row >= rows || column >= columns || (x < this.side && y < this.top)) return null;
+      if (x < this.side) return row < 0 ? null : { row, column: strongest(state.matrix.row(row), 1)[0] };
+      if (y < this.top) return column < 0 ? null : { row: strongest(state.matrix.column(column), 1)[0], column };
+      return { row, column };
+    },
+    tip: (spot) => viewer.cellTip(spot.row, spot.column),
+    pick: (spot) => viewer.move(spot.row, spot.column),
+    say: () => viewer.cellText(),
+    sight() {
+      const { cell, side, top } = this;
+      return { x: side + state.column * cell, y: top + state.row * cell, width: cell + 2, height: cell + 2, margin: { left: side, top } };
+    },
+    key(event) {
+      const { row, column, matrix } = state, end = matrix.columns - 1, bottom = matrix.rows - 1;
+      /** @type {Record<string, [number, number]>} */
+      const steps = {
+        ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1], ArrowUp: [row - 1, column], ArrowDown: [row + 1, column],
+        Home: [event.ctrlKey ? 0 : row, 0], End: [event.ctrlKey ? bottom : row, end],
+        PageUp: [row - 10, column], PageDown: [row + 10, column],
+      };
+      if (event.key in steps) viewer.move(...steps[event.key]);
+      else if (event.key === "Enter" || event.key === " ") viewer.say(viewer.strongestText());
+      else return false;
+      return true;
+    },
+  };
+}
+
+/** Places to label, the marked one among them; its neighbours make room for it. @param {number[]} places @param {number} marked */
+const withMarked = (places, marked) => {
+  if (marked < 0 || places.includes(marked)) return places;
+  return [...places.filter((i) => Math.abs(i - marked) >= (places[1] - places[0] || 1)), marked];
+};

@@ -1,0 +1,53 @@
+// Names of heads, sides and tokens, and small helpers that every module of the viewer uses.
+
+/** @typedef {import("./types").AttentionMap} AttentionMap */
+
+/** @param {number} value @param {number} low @param {number} high */
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+/** Within one sequence the rows are no output: both sides are the same tokens. @param {AttentionMap} map */
+export const sideNames = (map) => (map.kind === "self" ? ["query", "key"] : ["output", "source"]);
+/** @param {AttentionMap} map @param {number | "mean"} head */
+export const headName = (map, head) =>
+  map.heads < 2 ? "the only head" : head === "mean" ? `mean of ${map.heads} heads` : "head " + head;
+/** A head by its layer and number; of a layer with a single one its address says it all. @param {AttentionMap} map @param {number | "mean"} head */
+export const headOf = (map, head) => (map.heads < 2 ? map.address : `${map.address}, head ${head}`);
+/**
+ * What stands for a head where its layer is named too: its number, or for a head chosen from several the address, which has it.
+ *
+ * @param {AttentionMap} map @param {number | "mean"} head
+ */
+export const headLabel = (map, head) => (map.heads < 2 ? map.address : head);
+/** @param {AttentionMap} map @param {number | "mean"} head */
+export const headText = (map, head) => (map.heads < 2 ? map.address : "head " + head);
+/** @param {AttentionMap} map */
+export const isPicture = (map) => Boolean(map.key.patches || map.query.patches);
+
+/** Whether some weights are negative. @param {AttentionMap} map */
+export const isSigned = (map) => map.zero > 0;
+
+/** @param {string} name @param {string | number} [text] @param {string} [className] @returns {any} */
+export function element(name, text, className) {
+  const one = document.createElement(name);
+  if (text !== undefined) one.textContent = String(text);
+  if (className) one.className = className;
+  return one;
+}
+
+/** What is written beside the pointer. @param {string} query @param {string} key @param {string} value @param {string} small */
+export const pairTip = (query, key, value, small) =>
+  [element("bdi", query), " → ", element("bdi", key), ": " + value, element("small", small)];
+
+/** Pixels of the smallest letters. */
+export const LETTER = 9;
+/**
+ * The tokens that a picture of them draws labels for: not closer than letters need.
+ *
+ * @param {number} from @param {number} to what is in sight, in pixels @param {number} cell pixels of a token @param {number} count of tokens
+ */
+export function inSight(from, to, cell, count) {
+  const step = Math.max(1, Math.ceil((LETTER * 1.15) / cell)), places = [];
+  const first = clamp(Math.floor(from / cell), 0, count - 1), last = clamp(Math.floor(to / cell), 0, count - 1);
+  for (let i = Math.ceil(first / step) * step; i <= last; i += step) places.push(i);
+  return { first, last, places };
+}

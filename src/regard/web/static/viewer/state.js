@@ -1,0 +1,112 @@
+// What is shown, kept in one place and in the page's address; and the names of things.
+
+import { clamp, headName, headOf } from "./names.js";
+import { canMerge, labelsOf, largest, written } from "./weights.js";
+
+/** The state of a viewer, its address, and the names of things. @param {import("./types").Viewer} viewer */
+export function addState(viewer) {
+  const { $, root, state, VIEWS, data } = viewer;
+  /** @param {number} example */
+  const mapsOf = (example) => data.maps.filter((map) => map.example === example);
+  const place = () => state.hover || state;
+  /** @param {number} row @param {number} column */
+  const valueText = (row, column) => written(state.matrix.at(row, column), state.matrix.errorAt(row, column));
+  const whereText = () => {
+    const { map, head } = state, many = VIEWS[state.view].heads === "many";
+    const heads = many ? `${state.on.size} of ${map.heads} heads` : headName(map, head);
+    if (state.view === "model") return `${mapsOf(map.example).length} layers · chosen: ${headOf(map, head === "mean" ? 0 : head)}`;
+    return [map.address, map.kind + "-attention", ...(map.heads > 1 ? [heads] : [])].join(" · ");
+  };
+  /** @param {import("./types").Side} side @param {number} index */
+  const tokenName = (side, index) => {
+    const { patches } = side, [rows, columns, first] = patches || [0, 0, 0], at = index - first;
+    if (!patches || at < 0 || at >= rows * columns) return labelsOf(side, state.merge)[index];
+    return `patch ${Math.floor(at / columns) + 1},${(at % columns) + 1}`;
+  };
+
+  /** The largest weight of the last colour, for one row or for all. @param {number} row */
+  function endOf(row) {
+    if (state.scale === "unit") return 1;
+    if (state.scale === "row") return largest(state.matrix.row(row)) || 1;
+    return state.limit;
+  }
+
+  // The address of the picture: what stands after the # opens the page on the same one.
+  let hashTimer = /** @type {any} */ (0);
+  function keepAddress() {
+    clearTimeout(hashTimer);
+    hashTimer = setTimeout(() => {
+      const parts = new URLSearchParams({ view: state.view, layer: state.map.address, head: String(state.head) });
+      if (state.map.example) parts.set("example", String(state.map.example));
+      parts.set("query", String(state.row));
+      parts.set("key", String(state.column));
+      if (state.merge) parts.set("words", "1");
+      if (state.side) parts.set("side", state.side);
+      if (state.on.size < state.map.heads) parts.set("heads", [...state.on].join("."));
+      for (const [name, usual] of /** @type {const} */ ([["scale", "fit"], ["text", "one"], ["picture", "one"], ["overlay", "light"]])) {
+        if (state[name] !== usual) parts.set(name, state[name]);
+      }
+      try {
+        history.replaceState(null, "", "#" + parts);
+      } catch {
+        // A frame of a notebook may not change its address.
+      }
+    }, 200);
+  }
+  function readAddress() {
+    const parts = new URLSearchParams(location.hash.slice(1));
+    const maps = mapsOf(Number(parts.get("example") || 0));
+    const map = maps.find((one) => one.address === parts.get("layer")) || maps[0] || data.maps[0];
+    /** @param {string} name @param {string[]} list @param {string | null} usual @returns {any} */
+    const among = (name, list, usual) => (list.includes(parts.get(name) ?? "") ? parts.get(name) : usual);
+    const head = /^\d+$/.test(parts.get("head") ?? "") ? Number(parts.get("head")) : NaN;
+    Object.assign(state, {
+      map, head: map.heads > 1 && head < map.heads ? head : map.heads > 1 ? "mean" : 0,
+      merge: parts.has("words") && canMerge(map), scale: among("scale", ["fit", "row", "unit"], "fit"),
+      text: among("text", ["one", "mean", "lines"], "one"), picture: among("picture", ["one", "every"], "one"),
+      overlay: among("overlay", ["light", "colour"], "light"), side: among("side", ["query", "key"], null),
+    });
+    const usable = Object.keys(VIEWS).filter((name) => VIEWS[name].usable(map));
+    state.view = among("view", usable, usable.includes("image") ? "image" : "heatmap");
+    const heads = (parts.get("heads") || "").split(".").filter((one) => /^\d+$/.test(one) && Number(one) < map.heads);
+    state.on = new Set(heads.length ? heads.map(Number) : Array(map.heads).keys());
+    /** @param {string} name @param {import("./types").Side} side */
+    const index = (name, side) => {
+      const count = labelsOf(side, state.merge).length, given = Number(parts.get(name));
+      return parts.has(name) && Number.isInteger(given) && given >= 0 && given < count ? given : null;
+    };
+    state.asked = { row: index("query", map.query), column: index("key", map.key) };
+  }
+
+  // Whatever changed: load what the picture needs, then draw it.
+  let turns = 0;
+  async function show() {
+    const turn = ++turns, view = VIEWS[state.view];
+    root.classList.toggle("busy", !view.needs().every(viewer.isLoaded));
+    try {
+      await Promise.all(view.needs().map(viewer.load));
+    } catch {
+      state.matrix = /** @type {any} */ (null);
+      $("where").textContent = "The weights in this page cannot be read; the file is damaged. Write the page again.";
+      return;
+    }
+    if (turn !== turns) return;
+    root.classList.remove("busy");
+    const { map } = state;
+    if (view.needs().includes(map)) {
+      state.matrix = viewer.matrixOf(map, state.head, state.merge);
+      state.row = clamp(state.row, 0, state.matrix.rows - 1);
+      state.column = clamp(state.column, 0, state.matrix.columns - 1);
+      const shown = view.heads === "many" ? [...state.on].map((head) => viewer.matrixOf(map, head, state.merge)) : [state.matrix];
+      state.limit = Math.max(0, ...shown.map((one) => one.peak)) || 1;
+    }
+    state.hover = null;
+    viewer.fillControls();
+    view.show();
+    viewer.layout();
+    viewer.legend();
+    viewer.listStrongest();
+    keepAddress();
+  }
+  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, valueText, whereText, tokenName, endOf, keepAddress, readAddress, show }));
+}

@@ -1,0 +1,181 @@
+// What the modules of the viewer share. Nothing of this file is in a page.
+
+import type { Matrix, Weights } from "./weights.js";
+
+/** The tokens of one side of a map, with the words and the patches they make. */
+export interface Side {
+  tokens: string[];
+  /** What the tokenizer itself calls them, where they are shown otherwise. */
+  raw?: string[];
+  words: number[] | null;
+  texts: string[] | null;
+  /** Rows, columns, and the number of the first token that is a patch. */
+  patches: [number, number, number] | null;
+  groups?: [number, number][];
+}
+/** One layer's attention over one example, all heads. */
+export interface AttentionMap {
+  index: number;
+  address: string;
+  kind: string;
+  example: number;
+  heads: number;
+  query: Side;
+  key: Side;
+  zero: number;
+  knee: number;
+  step: number;
+  size: number;
+  scale?: { values: Float32Array; errors: Float32Array };
+}
+export interface ViewData {
+  title: string;
+  note: string;
+  examples: string[];
+  images: (string | null)[];
+  maps: AttentionMap[];
+}
+/** A place in a picture: a query and a key, or a token of one side, or a head of a layer. */
+export interface Spot {
+  row: number;
+  column: number;
+  side?: "query" | "key" | null;
+  layer?: number;
+  head?: number;
+}
+export interface State {
+  view: string;
+  map: AttentionMap;
+  head: number | "mean";
+  on: Set<number>;
+  row: number;
+  column: number;
+  /** Lines: the side of the one token that is chosen. */
+  side: "query" | "key" | null;
+  merge: boolean;
+  scale: string;
+  text: string;
+  picture: string;
+  overlay: string;
+  smooth: boolean;
+  zoom: number;
+  hover: Spot | null;
+  matrix: Matrix;
+  limit: number;
+  opened?: string;
+  asked: { row: number | null; column: number | null };
+}
+/** What is in sight of a picture; `whole` where all of it is drawn into a file. */
+export interface Frame {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+  whole?: boolean;
+}
+export interface TextStyle {
+  size?: number;
+  colour: string;
+  align?: "left" | "center" | "right";
+  bold?: boolean;
+  turned?: boolean;
+  width?: number;
+}
+/** The strokes of a picture. `y` of a text is its middle; turned text runs upwards from (x, y). */
+export interface Surface {
+  rect(x: number, y: number, width: number, height: number, colour: string, alpha?: number): void;
+  frame(x: number, y: number, width: number, height: number, colour: string, thick?: number, alpha?: number): void;
+  line(x1: number, y1: number, x2: number, y2: number, colour: string, thick?: number, alpha?: number, dash?: number): void;
+  text(text: string, x: number, y: number, style: TextStyle): void;
+  image(source: CanvasImageSource, from: number[], to: number[], smooth?: boolean): void;
+  within(x: number, y: number, width: number, height: number, draw: () => void): void;
+  shift(x: number, y: number, draw: () => void): void;
+}
+export interface Size {
+  width: number;
+  height: number;
+}
+/** One way to look. Views with `draw` are pictures on the canvas. */
+export interface View {
+  name: string;
+  role: string;
+  /** Whether it shows one head, those that are switched on, or no choice. */
+  heads: "one" | "many" | "none";
+  cursor?: string;
+  usable(map: AttentionMap): boolean;
+  needs(): AttentionMap[];
+  show(): unknown;
+  say?(): string;
+  moved?(): void;
+  label?(): string;
+  prepare?(space: Size): Size;
+  draw?(surface: Surface, frame: Frame): void;
+  at?(x: number, y: number, frame: Frame): Spot | null;
+  tip?(spot: Spot): (Node | string)[];
+  pick?(spot: Spot): void;
+  sight?(): (Size & { x: number; y: number; margin?: { left: number; top: number } }) | null | false | "";
+  key?(event: KeyboardEvent): boolean;
+  // What only some of them have.
+  [own: string]: any;
+}
+
+/** One mounted viewer: its data, its state, and what its modules offer one another. */
+export interface Viewer {
+  root: HTMLElement;
+  signal: AbortSignal;
+  data: ViewData;
+  weights: Weights;
+  state: State;
+  VIEWS: Record<string, View>;
+  canvas: HTMLCanvasElement;
+  pane: HTMLElement;
+  whole: Size;
+  thumbs: Map<string, { bitmap: HTMLCanvasElement; peak: number }>;
+  /** An element of the viewer by its id. */
+  $(id: string): any;
+  load(map: AttentionMap): Promise<void>;
+  isLoaded(map: AttentionMap): boolean;
+  matrixOf(map: AttentionMap, head: number | "mean", merge: boolean): Matrix;
+  /** Ends the viewer: nothing listens any more. */
+  unmount(): void;
+
+  // state.js
+  mapsOf(example: number): AttentionMap[];
+  place(): Spot | State;
+  valueText(row: number, column: number): string;
+  whereText(): string;
+  tokenName(side: Side, index: number): string;
+  endOf(row: number): number;
+  keepAddress(): void;
+  readAddress(): void;
+  show(): Promise<void>;
+
+  // pane.js
+  room(): Size;
+  frameNow(): Frame;
+  layout(): void;
+  redraw(): void;
+  keepInSight(): void;
+  say(text: string): void;
+  tip(event: PointerEvent, parts: (Node | string)[] | null): void;
+  cellTip(row: number, column: number): (Node | string)[];
+  cellText(): string;
+  move(row: number, column: number, quietly?: boolean): void;
+
+  // text.js
+  sameSides(): boolean;
+  listQueries(): void;
+  markQuery(): void;
+
+  // strongest.js
+  listStrongest(): void;
+  strongestText(): string;
+
+  // controls.js
+  fillControls(): void;
+  legendTexts(): { low: string; high: string };
+  legend(): void;
+  choose(id: string, value: any): Promise<void>;
+  switchHead(head: number, alone?: boolean): void;
+  keys(event: KeyboardEvent): boolean;
+}

@@ -1,0 +1,86 @@
+// The viewer: attention as pictures of several kinds, with what they are drawn from.
+
+import { finder, startShell } from "../shell.js";
+import { addControls } from "./controls.js";
+import { addExport } from "./export.js";
+import { addHeads } from "./heads.js";
+import { addHeatmap } from "./heatmap.js";
+import { addImage } from "./image.js";
+import { addModel } from "./model.js";
+import { addPane } from "./pane.js";
+import { addState } from "./state.js";
+import { addStrongest } from "./strongest.js";
+import { addText } from "./text.js";
+import { Weights, strongest } from "./weights.js";
+
+/**
+ * Brings the viewer to life in an element that holds its markup (`templates/viewer.html`).
+ *
+ * @param {HTMLElement} root
+ * @param {import("../source.js").Source} source
+ * @returns {Promise<import("./types").Viewer>} when the first picture is drawn; `unmount` ends it
+ */
+export async function mount(root, source) {
+  const data = viewData(await source.data()), weights = new Weights(source), $ = finder(root);
+  /** @type {import("./types").Viewer} */
+  const viewer = Object.assign(/** @type {any} */ ({}), {
+    root, $, data, weights,
+    state: {
+      view: "heatmap", map: data.maps[0], head: "mean", on: new Set(), row: 0, column: 0, side: null,
+      merge: false, scale: "fit", text: "one", picture: "one", overlay: "light", smooth: true,
+      zoom: 1, hover: null, matrix: null, limit: 1,
+    },
+    VIEWS: {}, // by name, in the order of their tabs
+    canvas: $("picture"), pane: $("pane"), whole: { width: 0, height: 0 }, thumbs: new Map(),
+    load: weights.load.bind(weights), isLoaded: weights.isLoaded.bind(weights), matrixOf: weights.matrixOf.bind(weights),
+  });
+  const { state, VIEWS } = viewer;
+  const shell = startShell(root, {
+    keys: (event) => viewer.keys(event),
+    changed: () => {
+      if (!viewer.show) return;
+      if (state.view === "text" && state.matrix) VIEWS.text.show();
+      viewer.show();
+      viewer.layout();
+    },
+  });
+  viewer.signal = shell;
+  viewer.unmount = () => shell.stop?.();
+
+  addState(viewer);
+  addPane(viewer);
+  for (const addView of [addHeatmap, addHeads, addModel, addText, addImage]) addView(viewer);
+  addStrongest(viewer);
+  addControls(viewer);
+  addExport(viewer);
+
+  if (typeof DecompressionStream === "undefined") {
+    $("where").textContent = "This browser is too old for this page: it cannot inflate the weights (DecompressionStream).";
+    return viewer;
+  }
+  async function open() {
+    viewer.readAddress();
+    await viewer.show();
+    // Begin where there is something to see.
+    const { row, column } = state.asked;
+    if (!state.matrix) return;
+    const from = row ?? 0;
+    viewer.move(from, column ?? strongest(state.matrix.row(from), 1)[0], true);
+    viewer.legend();
+  }
+  addEventListener("hashchange", open, { signal: shell });
+  addEventListener("resize", viewer.layout, { signal: shell });
+  await open();
+  root.dataset.ready = "yes";
+  return viewer;
+}
+
+/** A view's data with the sides of its maps in their place: maps share them. @param {any} data @returns {import("./types").ViewData} */
+function viewData(data) {
+  data.maps.forEach((/** @type {any} */ map, /** @type {number} */ i) => {
+    map.index = i;
+    map.query = data.sides[map.query];
+    map.key = data.sides[map.key];
+  });
+  return data;
+}
