@@ -14,6 +14,7 @@ from regard.generation import (
     FixedLength,
     GnmtLength,
     Sample,
+    SampleRows,
     beam_search,
     generate,
 )
@@ -164,3 +165,27 @@ def test_a_transformer_that_goes_back_writes_over_what_it_gave_up(seeded):
         _, after = model.step(torch.tensor([5, 5]), state.rewound(2))
         assert after.cache.layers[0].room is memory
         assert after.cache.layers[0].key.shape[2] == 3
+
+
+@pytest.mark.parametrize("before", [None, [0, 7, 7]])
+def test_samples_of_a_prompt_branch_after_one_reading(before, seeded, randomize, monkeypatch):
+    """The prompt is read by one row; the samples are those of so many prompts alike."""
+    reader = randomize(gpt2().double())
+    rows: list[int] = []
+    prefill = reader.prefill
+
+    def counted(tokens: Tokens, state: Any) -> Any:
+        rows.append(len(tokens))
+        return prefill(tokens, state)
+
+    monkeypatch.setattr(reader, "prefill", counted)
+    with torch.no_grad():
+        state = None if before is None else prefill(Tokens.pad([before]), reader.start(1))
+    model, seeds = Continuation(reader, state), [5, 6, 7, 8]
+    prompts = Tokens.pad([[0, 5, 6], [0, 9]])
+    found = generate(model, prompts, draws=2, choose=SampleRows(seeds), limit=FixedLength(6))
+    assert rows == [2]
+    alike = prompts.select(torch.tensor([0, 0, 1, 1]))
+    assert [each.tokens for each in found] == [
+        each.tokens for each in generate(model, alike, choose=SampleRows(seeds), limit=FixedLength(6))
+    ]

@@ -27,7 +27,7 @@ class Step:
     """What one call of the decoder gave.
 
     Arguments:
-        sources: the source row of each row still in the batch.
+        sources: the source row of each row still in the batch; where several are drawn, counted over all draws.
         tokens: the token each of them emitted, end tokens included.
         log_probabilities: of these tokens, the model's own.
         left: by source row, the hypotheses that this step completed; their rows are gone from the next step.
@@ -44,6 +44,7 @@ def stream(
     decoder: Decoder[S],
     source: Source,
     *,
+    draws: int = 1,
     choose: Chooser | None = None,
     transforms: Sequence[LogitTransform] = (),
     stop: Sequence[StopRule] = (),
@@ -54,7 +55,7 @@ def stream(
     end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> Iterator[Step]:
-    """Decode one hypothesis per source row and hand out each step as it is made. Arguments as for `generate`.
+    """Decode one hypothesis per source row, or several draws, and hand out each step as it is made. Arguments as for `generate`.
 
     >>> from types import SimpleNamespace
     >>> from regard.layers import Tokens
@@ -74,17 +75,21 @@ def stream(
     limit = RelativeLength() if limit is None else limit
     length_penalty = GnmtLength(0.0) if length_penalty is None else length_penalty
     whole("minimum_length", minimum_length, least=0)
+    whole("draws", draws, least=1)
     if observer is not None:
         observer.search_started(source)
     device = source.device
-    limits = torch.tensor(row_limits(decoder, source, limit), dtype=torch.long, device=device)
+    rows = torch.arange(len(source), device=device).repeat_interleave(draws)
+    limits = torch.tensor(row_limits(decoder, source, limit), dtype=torch.long, device=device)[rows]
     results: dict[int, Hypothesis] = {}
     if len(source):
-        choice = choose.begin(len(source))
-        paths = Paths.begin(len(source), device)
-        tokens = torch.full((len(source),), config.start_id, dtype=torch.long, device=device)
+        choice = choose.begin(len(rows))
+        paths = Paths.begin(len(rows), device)
+        tokens = torch.full((len(rows),), config.start_id, dtype=torch.long, device=device)
         state = decoder.start(source)
-        sources = tuple(range(len(source)))
+        if draws > 1:  # what was read once goes on as often
+            state = state.select(rows)
+        sources = tuple(range(len(rows)))
         while sources:
             logits, state = decoder.step(tokens, state)
             logits = logits.float()
@@ -121,13 +126,15 @@ def stream(
                     state = state.select(staying)
             yield step
     if observer is not None:
-        observer.search_finished([[results[row]] for row in range(len(source))])
+        answers = [results[row] for row in range(len(rows))]
+        observer.search_finished([answers[first : first + draws] for first in range(0, len(rows), draws)])
 
 
 def generate(
     decoder: Decoder[S],
     source: Source,
     *,
+    draws: int = 1,
     choose: Chooser | None = None,
     transforms: Sequence[LogitTransform] = (),
     stop: Sequence[StopRule] = (),
@@ -146,6 +153,7 @@ def generate(
     Arguments:
         decoder: the model.
         source: B sentences.
+        draws: answers for each, which go on from one reading of it.
         choose: `Greedy()` where None, or `Sample(generator)`.
         transforms: changes to the logits, in order, after the standing ones: padding and start are never
             emitted.
@@ -159,7 +167,7 @@ def generate(
         observer: told of the beginning and the end.
 
     Returns:
-        B hypotheses, in the order of the source.
+        B hypotheses in the order of the source; of B * draws, those of one sentence next to one another.
 
     Raises:
         InputError: for NaN or infinite logits, and where every token is forbidden.
@@ -181,6 +189,7 @@ def generate(
     for step in stream(
         decoder,
         source,
+        draws=draws,
         choose=choose,
         transforms=transforms,
         stop=stop,
@@ -192,4 +201,4 @@ def generate(
         observer=observer,
     ):
         results.update(step.left)
-    return [results[row] for row in range(len(source))]
+    return [results[row] for row in sorted(results)]

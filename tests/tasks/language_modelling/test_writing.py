@@ -96,6 +96,18 @@ def test_the_seed_decides_samples_and_places_have_draws_of_their_own(model):
     assert len(set(texts(1))) > 1
 
 
+def test_samples_of_one_prompt_read_it_once(model, monkeypatch):
+    rows: list[int] = []
+    prefill = model.model.prefill
+    monkeypatch.setattr(
+        model.model, "prefill", lambda tokens, state: (rows.append(len(tokens)), prefill(tokens, state))[1]
+    )
+    settings = GenerationSettings(maximum_length=6, sample=True, n_best=8)
+    found = model.generate("the cat sat", settings)
+    assert len(found.alternatives) == 7
+    assert rows == [1]
+
+
 def test_the_stream_is_what_is_written_and_nothing_in_it_changes_again(model):
     for settings, stop in itertools.product(
         (GenerationSettings(maximum_length=20), GenerationSettings(maximum_length=20, sample=True, seed=2)),

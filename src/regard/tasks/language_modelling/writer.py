@@ -178,7 +178,7 @@ class Writer:
         seeds = [self._seed(place, draw) for place in places for draw in range(draws)]
         repeated = [ids for ids in encoded for _ in range(draws)]
         rules = self._rules(repeated)
-        found = generate(self._continuation, self._source(repeated), choose=SampleRows(seeds), **rules)
+        found = generate(self._continuation, self._source(encoded), draws=draws, choose=SampleRows(seeds), **rules)
         return [found[first : first + draws] for first in range(0, len(found), draws)]
 
     def _speculated(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
