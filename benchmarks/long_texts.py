@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from measured import record
-from regard.checkpoints.reformer import config_to_theirs, tensors_to_theirs
+from regard.checkpoints.hf_format import hf_format
 from regard.layers import Tokens
 from regard.models import Reformer, ReformerConfig
 from regard.training.memory import keep_freed_memory
@@ -67,9 +67,11 @@ def forward_seconds() -> tuple[dict[int, float], dict[int, float]]:
         model = Reformer(config(length)).eval()
         other = None
         if length in BESIDE:
-            values = config_to_theirs(model.config, torch.float32)
+            values = hf_format("reformer").config_to_hf(model.config, torch.float32)
             other = transformers.ReformerModelWithLMHead(transformers.ReformerConfig(**values)).eval()
-            other.load_state_dict(tensors_to_theirs(model.config, dict(model.named_parameters())), strict=True)
+            other.load_state_dict(
+                hf_format("reformer").tensors_to_hf(model.config, dict(model.named_parameters())), strict=True
+            )
         tokens, times = text(length), {"ours": [], "theirs": []}
         with torch.no_grad():
             if other is not None and length == BESIDE[0]:

@@ -16,7 +16,7 @@ from transformers import CONFIG_MAPPING, BertConfig, BertForSequenceClassificati
 
 import regard
 from regard.checking import Report, check
-from regard.checkpoints.layouts import CONVERTED, LAYOUTS
+from regard.checkpoints.hf_format import FORMATS, hf_format
 from regard.cli.main import main
 from regard.data.token_store import TokenStore
 from regard.vectors import WordVectors
@@ -356,6 +356,7 @@ def test_info_and_check_and_the_card_name_the_same_programs(name, tmp_path, caps
 
 def test_what_is_converted_is_what_the_converter_takes():
     converters = pytest.importorskip("ctranslate2.converters.transformers")
-    takes = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in CONVERTED}
-    leaves = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in set(LAYOUTS) - CONVERTED}
+    converted = {kind for kind in FORMATS if hf_format(kind).converted}
+    takes = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in converted}
+    leaves = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in FORMATS.keys() - converted}
     assert (takes, leaves) == ({True}, {False})

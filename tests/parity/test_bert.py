@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.checkpoints import layout_of, parameters_of, read_config, read_model, write_model
-from regard.checkpoints.bert import name_table, tensors_to_ours, tensors_to_theirs
+from regard.checkpoints.hf_format import hf_format
 from regard.errors import InputError
 from regard.inspection import prune
 from regard.layers import Encoded, Tokens
@@ -202,7 +202,7 @@ def test_gradients_are_theirs(family, head, made_elsewhere):
     for side in (0, 1):
         sum(parts[1 + side].square().sum() for parts in pairs_of(head, found, expected, tokens, "right")).backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    named = tensors_to_theirs(ours.config, {name: p.grad for name, p in ours.named_parameters()})
+    named = hf_format(family).tensors_to_hf(ours.config, {name: p.grad for name, p in ours.named_parameters()})
     unused = {name for name in gradients.keys() - named.keys() if not gradients[name].any()}
     assert gradients.keys() - unused == named.keys()
     for name, gradient in named.items():
@@ -319,10 +319,12 @@ def test_names_run_both_ways_and_every_tensor_has_one(family, head, made_elsewhe
     folder, _ = made_elsewhere(family, head)
     model: Any = read_model(folder)
     own = parameters_of(model)
-    home = tensors_to_ours(model.config, tensors_to_theirs(model.config, own), "model.safetensors")
+    home = hf_format(family).tensors_from_hf(
+        model.config, hf_format(family).tensors_to_hf(model.config, own), "model.safetensors"
+    )
     assert home.keys() == own.keys()
     assert all(torch.equal(home[name], own[name]) for name in own)
-    rules = name_table(model.config).rules
+    rules = hf_format(family).name_table(model.config).rules
     assert len({rule.theirs for rule in rules}) == len({rule.ours for rule in rules}) == len(rules)
 
 
@@ -354,7 +356,7 @@ def test_what_their_config_cannot_say_is_kept_beside_it(generator, tmp_path):
 def test_an_epsilon_that_their_config_cannot_say_keeps_our_own_layout(tmp_path):
     sizes: dict[str, Any] = {"vocabulary": 9, "width": 4, "heads": 2, "feedforward_width": 4, "layers": 1}
     odd = DistilBertConfig(**sizes, norm_epsilon=1e-5)
-    assert layout_of(odd) == {"name": "regard", "why": "the epsilon of the norms is 1e-05 and not 1e-12"}
+    assert layout_of(odd) == {"name": "regard", "why": "norm_epsilon is 1e-05 and not 1e-12"}
     assert read_model(written(DistilBert(odd), tmp_path / "odd")).config == odd
     assert layout_of(BertConfig(**sizes, norm_epsilon=1e-5))["name"] == "bert"
 
@@ -434,9 +436,13 @@ def test_the_distilled_models_table_may_be_repeated(made_elsewhere, rewritten):
 
 def test_another_table_or_bias_for_the_output_is_refused(made_elsewhere, rewritten):
     for family, name, message in (
-        ("bert", "cls.predictions.decoder.weight", "is not the embedding table; Regard's model has one table for both"),
-        ("distilbert", "vocab_projector.weight", "is not the embedding table"),
-        ("bert", "cls.predictions.decoder.bias", "is not cls.predictions.bias"),
+        (
+            "bert",
+            "cls.predictions.decoder.weight",
+            "differs from bert.embeddings.word_embeddings.weight; Regard's BERT has one",
+        ),
+        ("distilbert", "vocab_projector.weight", "differs from distilbert.embeddings.word_embeddings.weight"),
+        ("bert", "cls.predictions.decoder.bias", "differs from cls.predictions.bias"),
     ):
         folder, _ = made_elsewhere(family, "ForMaskedLM")
         shape = (VOCABULARY,) if name.endswith("bias") else (VOCABULARY, 12)
@@ -500,11 +506,11 @@ def test_a_pretrained_file_tells_both_heads_whatever_the_architecture_says(made_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"is_decoder": True}, "is_decoder is True; Regard's Bert needs False"),
+        ({"is_decoder": True}, "is_decoder is True; Regard's BERT needs False"),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
         (
             {"position_embedding_type": "relative_key"},
-            "position_embedding_type is 'relative_key'; Regard's Bert needs 'absolute'",
+            "position_embedding_type is 'relative_key'; Regard's BERT needs 'absolute'",
         ),
         ({"position_embedding_type": "relative_key_query"}, "position_embedding_type is 'relative_key_query'"),
         ({"hidden_act": "tanh"}, "hidden_act is 'tanh'; it must be one of gelu, gelu_new"),

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import read_model
+from regard.checkpoints.hf_format import hf_format
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.tasks.picture_classification.task import batch_of
@@ -519,6 +520,8 @@ def test_fields_that_are_not_followed_change_nothing(name, randomize, tmp_path):
     others = [part.name for part in dataclasses.fields(kind) if part.name not in family.values]
     assert not set(others) - NOTHING.keys(), "followed by nothing, and nothing says why"
     assert all(why for _, why in NOTHING.values())
+    unexplained = [key for key in others if not hf_format(kind.model_type).explains(key)]
+    assert not unexplained, "the format's table must name them, or say why they change nothing"
     before = family.made(randomize, tmp_path)
     ours, file = read_model(tmp_path), tmp_path / "config.json"
     changed = {key: not getattr(kind(), key) if NOTHING[key][0] is None else NOTHING[key][0] for key in others}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import regard
 from regard.checkpoints import parameters_of, read_card
-from regard.checkpoints.marian import name_table, tensors_to_ours, tensors_to_theirs
+from regard.checkpoints.hf_format import hf_format
 from regard.checkpoints.names import halved
 from regard.generation import GenerationSettings
 from regard.layers import NEVER, Tokens
@@ -105,11 +105,11 @@ def test_a_model_comes_back_bit_for_bit(family, exported, tmp_path):
 def test_names_run_both_ways_and_every_tensor_has_one(family, exported):
     model = exported(FAMILIES[family]).model
     own = parameters_of(model)
-    abroad = tensors_to_theirs(model.config, own)
-    home = tensors_to_ours(model.config, abroad, "model.safetensors")
+    abroad = hf_format(family).tensors_to_hf(model.config, own)
+    home = hf_format(family).tensors_from_hf(model.config, abroad, "model.safetensors")
     assert home.keys() == own.keys()
     assert all(torch.equal(home[name], own[name]) for name in own)
-    rules = name_table(model.config).rules
+    rules = hf_format(family).name_table(model.config).rules
     assert len({rule.theirs for rule in rules}) == len({rule.ours for rule in rules}) == len(rules)
 
 

@@ -20,11 +20,11 @@ pytest.importorskip("transformers")
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"positions": "learned"}, "positions are learned"),
-        ({"positions": "none"}, "positions are none"),
-        ({"scale_power": 0.0}, "scaled by the power 0 and not 0.5"),
-        ({"norm_epsilon": 1e-6}, "epsilon of the norms is 1e-06"),
-        ({"sharing": "target"}, "do not share one table"),
+        ({"positions": "learned"}, "positions is learned and not sinusoidal"),
+        ({"positions": "none"}, "positions is none"),
+        ({"scale_power": 0.0}, "scale_power is 0 and not 0.5"),
+        ({"norm_epsilon": 1e-6}, "norm_epsilon is 1e-06 and not 1e-05"),
+        ({"sharing": "target"}, "sharing is target and not all"),
         ({"start_id": 1}, "does not start with the padding token"),
     ],
 )
@@ -85,7 +85,7 @@ REFUSALS = {
         lambda f: change_config(f, decoder_attention_heads=6),
         ("config.json.decoder_attention_heads is 6", "needs them equal"),
     ),
-    "unscaled": (lambda f: change_config(f, scale_embedding=False), ("config.json.scale_embedding is false",)),
+    "unscaled": (lambda f: change_config(f, scale_embedding=False), ("config.json.scale_embedding is False",)),
     "unknown activation": (
         lambda f: change_config(f, activation_function="tanh"),
         ("config.json.activation_function is 'tanh'", "relu"),

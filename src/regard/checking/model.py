@@ -20,10 +20,10 @@ from regard.checking.files import (
     unplaced,
 )
 from regard.checking.report import CheckedFile, Report
-from regard.checkpoints import layouts
 from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.elmo import published_files
 from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
+from regard.checkpoints.hf_format import readers as readers_of
 from regard.tasks.loading import load
 from regard.tasks.predictor import MODEL_FILES
 
@@ -147,7 +147,7 @@ def _others(listed: Listed, card: Mapping[str, Any]) -> dict[str, str]:
     why = layout.get("why") if isinstance(layout, dict) else None
     if not values or "format_version" in values or why is not None:
         return {"only Regard": str(why or "the folder has Regard's own layout")} if values else {}
-    readers = layouts.readers(values)
+    readers = readers_of(values)
     if "modules.json" in listed.names:
         readers["sentence-transformers"] = "SentenceTransformer"
     if json_object(listed.path(f"{ADAPTER}/{CARD}")).get("layout") == "peft":

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import layouts
-from regard.checkpoints.layouts import OF_FAMILY
+from regard.checkpoints.hf_format import format_of
 from regard.checkpoints.tensors import read_tensors, write_tensors
 from regard.errors import InputError
 from regard.layers.low_rank import LowRankLinear, merged_weight
@@ -133,7 +132,7 @@ def read_adapters(folder: Path, config: Any) -> tuple[AdapterCard, dict[str, Ten
     places = _places(config, card.maps)
     if places is None:
         raise InputError(f"{path}: tells of peft's names, which this model has not; copy the folder again")
-    return card, _to_ours(stored, places, card)
+    return card, _from_peft(stored, places, card)
 
 
 def with_adapters(folder: Path, config: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -157,13 +156,13 @@ def with_adapters(folder: Path, config: Any, tensors: Mapping[str, Tensor]) -> d
 
 def _places(config: Any, maps: tuple[str, ...]) -> list[_Place] | None:
     """Where another library has these maps; None where it has not, or orders their channels otherwise."""
-    layout = OF_FAMILY.get(config.model_type)
-    if layout is None or layouts.obstacle(config) or layout is layouts.marian:
+    written_as, _ = format_of(config)
+    if written_as is None or any(rule.channels for rule in written_as.name_table(config).rules):
         return None
     asked = list(dict.fromkeys([*maps, *(other for name in maps for other in _siblings(name))]))
     marks = {f"{name}.weight": torch.full((1, MARK), float(number)) for number, name in enumerate(asked)}
     places = []
-    for theirs, mark in layout.tensors_to_theirs(config, marks).items():
+    for theirs, mark in written_as.name_table(config).to_theirs(marks).items():
         transposed = mark.shape[1] != MARK
         parts = tuple(asked[int(number)] for number in (mark[0] if transposed else mark[:, 0]).tolist())
         if any(part in maps for part in parts):
@@ -190,7 +189,7 @@ def _to_peft(tensors: Mapping[str, Tensor], places: list[_Place]) -> dict[str, T
     return stored
 
 
-def _to_ours(stored: Mapping[str, Tensor], places: list[_Place], card: AdapterCard) -> dict[str, Tensor]:
+def _from_peft(stored: Mapping[str, Tensor], places: list[_Place], card: AdapterCard) -> dict[str, Tensor]:
     tensors = {}
     for place in places:
         down = stored[f"{PREFIX}{place.name}.lora_A.weight"]

@@ -13,11 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import elmo, layouts, vit
+from regard.checkpoints import elmo
 from regard.checkpoints.adapters import with_adapters
-from regard.checkpoints.layouts import LAYOUTS, OF_FAMILY
-from regard.checkpoints.names import IDENTITY, NameTable
-from regard.checkpoints.preprocessor import PREPROCESSOR
+from regard.checkpoints.hf_format import FORMATS, format_of, hf_format
 from regard.checkpoints.tensors import check_same, file_digest, read_outline, read_tensors, write_tensors
 from regard.errors import InputError, nearest
 from regard.machine import versions
@@ -32,45 +30,6 @@ MOST_PLACES = 1 << 28
 """Numbers in a table of positions, which is computed from the config where it is not read."""
 WEIGHTS = "model.safetensors"
 CARD = "regard.json"
-
-NAME_TABLES: Mapping[str, NameTable] = {
-    "attention_stack": IDENTITY,
-    "bahdanau": IDENTITY,
-    "bert": IDENTITY,
-    "cho": IDENTITY,
-    "convolutional_network": IDENTITY,
-    "distilbert": IDENTITY,
-    "elmo": IDENTITY,
-    "gnmt": IDENTITY,
-    "gpt": IDENTITY,
-    "gpt_classifier": IDENTITY,
-    "gpt2": IDENTITY,
-    "gpt2_classifier": IDENTITY,
-    "gpt3": IDENTITY,
-    "gpt3_classifier": IDENTITY,
-    "han": IDENTITY,
-    "infersent": IDENTITY,
-    "lambda_network": IDENTITY,
-    "lecture_network": IDENTITY,
-    "lstm_language_model": IDENTITY,
-    "lstm_transducer": IDENTITY,
-    "lstmn": IDENTITY,
-    "luong": IDENTITY,
-    "music_transformer": IDENTITY,
-    "ntm": IDENTITY,
-    "reformer": IDENTITY,
-    "show_and_tell": IDENTITY,
-    "show_attend_and_tell": IDENTITY,
-    "snail": IDENTITY,
-    "sutskever": IDENTITY,
-    "t5": IDENTITY,
-    "transformer": IDENTITY,
-    "use_averaging": IDENTITY,
-    "use_transformer": IDENTITY,
-    "vit": IDENTITY,
-}
-"""How each family's parameters are named on disk in Regard's own layout; those of models of one's own as they are."""
-
 
 OWN = "regard"
 """The name of our own layout."""
@@ -89,7 +48,7 @@ class Card:
         metrics: the last evaluation.
         digests: the SHA-256 of every tensor in model.safetensors.
         versions: of the libraries that wrote it; empty where another program did.
-        layout: `name`, whose config and names the folder has: one of Hugging Face's (`LAYOUTS`), with what their config cannot
+        layout: `name`, whose config and names the folder has: one of Hugging Face's (`FORMATS`), with what their config cannot
             say under `unsaid`; or `regard`, with `why` it could not be told in one of those.
         code: the parts that are not the package's, as `regard.parts.write_code` tells them; empty where there are none.
         files: the SHA-256 of every file beside this one and the weights, by its place in the folder; empty in folders of before.
@@ -136,11 +95,11 @@ def write_model(
     """
     layout = layout_of(config, obstacle)
     if layout["name"] == OWN:
-        values, stored = config_to_json(config), NAME_TABLES.get(config.model_type, IDENTITY).to_theirs(tensors)
+        values, stored = config_to_json(config), dict(tensors)
     else:
-        theirs = OF_FAMILY[config.model_type]
-        values = theirs.config_to_theirs(config, next(iter(tensors.values())).dtype) | dict(said or {})
-        stored = theirs.tensors_to_theirs(config, tensors)
+        written_as = hf_format(layout["name"])
+        values = written_as.config_to_hf(config, next(iter(tensors.values())).dtype) | dict(said or {})
+        stored = written_as.tensors_to_hf(config, tensors)
     (folder / CONFIG).write_text(_json(values), encoding="utf-8")
     digests = write_tensors(folder / WEIGHTS, stored)
     card = {
@@ -172,11 +131,10 @@ def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:
     Arguments:
         obstacle: as for `write_model`.
     """
-    why = layouts.obstacle(config) or obstacle
-    if why:
-        return {"name": OWN, "why": why}
-    theirs = OF_FAMILY[config.model_type]
-    return {"name": theirs.family_of(config), "unsaid": theirs.unsaid(config)}
+    written_as, why = format_of(config)
+    if written_as is None or obstacle:
+        return {"name": OWN, "why": why or obstacle}
+    return {"name": written_as.model_type, "unsaid": written_as.extra_to_keep(config)}
 
 
 def is_foreign(folder: str | os.PathLike[str]) -> bool:
@@ -189,7 +147,7 @@ def is_foreign(folder: str | os.PathLike[str]) -> bool:
         return True
     if (folder / CARD).is_file() or not (folder / CONFIG).is_file():
         return False
-    return _is_theirs(_read_json(folder / CONFIG))
+    return _is_hf(_read_json(folder / CONFIG))
 
 
 def read_card(folder: str | os.PathLike[str]) -> Card:
@@ -279,12 +237,7 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
     config = _config_beside(folder, values, name)  # by the header of the weights, before they are read
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
     tensors = read_tensors(file, digests)
-    theirs = _is_theirs(values)
-    ours = (
-        LAYOUTS[name].tensors_to_ours(config, tensors, str(file))
-        if theirs
-        else NAME_TABLES.get(name, IDENTITY).to_ours(tensors)
-    )
+    ours = hf_format(name).tensors_from_hf(config, tensors, str(file)) if _is_hf(values) else tensors
     _refuse_nan(ours, file)
     return config, with_adapters(folder, config, ours) if merged else ours
 
@@ -352,11 +305,11 @@ def _check_sizes(config: Any, tensors: Mapping[str, Tensor], path: Path) -> None
 
 def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping[str, Tensor]) -> Any:
     path = folder / CONFIG
-    if _is_theirs(values):
-        beside = folder / PREPROCESSOR
-        values = {**values, vit.BESIDE: _read_json(beside)} if beside.is_file() else values
-        said = None if is_foreign(folder) else read_card(folder).layout.get("unsaid", {})
-        return LAYOUTS[name].config_to_ours(layouts.in_own_names(values, str(path)), said, tensors, str(path))
+    if _is_hf(values):
+        beside = folder / "preprocessor_config.json"
+        values = {**values, "preprocessor": _read_json(beside)} if beside.is_file() else values
+        extra = None if is_foreign(folder) else read_card(folder).layout.get("unsaid", {})
+        return hf_format(name).config_from_hf(values, extra, tensors, str(path))
     version = values.get("format_version", 1)
     if version != 1:
         raise InputError(f"{path}: format_version {version!r} is not known; update regard")
@@ -365,9 +318,9 @@ def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping
     return config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **values}, str(path))
 
 
-def _is_theirs(values: Mapping[str, Any]) -> bool:
+def _is_hf(values: Mapping[str, Any]) -> bool:
     """Whether a config.json is in one of Hugging Face's layouts, not in our own, whose families have some of the same names."""
-    return str(values.get("model_type")) in LAYOUTS and "format_version" not in values
+    return str(values.get("model_type")) in FORMATS and "format_version" not in values
 
 
 def _family(path: Path) -> tuple[dict[str, Any], str]:
@@ -375,11 +328,11 @@ def _family(path: Path) -> tuple[dict[str, Any], str]:
     values = _read_json(path)
     name = str(values.get("model_type"))
     card = path.with_name(CARD)
-    if name not in MODELS and name not in LAYOUTS and card.is_file():
+    if name not in MODELS and name not in FORMATS and card.is_file():
         read_card(path.parent)  # says which code is missing
-    if name not in MODELS and name not in LAYOUTS:
+    if name not in MODELS and name not in FORMATS:
         raise InputError(
-            f"{path}: model_type is {name!r}; {nearest(name, sorted({*MODELS, *LAYOUTS}))}{own_hint('model')}"
+            f"{path}: model_type is {name!r}; {nearest(name, sorted({*MODELS, *FORMATS}))}{own_hint('model')}"
         )
     return values, name
 

@@ -7,7 +7,7 @@ ignored, in both directions: nothing is dropped in silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -29,13 +29,31 @@ class Rule:
         theirs: their name.
         channels: axes along which the model's channels run in another order there. Ours are in pairs, the sine and cosine of
             each frequency side by side; theirs are the first of every pair, then the second of every pair.
-        transposed: whether theirs is the transpose: a matrix that stands behind what it multiplies.
+        transposed: whether theirs is the transpose: a matrix that stands behind what it multiplies. A vector stays as it is.
+        unsqueezed: at which place theirs has an axis of size 1 more.
     """
 
     ours: tuple[str, ...]
     theirs: str
     channels: tuple[int, ...] = ()
     transposed: bool = False
+    unsqueezed: int | None = None
+
+    def to_theirs(self, parts: Sequence[Tensor]) -> Tensor:
+        """Their tensor of ours."""
+        tensor = parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
+        for axis in self.channels:
+            tensor = halved(tensor, axis) if axis < tensor.dim() else tensor
+        tensor = tensor.t().contiguous() if self.transposed else tensor
+        return tensor if self.unsqueezed is None else tensor.unsqueeze(self.unsqueezed)
+
+    def to_ours(self, tensor: Tensor) -> Sequence[Tensor]:
+        """Our tensors of theirs."""
+        tensor = tensor if self.unsqueezed is None else tensor.squeeze(self.unsqueezed)
+        tensor = tensor.t().contiguous() if self.transposed else tensor
+        for axis in self.channels:
+            tensor = paired(tensor, axis) if axis < tensor.dim() else tensor
+        return tensor.chunk(len(self.ours)) if len(self.ours) > 1 else (tensor,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,10 @@ class NameTable:
     rules: tuple[Rule, ...]
     ignored: tuple[str, ...] = ()
 
+    def ignores(self, name: str) -> bool:
+        """Whether a tensor of theirs carries nothing we need."""
+        return any(_match(pattern, name) is not None for pattern in self.ignored)
+
     def to_theirs(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Our tensors under their names.
 
@@ -74,12 +96,7 @@ class NameTable:
                     continue
                 parts = [_fill(pattern, found) for pattern in rule.ours]
                 if all(part in left for part in parts):
-                    stacked = [left.pop(part) for part in parts]
-                    tensor = stacked[0] if len(stacked) == 1 else torch.cat(stacked)
-                    for axis in rule.channels:
-                        tensor = halved(tensor, axis)
-                    tensor = tensor.t().contiguous() if rule.transposed else tensor
-                    renamed[_fill(rule.theirs, found)] = tensor
+                    renamed[_fill(rule.theirs, found)] = rule.to_theirs([left.pop(part) for part in parts])
                     break
         _refuse(left, "has no name in the other layout")
         return renamed
@@ -93,17 +110,14 @@ class NameTable:
         renamed: dict[str, Tensor] = {}
         unknown: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
-            if any(_match(pattern, name) is not None for pattern in self.ignored):
+            if self.ignores(name):
                 continue
             for rule in self.rules:
                 found = _match(rule.theirs, name)
                 if found is None:
                     continue
-                tensor = tensor.t().contiguous() if rule.transposed else tensor
-                for axis in rule.channels:
-                    tensor = paired(tensor, axis)
-                parts = tensor.chunk(len(rule.ours)) if len(rule.ours) > 1 else (tensor,)
-                renamed.update({_fill(pattern, found): part for pattern, part in zip(rule.ours, parts, strict=True)})
+                names = [_fill(pattern, found) for pattern in rule.ours]
+                renamed.update(zip(names, rule.to_ours(tensor), strict=True))
                 break
             else:
                 unknown[name] = tensor
@@ -178,20 +192,3 @@ def torch_transformer(norm: Literal["post", "pre"]) -> NameTable:
                 rules.append(Rule((f"{ours}{residual}.{slot}.{kind}",), f"{theirs}norm{number}.{kind}"))
             rules.append(Rule((f"{stack}.norm.{kind}",), f"{stack}.norm.{kind}"))
     return NameTable(tuple(rules))
-
-
-def in_their_words(message: str, names: Mapping[str, str], where: str) -> str:
-    """A complaint about one of our config's fields as one about theirs.
-
-    Arguments:
-        names: our names of fields and theirs.
-        where: what messages call their config.json.
-
-    >>> in_their_words("width is 0 but must be at least 1", {"width": "n_embd"}, "model/config.json")
-    'model/config.json.n_embd is 0 but must be at least 1'
-    """
-    for ours, theirs in names.items():
-        for start in (f"{where}.{ours} ", f"{ours} "):
-            if message.startswith(start):
-                return f"{where}.{theirs} {message.removeprefix(start)}"
-    return message if message.startswith(where) else f"{where}: {message}"

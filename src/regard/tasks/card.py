@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.checkpoints import layout_of, write_model
-from regard.checkpoints.layouts import called, readers
+from regard.checkpoints.hf_format import called, readers
 from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_class
 from regard.models.config import ModelConfig, config_to_json
 from regard.parts import FOLDER, used

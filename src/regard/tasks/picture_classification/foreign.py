@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoints.preprocessor import PREPROCESSOR
-from regard.checkpoints.vit import prepared_as
+from regard.checkpoints.pictures import PREPROCESSOR, prepared_as
 from regard.errors import InputError
 from regard.models import ViTConfig
 from regard.reading import read_json_object

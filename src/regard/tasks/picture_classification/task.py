@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.preprocessor import PREPROCESSOR, preprocessor_to_theirs
+from regard.checkpoints.pictures import PREPROCESSOR, preprocessor_to_hf
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import Pictures
@@ -186,7 +186,7 @@ class PictureClassificationTask(Task):
             folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, said=said
         )
         if "why" not in layout:
-            told = preprocessor_to_theirs(config, self.size.as_steps())
+            told = preprocessor_to_hf(config, self.size.as_steps())
             (folder / PREPROCESSOR).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,0 +1,328 @@
+"""Hugging Face's layouts of encoders of texts: BERT and DistilBERT.
+
+Every tensor is the same there; names differ, the oldest files call a norm's gain and bias gamma and beta, and what stands on the
+encoder is told by `architectures` and by the names of the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.checkpoints.hf_format import HFFormat, Reading, TensorTable
+from regard.errors import InputError
+from regard.layers import FIXED_OUTPUTS, POOLED, HeadKind
+from regard.models.bert import NORM_EPSILON, BertConfig
+from regard.models.distilbert import DistilBertConfig
+
+ARCHITECTURES: Mapping[HeadKind, str] = {
+    "none": "Model",
+    "masked": "ForMaskedLM",
+    "next_sentence": "ForNextSentencePrediction",
+    "pretraining": "ForPreTraining",
+    "sequence": "ForSequenceClassification",
+    "tokens": "ForTokenClassification",
+    "spans": "ForQuestionAnswering",
+    "choice": "ForMultipleChoice",
+}
+"""What follows `Bert` or `DistilBert` in the name of their class with that head."""
+
+NOT_OURS = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
+"""What their config can say otherwise, and our models cannot be."""
+
+
+# --- which head, from the names of the tensors ------------------------------------------------------------------
+
+
+def head_from_hf(reading: Reading) -> dict[str, Any]:
+    """What stands on the encoder, and how many numbers it gives.
+
+    Its tensors say it, and where they leave it open the architecture does.
+
+    Raises:
+        InputError: for an architecture that is not a list of names, and an output that has no table.
+    """
+    values, tensors, where = reading.values, reading.tensors, reading.where
+    architectures = values.get("architectures") or []
+    if not isinstance(architectures, list):
+        raise InputError(f"{where}.architectures is {architectures!r}; it must be a list of names")
+    head = _head(tensors, "".join(map(str, architectures)))
+    untied = values.get("tie_word_embeddings") is False and head in ("masked", "pretraining")
+    if untied and not {"cls.predictions.decoder.weight", "vocab_projector.weight"} & tensors.keys():
+        raise InputError(
+            f"{where}.tie_word_embeddings is False, and the weights have no table for the output; Regard's model has one table "
+            "for both"
+        )
+    counted = head in ("sequence", "tokens")
+    return {"head": head, "outputs": int(tensors["classifier.weight"].shape[0]) if counted else FIXED_OUTPUTS[head]}
+
+
+def _head(tensors: Mapping[str, Any], architecture: str) -> HeadKind:
+    predicts = any(name.startswith(("cls.predictions.", "vocab_transform.")) for name in tensors)
+    follows = "cls.seq_relationship.weight" in tensors
+    pooled = "bert.pooler.dense.weight" in tensors
+    if predicts and follows:
+        return "pretraining" if pooled else "masked"
+    if predicts or follows:
+        return "masked" if predicts else "next_sentence"
+    if "qa_outputs.weight" in tensors:
+        return "spans"
+    if "classifier.weight" not in tensors:
+        return "none"
+    for head in ("tokens", "choice", "sequence"):
+        if ARCHITECTURES[head] in architecture:
+            return head
+    return "sequence" if pooled or "pre_classifier.weight" in tensors else "tokens"
+
+
+def labels_to_hf(config: Any) -> dict[str, Any]:
+    """Names of the outputs, as many as there are; a task puts its own in their place."""
+    if config.head not in ("sequence", "tokens"):
+        return {}
+    names = [f"LABEL_{index}" for index in range(config.outputs)]
+    return {
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
+
+
+# --- heads of the attention that were taken out -----------------------------------------------------------------
+
+
+def pruned_heads_to_hf(config: Any) -> dict[str, Any]:
+    """A mapping from layers to heads."""
+    pruned: dict[str, list[int]] = {}
+    for layer, head in sorted(config.pruned_heads):
+        pruned.setdefault(str(layer), []).append(head)
+    return {"pruned_heads": pruned} if pruned else {}
+
+
+def pruned_heads_from_hf(reading: Reading) -> dict[str, Any]:
+    """Pairs of a layer and a head.
+
+    Raises:
+        InputError: for what is no mapping from layers to heads.
+    """
+    value = reading.values.get("pruned_heads") or {}
+    try:
+        return {"pruned_heads": [[int(layer), int(head)] for layer, heads in value.items() for head in heads]}
+    except (AttributeError, TypeError, ValueError):
+        raise InputError(f"{reading.where}.pruned_heads is {value!r}; it must map layers to lists of heads") from None
+
+
+# --- BERT -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BertExtra:
+    """What their config.json cannot say of every head."""
+
+    head_dropout: float | None = None
+    pooler: bool = True
+
+
+BERT_ENCODER: TensorTable = {
+    "embedding.tokens.weight": "bert.embeddings.word_embeddings.weight",
+    "embedding.positions.weight": "bert.embeddings.position_embeddings.weight",
+    "embedding.segments.weight": "bert.embeddings.token_type_embeddings.weight",
+    "embedding.norm.{*}": "bert.embeddings.LayerNorm.{*}",
+    "layers.{i}.attention.query.{*}": "bert.encoder.layer.{i}.attention.self.query.{*}",
+    "layers.{i}.attention.key.{*}": "bert.encoder.layer.{i}.attention.self.key.{*}",
+    "layers.{i}.attention.value.{*}": "bert.encoder.layer.{i}.attention.self.value.{*}",
+    "layers.{i}.attention.output.{*}": "bert.encoder.layer.{i}.attention.output.dense.{*}",
+    "layers.{i}.attention_residual.after.{*}": "bert.encoder.layer.{i}.attention.output.LayerNorm.{*}",
+    "layers.{i}.feedforward.inner.{*}": "bert.encoder.layer.{i}.intermediate.dense.{*}",
+    "layers.{i}.feedforward.outer.{*}": "bert.encoder.layer.{i}.output.dense.{*}",
+    "layers.{i}.feedforward_residual.after.{*}": "bert.encoder.layer.{i}.output.LayerNorm.{*}",
+    "pooler.map.{*}": "bert.pooler.dense.{*}",
+}
+BERT_HEADS: Mapping[HeadKind, TensorTable] = {
+    "none": {},
+    "masked": {
+        "head.transform.{*}": "cls.predictions.transform.dense.{*}",
+        "head.norm.{*}": "cls.predictions.transform.LayerNorm.{*}",
+        "head.output.bias": "cls.predictions.bias",
+    },
+    "next_sentence": {"head.output.{*}": "cls.seq_relationship.{*}"},
+    "pretraining": {
+        "head.masked.transform.{*}": "cls.predictions.transform.dense.{*}",
+        "head.masked.norm.{*}": "cls.predictions.transform.LayerNorm.{*}",
+        "head.masked.output.bias": "cls.predictions.bias",
+        "head.next_sentence.output.{*}": "cls.seq_relationship.{*}",
+    },
+    "sequence": {"head.output.{*}": "classifier.{*}"},
+    "tokens": {"head.output.{*}": "classifier.{*}"},
+    "spans": {"head.output.{*}": "qa_outputs.{*}"},
+    "choice": {"head.output.{*}": "classifier.{*}"},
+}
+
+
+def _bert_dropout(reading: Reading) -> dict[str, Any]:
+    return {"head_dropout": reading.values.get("classifier_dropout")} if reading.foreign else {}
+
+
+def _bert_pooler(reading: Reading) -> dict[str, Any]:
+    """Without a head the tensors say whether there is a pooler."""
+    headless = reading.settings["head"] == "none"
+    return {"pooler": "bert.pooler.dense.weight" in reading.tensors} if headless else {}
+
+
+def _bert_extra(config: BertConfig) -> dict[str, Any]:
+    kept = {"head_dropout": config.head_dropout}
+    return kept if config.head == "none" else {**kept, "pooler": config.pooler}
+
+
+BERT = HFFormat(
+    model_type="bert",
+    title="BERT",
+    configs=(BertConfig,),
+    architecture=lambda config: "Bert" + ARCHITECTURES[config.head],
+    fields={
+        "vocabulary": "vocab_size",
+        "width": "hidden_size",
+        "heads": "num_attention_heads",
+        "feedforward_width": "intermediate_size",
+        "layers": "num_hidden_layers",
+        "maximum_positions": "max_position_embeddings",
+        "segments": "type_vocab_size",
+        "activation": "hidden_act",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "norm_epsilon": "layer_norm_eps",
+        "deviation": "initializer_range",
+        "padding_id": "pad_token_id",
+    },
+    defaults={"vocab_size": 30_522},
+    must_be=NOT_OURS,
+    written={"tie_word_embeddings": True, "position_embedding_type": "absolute"},
+    special_fields={
+        "head": "architectures",
+        "outputs": "id2label",
+        "head_dropout": "classifier_dropout",
+        "pruned_heads": "pruned_heads",
+    },
+    extra=BertExtra,
+    to_hf=(lambda config: {"classifier_dropout": config.head_dropout}, pruned_heads_to_hf, labels_to_hf),
+    from_hf=(pruned_heads_from_hf, head_from_hf, _bert_dropout, _bert_pooler),
+    extra_metadata=_bert_extra,
+    tensors=lambda config: {**BERT_ENCODER, **BERT_HEADS[config.head]},
+    prefix="bert.",
+    outside=("cls.", "classifier.", "qa_outputs."),
+    bare=lambda config: config.head == "none",
+    old_names={".gamma": ".weight", ".beta": ".bias"},
+    repeated={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    ignored_tensors=lambda config: (
+        "bert.embeddings.position_ids",
+        *(() if config.has_pooler else ("bert.pooler.{*}", "cls.seq_relationship.{*}")),
+    ),
+    converted=True,
+)
+
+
+# --- DistilBERT -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DistilBertExtra:
+    """What their config.json cannot say of every head."""
+
+    head_dropout: float | None = None
+    pooler: bool = True
+
+
+DISTILBERT_ENCODER: TensorTable = {
+    "embedding.tokens.weight": "distilbert.embeddings.word_embeddings.weight",
+    "embedding.positions.weight": "distilbert.embeddings.position_embeddings.weight",
+    "embedding.norm.{*}": "distilbert.embeddings.LayerNorm.{*}",
+    "layers.{i}.attention.query.{*}": "distilbert.transformer.layer.{i}.attention.q_lin.{*}",
+    "layers.{i}.attention.key.{*}": "distilbert.transformer.layer.{i}.attention.k_lin.{*}",
+    "layers.{i}.attention.value.{*}": "distilbert.transformer.layer.{i}.attention.v_lin.{*}",
+    "layers.{i}.attention.output.{*}": "distilbert.transformer.layer.{i}.attention.out_lin.{*}",
+    "layers.{i}.attention_residual.after.{*}": "distilbert.transformer.layer.{i}.sa_layer_norm.{*}",
+    "layers.{i}.feedforward.inner.{*}": "distilbert.transformer.layer.{i}.ffn.lin1.{*}",
+    "layers.{i}.feedforward.outer.{*}": "distilbert.transformer.layer.{i}.ffn.lin2.{*}",
+    "layers.{i}.feedforward_residual.after.{*}": "distilbert.transformer.layer.{i}.output_layer_norm.{*}",
+}
+DISTILBERT_HEADS: Mapping[HeadKind, TensorTable] = {
+    "none": {},
+    "masked": {
+        "head.transform.{*}": "vocab_transform.{*}",
+        "head.norm.{*}": "vocab_layer_norm.{*}",
+        "head.output.bias": "vocab_projector.bias",
+    },
+    "sequence": {"pooler.map.{*}": "pre_classifier.{*}", "head.output.{*}": "classifier.{*}"},
+    "tokens": {"head.output.{*}": "classifier.{*}"},
+    "spans": {"head.output.{*}": "qa_outputs.{*}"},
+    "choice": {"pooler.map.{*}": "pre_classifier.{*}", "head.output.{*}": "classifier.{*}"},
+}
+
+
+def _distilbert_dropout_field(head: HeadKind) -> str:
+    """What they call the dropout in front of a head; empty where no field says it."""
+    return "seq_classif_dropout" if head in POOLED else "qa_dropout" if head == "spans" else ""
+
+
+def _distilbert_dropout_to_hf(config: DistilBertConfig) -> dict[str, Any]:
+    name = _distilbert_dropout_field(config.head)
+    return {name: config.head_dropout} if name else {}
+
+
+def _distilbert_dropout_from_hf(reading: Reading) -> dict[str, Any]:
+    name = _distilbert_dropout_field(reading.settings["head"])
+    return {"head_dropout": reading.values.get(name)} if reading.foreign and name else {}
+
+
+DISTILBERT = HFFormat(
+    model_type="distilbert",
+    title="DistilBERT",
+    configs=(DistilBertConfig,),
+    architecture=lambda config: "DistilBert" + ARCHITECTURES[config.head],
+    fields={
+        "vocabulary": "vocab_size",
+        "width": "dim",
+        "heads": "n_heads",
+        "feedforward_width": "hidden_dim",
+        "layers": "n_layers",
+        "maximum_positions": "max_position_embeddings",
+        "activation": "activation",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "deviation": "initializer_range",
+        "padding_id": "pad_token_id",
+    },
+    defaults={"vocab_size": 30_522},
+    common_names={"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
+    must_be=NOT_OURS,
+    implied={"norm_epsilon": NORM_EPSILON},
+    written={"tie_word_embeddings": True},
+    special_fields={
+        "head": "architectures",
+        "outputs": "id2label",
+        "head_dropout": "seq_classif_dropout",
+        "pruned_heads": "pruned_heads",
+    },
+    ignored={"qa_dropout": "training only, and followed for spans"},
+    extra=DistilBertExtra,
+    to_hf=(_distilbert_dropout_to_hf, pruned_heads_to_hf, labels_to_hf),
+    from_hf=(pruned_heads_from_hf, head_from_hf, _distilbert_dropout_from_hf),
+    extra_metadata=lambda config: {"head_dropout": config.head_dropout},
+    tensors=lambda config: {**DISTILBERT_ENCODER, **DISTILBERT_HEADS[config.head]},
+    prefix="distilbert.",
+    outside=(
+        "vocab_transform.",
+        "vocab_layer_norm.",
+        "vocab_projector.",
+        "pre_classifier.",
+        "classifier.",
+        "qa_outputs.",
+    ),
+    bare=lambda config: config.head == "none",
+    old_names={".gamma": ".weight", ".beta": ".bias"},
+    repeated={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+    ignored_tensors=("distilbert.embeddings.position_ids",),
+    converted=True,
+)
