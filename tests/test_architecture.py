@@ -18,7 +18,7 @@ import pytest
 LINES = [
     {"cli"},
     {"serving"},
-    {"bench", "checking", "claims", "inspection", "estimators", "planning"},
+    {"bench", "checking", "claims", "inspection", "estimators", "planning", "testing"},
     {"training", "vectors", "prompting"},
     {"tasks", "embeddings"},
     {"generation", "checkpoints"},
@@ -31,6 +31,7 @@ LINES = [
 BESIDE = {
     ("bench", "inspection"),
     ("claims", "inspection"),
+    ("testing", "inspection"),
     ("tasks", "embeddings"),
     ("generation", "checkpoints"),
     ("data", "text"),

@@ -13,15 +13,12 @@ from typing import Any, get_args
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 import regard
-from regard.attention import Score, ScoredAttention
-from regard.checkpoints import parameters_of, read_config, read_model, write_model
 from regard.errors import InputError
 from regard.layers import Encoded, HeadKind, TextEncoder, Tokens
 from regard.models import MODELS, AttentionStackConfig, BertConfig, DistilBertConfig
-from regard.models.config import config_from_json, config_to_json
+from regard.testing import check_model
 
 
 def bert(**changes: Any) -> BertConfig:
@@ -106,8 +103,6 @@ for name in ("attention_stack", "distilbert"):
     HEADS[name] -= {"next_sentence", "pretraining"}
 
 # What moves every score of a query, or every place's logit, alike: the softmax takes it out again.
-KEY_BIAS = "attention.key.bias"
-WITHOUT_EFFECT = {"spans": (KEY_BIAS, "head.output.bias", "layers.1.feedforward_residual.after.bias")}
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 every_side = pytest.mark.parametrize("side", ["left", "right"])
@@ -170,35 +165,16 @@ def alone(tokens: Tokens, segments: Tensor, row: int) -> tuple[Tokens, Tensor]:
     return Tokens.pad([tokens.ids[row][real].tolist()]), segments[row : row + 1, real]
 
 
-def loss_of(encoded: Encoded, tokens: Tokens) -> Tensor:
-    """The loss that a model of this head is trained by, over labels that are as good as any."""
-    parts = []
-    logits, draw = encoded.logits, torch.Generator().manual_seed(2)
-    if logits is None:
-        parts = [encoded.hidden[tokens.valid].square().mean()]
-        if encoded.pooled is not None:
-            parts.append((encoded.pooled - 0.5).square().mean())
-    elif logits.dim() == 3 and logits.shape[-1] == 2 and logits.shape[1] == tokens.ids.shape[1]:  # spans, over places
-        hidden = logits.masked_fill(~tokens.valid[..., None], -torch.inf)
-        places = tokens.valid.long().argmax(dim=1)
-        parts = [F.cross_entropy(hidden[..., side], places) for side in (0, 1)]
-    elif logits.dim() == 3:
-        labels = torch.randint(logits.shape[-1], (int(tokens.valid.sum()),), generator=draw)
-        parts = [F.cross_entropy(logits[tokens.valid], labels)]
-    elif logits.shape[-1] == 1:  # of choices, and of ratings
-        parts = [F.cross_entropy(logits.T, torch.tensor([1])), (logits - 1).square().mean()]
-    else:
-        parts = [F.cross_entropy(logits, torch.tensor([0, 1, 0]))]
-    if encoded.next_sentence is not None:
-        parts.append(F.cross_entropy(encoded.next_sentence, torch.tensor([0, 1, 0])))
-    return torch.stack(parts).sum()
-
-
 def test_every_registered_family_and_each_of_its_heads_is_in_the_battery():
     families = {name for name, family in MODELS.items() if family.interface == "encoder"}
     assert families == set(HEADS) == {config.model_type for config in VARIANTS.values()}
     for family, heads in HEADS.items():
         assert {config.head for config in VARIANTS.values() if config.model_type == family} == heads
+
+
+@every_variant
+def test_contract(variant):
+    assert check_model(VARIANTS[variant])
 
 
 @every_variant
@@ -230,22 +206,6 @@ def test_outputs_have_the_announced_shapes(variant, build, batch):
     assert all(value.isfinite().all() for value in outputs(found, tokens).values())
 
 
-@every_variant
-@every_side
-def test_padding_and_the_rest_of_the_batch_change_nothing(variant, side, build, batch):
-    """A row alone, without padding, equals the row in a batch padded on either side."""
-    model = build(variant)
-    tokens, segments = batch(variant, side=side)
-    together = model(tokens, segments)
-    for row in range(3):
-        single, parts = alone(tokens, segments, row)
-        same(
-            row_of(together, row),
-            Encoded(*_padded_like(model(single, parts), tokens, row)),
-            tokens.select(torch.tensor([row])),
-        )
-
-
 def _padded_like(encoded: Encoded, tokens: Tokens, row: int) -> list[Tensor | None]:
     """What was made of one row alone, put where its tokens stand in the batch."""
     parts: list[Tensor | None] = []
@@ -256,16 +216,6 @@ def _padded_like(encoded: Encoded, tokens: Tokens, row: int) -> list[Tensor | No
             part = whole
         parts.append(part)
     return parts
-
-
-@every_variant
-@every_side
-def test_what_stands_at_padding_is_never_looked_at(variant, side, build, batch):
-    """Other ids and segments at padding: nothing that is real moves."""
-    model = build(variant)
-    tokens, segments = batch(variant, side=side)
-    filled = Tokens(tokens.ids.masked_fill(~tokens.valid, 5), tokens.valid)
-    same(model(filled, segments.masked_fill(~tokens.valid, 1)), model(tokens, segments), tokens, rtol=0, atol=0)
 
 
 @every_variant
@@ -280,21 +230,6 @@ def test_five_tokens_beside_five_hundred_are_what_they_are_alone(variant, dtype,
         exact = EXACT if dtype == torch.float64 else {"rtol": 1e-4, "atol": tolerance}
         expected = Encoded(*_padded_like(model(single, parts), tokens, row))
         same(row_of(together, row), expected, tokens.select(torch.tensor([row])), **exact)
-
-
-@every_variant
-def test_every_token_matters_wherever_it_stands(variant, build, batch):
-    """Both ways: each real token moves what is said of every token of its row, and nothing of another row."""
-    model = build(variant)
-    tokens, segments = batch(variant)
-    plain = model(tokens, segments).hidden
-    for row, slot in [(0, 0), (0, 5), (1, 2), (2, 4)]:
-        ids = tokens.ids.clone()
-        ids[row, slot] = 3 + (ids[row, slot] - 3 + 1) % 8
-        moved = (model(Tokens(ids, tokens.valid), segments).hidden - plain).abs().amax(dim=-1)
-        assert (moved[row][tokens.valid[row]] > 1e-7).all()
-        others = [other for other in range(3) if other != row]
-        assert (moved[others] < 1e-12).all()
 
 
 @every_variant
@@ -390,95 +325,12 @@ def test_recorded_weights_are_distributions_over_real_tokens(variant, side, buil
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones_like(weights[..., 0]))
 
 
-class Undeclared(Score):
-    """The same score, keeping its product scale to itself, so that no fused kernel is used."""
-
-    def __init__(self, score: Score) -> None:
-        super().__init__()
-        self.score = score
-
-    def forward(self, query: Tensor, key: Tensor, inputs: Any = None) -> Tensor:
-        return self.score(query, key, inputs)
-
-
-@every_variant
-@every_side
-def test_the_plain_equation_equals_the_fused_kernel(variant, side, build, batch):
-    """The whole model, outputs and gradients, with `weights @ value` in the place of every fused call."""
-    model = build(variant)
-    plain = copy.deepcopy(model)
-    attentions = [module for module in plain.modules() if isinstance(module, ScoredAttention)]
-    assert len(attentions) == VARIANTS[variant].layers
-    for attention in attentions:
-        attention.score = Undeclared(attention.score)
-    tokens, segments = batch(variant, side=side)
-    found = []
-    for either in (model, plain):
-        encoded = either(tokens, segments)
-        loss_of(encoded, tokens).backward()
-        found.append(encoded)
-    same(*found, tokens)
-    gradients = [{name: p.grad for name, p in either.named_parameters()} for either in (model, plain)]
-    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-11)
-
-
-@every_variant
-def test_the_loss_of_the_head_reaches_every_parameter(variant, build, batch):
-    """None is NaN; what a softmax takes out again has none to speak of; three steps of descent lower the loss."""
-    model = build(variant)
-    tokens, segments = batch(variant)
-    first = loss_of(model(tokens, segments), tokens)
-    first.backward()
-    idle = WITHOUT_EFFECT.get(VARIANTS[variant].head, (KEY_BIAS,))
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
-        if name.endswith(idle):
-            assert parameter.grad.abs().max() < 1e-12, name
-        else:
-            assert parameter.grad.abs().max() > 1e-7, name
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    last = first
-    for _ in range(3):
-        optimizer.step()
-        optimizer.zero_grad()
-        last = loss_of(model(tokens, segments), tokens)
-        last.backward()
-    assert last < first
-
-
-@every_variant
-def test_evaluation_is_deterministic_and_training_is_not(variant, build, batch):
-    model = build(variant)
-    tokens, segments = batch(variant)
-    before = torch.get_rng_state()
-    same(model(tokens, segments), model(tokens, segments), tokens, rtol=0, atol=0)
-    assert torch.equal(torch.get_rng_state(), before)
-    model.train()
-    assert not torch.equal(model(tokens, segments).hidden, model(tokens, segments).hidden)
-
-
 @every_variant
 def test_without_dropout_training_is_evaluation(variant, build, batch):
     model = build(variant, dropout=0.0, attention_dropout=0.0, head_dropout=0.0)
     tokens, segments = batch(variant)
     expected = model(tokens, segments)
     same(model.train()(tokens, segments), expected, tokens)
-
-
-@every_variant
-def test_a_text_without_tokens_stays_finite_and_to_itself(variant, build, batch):
-    model = build(variant)
-    tokens, segments = batch(variant)
-    empty = Tokens(tokens.ids, tokens.valid & torch.tensor([[True], [False], [True]]))
-    found = model(empty, segments)
-    others = torch.tensor([0, 2])
-    for one, other in zip(found, model(tokens, segments), strict=True):
-        if one is not None:
-            assert one.isfinite().all()
-            torch.testing.assert_close(one[others], other[others], **EXACT)
-    sum(part.square().sum() for part in found if part is not None).backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
 @every_variant
@@ -520,69 +372,6 @@ def test_the_output_over_the_vocabulary_is_the_embedding_table(variant, build, b
         assert gradient[unseen].abs().amax() > 0
 
 
-@every_variant
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_saving_and_loading_is_the_identity(variant, dtype, build, batch, tmp_path):
-    model = build(variant, torch.float32)
-    config = VARIANTS[variant]
-    write_model(tmp_path, config, parameters_of(model), task={}, recipe={}, metrics={})
-    assert read_config(tmp_path) == config
-    loaded = read_model(tmp_path)
-    assert loaded.config == config
-    assert not loaded.training
-    assert ties(loaded) == ties(model)
-    tokens, segments = batch(variant)
-    same(loaded.to(dtype)(tokens, segments), model.to(dtype)(tokens, segments), tokens, rtol=0, atol=0)
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".json", ".safetensors"]
-
-
-@every_variant
-def test_a_copy_is_a_model_of_its_own(variant, build, batch):
-    model = build(variant)
-    tokens, segments = batch(variant)
-    expected = model(tokens, segments)
-    copied = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in copied.parameters():
-            parameter.add_(0.1)
-    same(model(tokens, segments), expected, tokens, rtol=0, atol=0)
-    assert not torch.allclose(copied(tokens, segments).hidden, expected.hidden)
-
-
-@every_variant
-def test_other_dtypes_are_near_float64(variant, build, batch):
-    model = build(variant)
-    tokens, segments = batch(variant)
-    exact = outputs(model(tokens, segments), tokens)
-    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 8e-2)):
-        with torch.no_grad():
-            found = outputs(copy.deepcopy(model).to(dtype)(tokens, segments), tokens)
-        for name, wanted in exact.items():
-            assert found[name].dtype == dtype
-            assert (found[name].double() - wanted).abs().max() < tolerance * wanted.abs().max().clamp_min(1), name
-
-
-@every_variant
-def test_bfloat16_autocast_is_near_float32_and_trains(variant, build, batch):
-    tokens, segments = batch(variant)
-    model = build(variant, torch.float32)
-    exact = outputs(model(tokens, segments), tokens)
-    sum(value.square().mean() for value in exact.values()).backward()
-    wanted = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-    model.zero_grad()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = outputs(model(tokens, segments), tokens)
-        sum(value.float().square().mean() for value in rough.values()).backward()
-    for name, value in exact.items():
-        assert (rough[name].float() - value).norm() < 0.05 * value.norm(), name
-    for parameter in model.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.isfinite().all()
-        assert parameter.dtype == parameter.grad.dtype == torch.float32
-    found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-    assert torch.cosine_similarity(found, wanted, dim=0) > 0.98
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["bert pretraining", "distilbert pruned"])
 def test_a_compiled_model_is_the_eager_one(variant, build, batch):
@@ -598,22 +387,6 @@ def test_a_compiled_model_is_the_eager_one(variant, build, batch):
             same(found, expected, tokens, rtol=1e-4, atol=1e-5)
     finally:
         torch._dynamo.reset()
-
-
-@every_variant
-def test_a_config_goes_through_json_and_back(variant):
-    config = VARIANTS[variant]
-    assert config_from_json(type(config), config_to_json(config), "config.json") == config
-
-
-@every_variant
-def test_configs_are_frozen_and_refuse_what_they_do_not_know(variant):
-    config = VARIANTS[variant]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.vocabulary = 3  # type: ignore[misc]
-    values = config_to_json(config)
-    with pytest.raises(InputError, match=r"recipe\.yaml: unknown key 'vocabulry'; did you mean 'vocabulary'\?"):
-        config_from_json(type(config), values | {"vocabulry": 3}, "recipe.yaml")
 
 
 @pytest.mark.parametrize("variant", ["bert sequence", "distilbert masked"])
@@ -654,19 +427,6 @@ def test_configs_are_frozen_and_refuse_what_they_do_not_know(variant):
 def test_every_error_of_a_config_is_one_sentence(variant, changes, sentence):
     with pytest.raises(InputError, match=sentence):
         dataclasses.replace(VARIANTS[variant], **changes)
-
-
-@every_variant
-def test_nothing_hangs_on_the_model(variant, build, batch):
-    """Reading leaves the module as it was: no attribute more, no tensor changed."""
-    model = build(variant)
-    tokens, segments = batch(variant)
-    before = {name: set(vars(module)) for name, module in model.named_modules()}
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model(tokens, segments)
-    model.hidden_states(tokens, segments)
-    assert {name: set(vars(module)) for name, module in model.named_modules()} == before
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
 
 
 @every_variant

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
 from regard.inspection import look
 from regard.layers import Pictures
@@ -19,8 +18,8 @@ from regard.models import (
     LectureNetworkConfig,
     ViTConfig,
 )
-from regard.models.config import config_from_json, config_to_json
 from regard.tasks.picture_classification.task import batch_of
+from regard.testing import check_model
 
 SIZES: dict[str, Any] = {"picture_height": 16, "picture_width": 24, "picture_channels": 3, "outputs": 5}
 SMALL: dict[str, Any] = {"patch": 4, "width": 12, "heads": 2, "feedforward_width": 20, "layers": 2, "dropout": 0.1}
@@ -70,45 +69,8 @@ def test_every_classifier_of_pictures_has_a_variant():
 
 
 @every_variant
-def test_a_batch_changes_nothing(name, model):
-    together = model(pictures())
-    assert together.shape == (3, 5)
-    for row in range(3):
-        alone = model(pictures().select(torch.tensor([row])))
-        torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-4)
-
-
-@every_variant
-def test_pictures_matter_wherever_they_differ(name, model):
-    before = model(pictures(1))
-    for corner in ((0, 0), (15, 23)):
-        read = pictures(1)
-        read.pixels[0, 0, :, corner[0], corner[1]] ^= 0xFF
-        assert not torch.equal(model(read), before)
-
-
-@every_variant
-def test_every_parameter_learns(name, model):
-    model.train()
-    torch.manual_seed(0)
-    torch.nn.functional.cross_entropy(model(pictures()), torch.tensor([0, 3, 1])).backward()
-    still = [
-        each
-        for each, parameter in model.named_parameters()
-        if parameter.requires_grad and (parameter.grad is None or not parameter.grad.any())
-    ]
-    allowed = UNTAUGHT.get(name, (".key.bias",))
-    assert [each for each in still if not any(part in each for part in allowed)] == []
-
-
-@every_variant
-def test_a_folder_gives_the_model_back(name, model, tmp_path):
-    config = model.config
-    write_model(tmp_path, config, parameters_of(model), task={"name": "picture_classification"}, recipe={}, metrics={})
-    again = read_model(tmp_path)
-    assert again.config == config
-    assert torch.equal(again(pictures()), model(pictures()))
-    assert config_from_json(type(config), config_to_json(config), "config") == config
+def test_contract(name):
+    assert check_model(VARIANTS[name], idle=UNTAUGHT.get(name, ("key.bias",)))
 
 
 @every_variant
@@ -128,14 +90,6 @@ def test_looking_changes_nothing_and_sees_patches(name, model):
     assert (item.key_patches.rows * item.key_patches.columns, item.key_patches.first) == (shape[2] - leading, leading)
     assert item.key_tokens[:leading] == ("class",) * leading
     assert len(view.images) == 1
-
-
-@every_variant
-def test_half_precision_is_close(name, model):
-    plain = model(pictures()).softmax(dim=-1)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = model(pictures()).float().softmax(dim=-1)
-    assert (found - plain).abs().max() < 0.15
 
 
 @every_variant
