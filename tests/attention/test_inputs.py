@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from regard.attention import AttentionInputs, Causal, Mask
+from regard.attention import AttentionInputs, Causal, Mask, Positions
 
 
 @pytest.mark.parametrize(
@@ -62,12 +64,24 @@ def test_positions_always_exist():
     query, key = torch.zeros(2, 1, 2, 3), torch.zeros(2, 1, 4, 3)
     plain = AttentionInputs(query=query, key=key)
     assert plain.in_order
-    assert (plain.query_places.tolist(), plain.key_places.tolist()) == ([[2, 3]], [[0, 1, 2, 3]])
+    assert (plain.query_positions.tolist(), plain.key_positions.tolist()) == ([[2, 3]], [[0, 1, 2, 3]])
     of_keys = torch.tensor([[0, 0, 1, 2], [0, 1, 2, 3]])
     padded = AttentionInputs(query=query, key=key, key_positions=of_keys)
     assert not padded.in_order
-    assert (padded.query_places.tolist(), padded.key_places.tolist()) == ([[1, 2], [2, 3]], of_keys.tolist())
+    assert (padded.query_positions.tolist(), padded.key_positions.tolist()) == ([[1, 2], [2, 3]], of_keys.tolist())
     later = AttentionInputs(query=query, key=key, query_positions=torch.tensor([[7, 8], [4, 5]]))
-    assert (later.query_places.tolist(), later.key_places.tolist()) == ([[7, 8], [4, 5]], [[0, 1, 2, 3]])
+    assert (later.query_positions.tolist(), later.key_positions.tolist()) == ([[7, 8], [4, 5]], [[0, 1, 2, 3]])
     more = AttentionInputs(query=key, key=query)  # queries that cannot be among the keys
-    assert (more.query_places.tolist(), more.key_places.tolist()) == ([[0, 1, 2, 3]], [[0, 1]])
+    assert (more.query_positions.tolist(), more.key_positions.tolist()) == ([[0, 1, 2, 3]], [[0, 1]])
+
+
+def test_layers_share_one_set_of_positions_and_other_sizes_make_it_anew():
+    query, key = torch.zeros(2, 1, 2, 3), torch.zeros(2, 1, 4, 3)
+    shared = Positions(2, 4)
+    first, second = (AttentionInputs(query=query, key=key, positions=shared) for _ in range(2))
+    assert first.query_positions is second.query_positions, "laid out once for all layers"
+    longer = replace(first, key=torch.zeros(2, 1, 5, 3))
+    assert longer.in_order
+    assert longer.query_positions.tolist() == [[3, 4]]
+    with pytest.raises(ValueError, match=r"positions of 4 keys are \(B, 4\), not \(2, 3\)"):
+        AttentionInputs(query=query, key=key, key_positions=torch.zeros(2, 3, dtype=torch.long))

@@ -7,7 +7,7 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
 from regard.attention.cache import KeysValues, KVCache, Room
 from regard.attention.chunked import ChunkedAttention
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, Positions
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
 from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
 from regard.attention.lsh import LSHAttention
@@ -17,6 +17,7 @@ from regard.attention.positions import (
     AxialPositions,
     LearnedPositions,
     NoPositions,
+    Rotary,
     SinusoidalPositions,
     positions_of,
     sinusoids,
@@ -60,6 +61,7 @@ __all__ = [
     "MultiHeadAttention",
     "NoPositions",
     "Padding",
+    "Positions",
     "RelativeAttention",
     "RelativeBias",
     "RelativeDot",
@@ -67,6 +69,7 @@ __all__ = [
     "RelativeKeys",
     "RelativeVectors",
     "Room",
+    "Rotary",
     "ScaledDot",
     "Score",
     "ScoredAttention",

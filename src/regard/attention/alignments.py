@@ -70,7 +70,7 @@ class Local(Alignment):
         weights(s) = softmax(score)(s) * exp(-(s - p)^2 / (2 (D/2)^2))     with `gaussian`
 
     The centre of each query is `inputs.record["centre"]` (B, H, L), real numbers (*local-p*), or where there is none
-    `inputs.query_places`, so that query t looks around place t (*local-m*). Places count from 0 at the first real token.
+    `inputs.query_positions`, so that query t looks around place t (*local-m*). Places count from 0 at the first real token.
 
     With the Gaussian the product is not normalised again, so the weights sum to less than one; and a window may lie wholly
     beyond the source, where they are zero. So neither form is declared a distribution. The window's bounds pass no
@@ -105,7 +105,7 @@ class Local(Alignment):
         Raises:
             ValueError: where the shape of the centres is not the queries'.
         """
-        distance = inputs.key_places[:, None, None, :].to(scores.dtype) - self._centres(inputs, scores)
+        distance = inputs.key_positions[:, None, None, :].to(scores.dtype) - self._centres(inputs, scores)
         within = distance.detach().abs() <= self.window
         weights = self.inside(scores, within if visible is None else within & visible, inputs)
         if not self.gaussian:
@@ -121,7 +121,7 @@ class Local(Alignment):
         """(B, H or 1, L, 1) in the dtype of the scores."""
         centre = inputs.record.get("centre")
         if centre is None:
-            return inputs.query_places[:, None, :, None].to(scores.dtype)
+            return inputs.query_positions[:, None, :, None].to(scores.dtype)
         if centre.shape != scores.shape[:3]:
             raise ValueError(
                 f"the record's centre has shape {tuple(centre.shape)}; queries want {tuple(scores.shape[:3])}"
@@ -230,9 +230,9 @@ class Addressed(Alignment):
         w(i)  = ws(i)^gamma / sum_k ws(k)^gamma                      sharpening
 
     With a score of `Cosine`, whose strength is the paper's beta, this is the whole of the paper's figure 2. A shift of s(1) = 1
-    moves every weight to the slot after. The ring is of the slots that a query sees, in the order of `inputs.key_positions` where
-    there are any: so slots that are masked are not there at all. What `w_previous` has on them is dropped, and the sharpening
-    makes one of the sum.
+    moves every weight to the slot after. The ring is of the slots that a query sees, in the order of
+    `inputs.key_positions`: so slots that are masked are not there at all. What `w_previous` has on them is dropped, and the
+    sharpening makes one of the sum.
 
     Each query brings, in `inputs.record`: `previous` (B, H, L, S), which need not sum to one; `gate` (B, H, L) in [0, 1]; `shift`
     (B, H, L, 2r + 1), non-negative, from the step -r to the step r; `sharpness` (B, H, L), 1 or more.
@@ -258,7 +258,7 @@ class Addressed(Alignment):
         previous, gate, shift, sharpness = _parts(inputs, scores)
         gate = gate.unsqueeze(-1)
         gated = torch.lerp(previous, self.content(scores, visible, inputs), gate)
-        if visible is None and inputs.key_positions is None:
+        if visible is None and inputs.positions.keys_in_order:
             moved = _shifted(gated, shift)
         else:
             moved = _shifted_among(gated, shift, visible, inputs.key_positions)
@@ -298,12 +298,10 @@ def _shifted(weights: Tensor, shift: Tensor) -> Tensor:
     return (ring.unfold(-1, 2 * reach + 1, 1) * shift.flip(-1).unsqueeze(-2)).sum(dim=-1)
 
 
-def _shifted_among(weights: Tensor, shift: Tensor, visible: Tensor | None, positions: Tensor | None) -> Tensor:
+def _shifted_among(weights: Tensor, shift: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:
     """The same round the ring of the visible slots alone, in the order of their places."""
     slots = weights.shape[-1]
-    places = torch.arange(slots, device=weights.device).expand(weights.shape)
-    if positions is not None:
-        places = positions[:, None, None, :].expand(weights.shape)
+    places = positions[:, None, None, :].expand(weights.shape)
     seen = torch.ones_like(weights, dtype=torch.bool) if visible is None else visible.expand(weights.shape)
     order = places.masked_fill(~seen, torch.iinfo(places.dtype).max).argsort(dim=-1, stable=True)
     ring = weights.masked_fill(~seen, 0.0).gather(-1, order)

@@ -36,8 +36,8 @@ class ChunkedAttention(Attention):
     which no query sees that reads from the left, and from the n-th chunk before on it is the own once more: with before >= n > 1
     each of its keys counts before - n + 2 times, which adds the logarithm of that to s_ij.
 
-    Time and memory grow with the length, not with its square. Places are `key_places` and `query_places` of the inputs. Where
-    positions are given, as with padding on the left, the whole matrix of weights is computed.
+    Time and memory grow with the length, not with its square. Positions are those of the inputs. Where
+    any are given, as with padding on the left, the whole matrix of weights is computed.
 
     Arguments:
         chunk: m, in tokens.
@@ -114,7 +114,7 @@ class ChunkedAttention(Attention):
 
     def _back(self, inputs: AttentionInputs) -> Tensor:
         """(B or 1, 1, L, S), how many chunks before that of a query each key stands."""
-        query, key = inputs.query_places // self.chunk, inputs.key_places // self.chunk
+        query, key = inputs.query_positions // self.chunk, inputs.key_positions // self.chunk
         return (query.unsqueeze(-1) - key.unsqueeze(-2)).unsqueeze(1)
 
     def _cut(self, x: Tensor, before: int) -> Tensor:

@@ -92,7 +92,7 @@ class LambdaAttention(Attention):
 
     Arguments:
         width: k, of queries and keys.
-        rows, columns: of the grid that the context's places lie on, row by row, as `query_places` and `key_places` number them.
+        rows, columns: of the grid that the context's places lie on, row by row, as the inputs' positions number them.
         lambdas: which.
         scope: r, odd: the context of the position lambdas is r x r around each query, as in the lambda convolution (section 3.2).
         dropout: probability of dropping a weight in training.
@@ -188,7 +188,7 @@ def _places(inputs: AttentionInputs, table: RelativeEmbeddings) -> tuple[Tensor,
         raise ValueError(
             f"{inputs.shape[2]} queries and {inputs.shape[3]} keys are more than the {most} places of the grid"
         )
-    queries, keys = inputs.query_places, inputs.key_places
+    queries, keys = inputs.query_positions, inputs.key_positions
     if all(each.shape[0] == 1 or each.stride(0) == 0 for each in (queries, keys)):
         return queries[0], keys[0]
     return queries, keys.expand(len(queries), -1)

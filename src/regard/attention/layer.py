@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import KeysValues
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import NOTHING, AttentionInputs, Positions
 from regard.attention.masks import Mask
 from regard.attention.mechanism import Attention, ScoredAttention
+from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot
 
 Side = Literal["source", "target", "sentences", "document"]
@@ -20,7 +22,6 @@ Side = Literal["source", "target", "sentences", "document"]
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, L, H*E) to (B, H, L, E): cut the width into heads, then bring the heads before time.
 
-    >>> import torch
     >>> split_heads(torch.arange(8).view(1, 2, 4), 2).tolist()
     [[[[0, 1], [4, 5]], [[2, 3], [6, 7]]]]
     """
@@ -46,6 +47,7 @@ class AttentionLayer(nn.Module):
         key_heads: G, key and value heads; H where None.
         between: which sequences the queries and the keys come from, (source, source) in an encoder, (target, source) where a
             decoder looks at the source. Nothing is computed from it; it tells whoever looks what the axes are.
+        rotary: turns projected queries and keys by their positions; None for none.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class AttentionLayer(nn.Module):
         heads: int = 1,
         key_heads: int | None = None,
         between: tuple[Side, Side] = ("source", "source"),
+        rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
         self.query = query
@@ -69,17 +72,31 @@ class AttentionLayer(nn.Module):
         self.heads = heads
         self.key_heads = heads if key_heads is None else key_heads
         self.between = between
+        self.rotary = rotary
 
-    def keys_values(self, source: Tensor) -> KeysValues:
-        """What is attended to, projected: source (B, S, D) to keys (B, G, S, E) and values (B, G, S, Ev)."""
-        return KeysValues(
-            split_heads(self.key(source), self.key_heads), split_heads(self.value(source), self.key_heads)
-        )
+    def keys_values(self, source: Tensor, positions: Tensor | None = None) -> KeysValues:
+        """What is attended to, projected: keys (B, G, S, E) and values (B, G, S, Ev).
 
-    def queries(self, target: Tensor, keys: Tensor) -> Tensor:
+        Arguments:
+            source: (B, S, D).
+            positions: (B or 1, S) integers, where each stands; None for 0, 1, 2 and so on.
+        """
+        key = split_heads(self.key(source), self.key_heads)
+        return KeysValues(self.placed(key, positions), split_heads(self.value(source), self.key_heads))
+
+    def queries(self, target: Tensor, keys: Tensor, positions: Positions | None = None) -> Tensor:
         """What asks, projected: target (B, L, D) to (B, H, L, E); for a layer whose queries are among its keys, those."""
-        del keys
-        return split_heads(self.query(target), self.heads)
+        query = split_heads(self.query(target), self.heads)
+        if self.rotary is None:
+            return query
+        positions = Positions(query.shape[2], keys.shape[2], device=query.device) if positions is None else positions
+        return self.rotary(query, positions.queries)
+
+    def placed(self, x: Tensor, positions: Tensor | None) -> Tensor:
+        """Projected keys (B, G, S, E) as they are at their positions (B or 1, S): turned, where there is a rotary embedding."""
+        if self.rotary is None:
+            return x
+        return self.rotary(x, torch.arange(x.shape[2], device=x.device)[None] if positions is None else positions)
 
     def inputs(
         self,
@@ -87,6 +104,7 @@ class AttentionLayer(nn.Module):
         keys: Tensor,
         *,
         mask: Mask | None = None,
+        positions: Positions | None = None,
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
         record: Mapping[str, Tensor] | None = None,
@@ -95,13 +113,20 @@ class AttentionLayer(nn.Module):
 
         In training what is random in the mechanism is drawn into their record, so whoever has the inputs has the draw.
         """
+        if positions is None:
+            positions = Positions(
+                target.shape[1],
+                keys.shape[2],
+                of_queries=query_positions,
+                of_keys=key_positions,
+                device=target.device,
+            )
         inputs = AttentionInputs(
-            query=self.queries(target, keys),
+            query=self.queries(target, keys, positions),
             key=keys,
             mask=mask,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            record={} if record is None else record,
+            positions=positions,
+            record=NOTHING if record is None else record,
         )
         drawn = self.training and self.attention.declaration.drawn
         return self.attention.draw(inputs) if drawn else inputs
@@ -116,6 +141,7 @@ class AttentionLayer(nn.Module):
         source: KeysValues,
         *,
         mask: Mask | None = None,
+        positions: Positions | None = None,
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
         record: Mapping[str, Tensor] | None = None,
@@ -126,8 +152,9 @@ class AttentionLayer(nn.Module):
             target: (B, L, D), where the queries come from.
             source: projected keys and values, from `keys_values`.
             mask: True = may attend.
-            query_positions, key_positions: (B, L) and (B, S) integers, for mechanisms that look at them; None as in
-                `AttentionInputs`. Queries that are not among the keys want places of their own.
+            positions: where queries and keys stand; several layers of one stack share one of these.
+            query_positions, key_positions: (B or 1, L) and (B or 1, S) integers, where `positions` is not given; None as in
+                `AttentionInputs`. Queries that are not among the keys want positions of their own.
             record: what the mechanism itself needs besides, by name.
 
         Returns:
@@ -137,6 +164,7 @@ class AttentionLayer(nn.Module):
             target,
             source.key,
             mask=mask,
+            positions=positions,
             query_positions=query_positions,
             key_positions=key_positions,
             record=record,
@@ -159,11 +187,11 @@ class MultiHeadAttention(AttentionLayer):
         dropout: probability of dropping a weight in training.
         attention: another mechanism in place of scaled dot product.
         between: which sequences queries and keys come from.
+        rotary: turns queries and keys by their positions, E = D / H wide; None for none.
 
     Raises:
         ValueError: where `heads` does not divide `width`, or `key_heads` does not divide `heads`.
 
-    >>> import torch
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> x = torch.randn(2, 5, 12)
     >>> layer(x, layer.keys_values(x)).shape
@@ -180,6 +208,7 @@ class MultiHeadAttention(AttentionLayer):
         dropout: float = 0.0,
         attention: Attention | None = None,
         between: tuple[Side, Side] = ("source", "source"),
+        rotary: Rotary | None = None,
     ) -> None:
         key_heads = heads if key_heads is None else key_heads
         if heads < 1 or width % heads:
@@ -196,6 +225,7 @@ class MultiHeadAttention(AttentionLayer):
             heads=heads,
             key_heads=key_heads,
             between=between,
+            rotary=rotary,
         )
 
 
@@ -231,10 +261,11 @@ class SharedAttention(AttentionLayer):
             between=between,
         )
 
-    def keys_values(self, source: Tensor) -> KeysValues:
+    def keys_values(self, source: Tensor, positions: Tensor | None = None) -> KeysValues:
         """What is attended to, projected: source (B, S, D) to keys (B, H, S, E) and values (B, H, S, Ev)."""
-        return KeysValues(split_heads(self.query(source), self.heads), split_heads(self.value(source), self.heads))
+        key = split_heads(self.query(source), self.heads)
+        return KeysValues(self.placed(key, positions), split_heads(self.value(source), self.heads))
 
-    def queries(self, target: Tensor, keys: Tensor) -> Tensor:
+    def queries(self, target: Tensor, keys: Tensor, positions: Positions | None = None) -> Tensor:
         """The projections of `target` (B, L, D), which are the last of `keys` (B, H, S, E)."""
         return keys[:, :, keys.shape[2] - target.shape[1] :]

@@ -142,6 +142,69 @@ class NoPositions(nn.Module):
         return torch.zeros_like(positions).unsqueeze(-1)
 
 
+class Rotary(nn.Module):
+    """Turns pairs of channels of a query or a key by an angle that grows with its position (Su et al. 2021, section 3.2.2).
+
+        (x_k, x_{k + E/2}) -> (x_k cos p w_k - x_{k + E/2} sin p w_k,  x_{k + E/2} cos p w_k + x_k sin p w_k)
+        w_k = base^(-2k / E),   k = 0 .. E/2 - 1
+
+    So the product of a query at i and a key at j hangs on j - i alone, and lengths stay as they are. Channels are paired half
+    by half, as in the code of GPT-NeoX and LLaMA; with `neighbours` as in the paper, 2k with 2k + 1. The two differ by a
+    permutation of channels. Nothing here is trained or saved.
+
+    Arguments:
+        width: E, of a query, even.
+        maximum: number of positions tabulated.
+        base: of the geometrically spaced frequencies.
+        neighbours: whether pairs are of neighbouring channels.
+
+    Raises:
+        ValueError: for an odd width.
+
+    >>> rotary = Rotary(2, 8)
+    >>> rotary(torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[0]])).tolist()
+    [[[[1.0, 0.0]]]]
+    """
+
+    cosines: Tensor
+    sines: Tensor
+
+    def __init__(self, width: int, maximum: int, *, base: float = 10000.0, neighbours: bool = False) -> None:
+        super().__init__()
+        if width % 2:
+            raise ValueError(
+                f"rotary positions turn pairs of channels, and {width} channels are no pairs; take an even width"
+            )
+        self.width = width
+        self.maximum = maximum
+        self.base = base
+        self.neighbours = neighbours
+        self.register_buffer("cosines", torch.empty(maximum, width // 2), persistent=False)
+        self.register_buffer("sines", torch.empty(maximum, width // 2), persistent=False)
+        if not self.cosines.is_meta:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Compute the tables again, for a module that came from the meta device."""
+        device = self.cosines.device
+        # In float64 first: at a position of 10000 float32 angles would already be off by 1e-3.
+        frequencies = self.base ** (-torch.arange(0, self.width, 2, dtype=torch.float64, device=device) / self.width)
+        angles = torch.arange(self.maximum, dtype=torch.float64, device=device).unsqueeze(-1) * frequencies
+        self.cosines, self.sines = angles.cos().to(self.cosines.dtype), angles.sin().to(self.sines.dtype)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """(B, H, L, E) at positions (B or 1, L) below `maximum` to the same shape and dtype."""
+        cosine, sine = (table[positions].unsqueeze(1) for table in (self.cosines, self.sines))
+        first, second = x.unflatten(-1, (-1, 2)).unbind(-1) if self.neighbours else x.chunk(2, dim=-1)
+        turned = (first * cosine - second * sine, second * cosine + first * sine)
+        found = torch.stack(turned, dim=-1).flatten(-2) if self.neighbours else torch.cat(turned, dim=-1)
+        return found.to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """Its sizes."""
+        return f"width={self.width}, maximum={self.maximum}, base={self.base}, neighbours={self.neighbours}"
+
+
 def check_length(length: int, maximum: int, what: str, setting: str = "model.maximum_positions") -> None:
     """Refuse a sequence longer than the model has positions.
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention.inputs import AttentionInputs
 from regard.attention.masks import Causal
 from regard.attention.mechanism import Declaration, ScoredAttention
-from regard.attention.scores import Score
+from regard.attention.scores import Score, known
 
 BIAS = "bias"
 """What the record calls a bias that was computed beforehand."""
@@ -119,8 +119,8 @@ class RelativeDot(Score):
 
         score(q_i, k_j) = q_i . k_j + b_h(i, j)
 
-    Positions are `inputs.query_places` and `inputs.key_places`. Where layers share one bias it is computed once for all, and
-    handed over as `inputs.record["bias"]`, (B or 1, H, L or 1, S).
+    Positions are those of the inputs. Where layers share one bias it is computed once for all, and handed over as
+    `inputs.record["bias"]`, (B or 1, H, L or 1, S).
 
     Arguments:
         bias: the layer's own; None where the record always has it.
@@ -140,27 +140,27 @@ class RelativeDot(Score):
         Raises:
             ValueError: where there is neither a bias of its own nor one in the record.
         """
-        product = query @ key.transpose(-2, -1)
-        return product + self.term(inputs, query.shape[-2], key.shape[-2]).to(query.dtype)
+        return query @ key.transpose(-2, -1) + self.term(known(query, key, inputs)).to(query.dtype)
 
     def product_and_term(self, inputs: AttentionInputs) -> tuple[float, Tensor]:
         """1, and the bias."""
-        return 1.0, self.term(inputs, *inputs.shape[2:])
+        return 1.0, self.term(inputs)
 
-    def term(self, inputs: AttentionInputs | None, queries: int, keys: int) -> Tensor:
+    def term(self, inputs: AttentionInputs) -> Tensor:
         """The bias, (B or 1, H, L or 1, S).
 
         Raises:
             ValueError: as `forward`.
         """
-        given = None if inputs is None else inputs.record.get(BIAS)
+        given = inputs.record.get(BIAS)
         if given is not None:
             return given
         if self.bias is None:
             raise ValueError(f"there is no bias by distance; give one, or inputs whose record has it as {BIAS!r}")
-        if inputs is None or (inputs.in_order and queries >= keys):
+        queries, keys = inputs.shape[2:]
+        if inputs.in_order and queries >= keys:
             return self.bias.between_slots(queries, keys)
-        return self.bias.between(inputs.query_places, inputs.key_places)
+        return self.bias.between(inputs.query_positions, inputs.key_positions)
 
 
 Beyond = Literal["last", "nothing"]
@@ -311,7 +311,7 @@ class RelativeKeys(Score):
 
         score(q_i, k_j) = (q_i . k_j + q_i . a_ij) / sqrt(E)
 
-    Positions are `inputs.query_places` and `inputs.key_places`.
+    Positions are `inputs.query_positions` and `inputs.key_positions`.
 
     Arguments:
         vectors: a, as wide as a query.
@@ -327,18 +327,19 @@ class RelativeKeys(Score):
 
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
         """(B, H, L, E) and (B, H, S, E) to (B, H, L, S)."""
-        by_distance = self.by_distance(query, key.shape[-2], inputs)
+        by_distance = self.by_distance(query, known(query, key, inputs))
         return (query @ key.transpose(-2, -1) + by_distance) / math.sqrt(query.shape[-1])
 
     def product_and_term(self, inputs: AttentionInputs) -> tuple[float, Tensor]:
         """1 / sqrt(E), and the products with the vectors divided by the same."""
         scale = 1.0 / math.sqrt(inputs.query.shape[-1])
-        return scale, self.by_distance(inputs.query * scale, inputs.shape[3], inputs)
+        return scale, self.by_distance(inputs.query * scale, inputs)
 
-    def by_distance(self, query: Tensor, keys: int, inputs: AttentionInputs | None) -> Tensor:
-        """q_i . a_ij, (B, H, L, S)."""
-        if inputs is None or (inputs.in_order and query.shape[-2] >= keys):
-            mask = None if inputs is None else inputs.mask
+    def by_distance(self, query: Tensor, inputs: AttentionInputs) -> Tensor:
+        """q_i . a_ij, (B, H, L, S), of the inputs' queries or of those times a number."""
+        queries, keys = inputs.shape[2:]
+        if inputs.in_order and queries >= keys:
+            mask = inputs.mask
             causal = type(mask) is Causal and mask.offset == 0
             return self.vectors.products_of_slots(query, keys, causal=causal)
         return self.vectors.products(query, distances(inputs))
@@ -386,4 +387,4 @@ class RelativeAttention(ScoredAttention):
 
 def distances(inputs: AttentionInputs) -> Tensor:
     """From each query to each key, key's position minus query's, (B or 1, L, S) integers."""
-    return inputs.key_places.unsqueeze(-2) - inputs.query_places.unsqueeze(-1)
+    return inputs.key_positions.unsqueeze(-2) - inputs.query_positions.unsqueeze(-1)

@@ -60,6 +60,11 @@ class Score(nn.Module, ABC):
         return None if scale is None else (scale, None)
 
 
+def known(query: Tensor, key: Tensor, inputs: AttentionInputs | None) -> AttentionInputs:
+    """What a score's query and key came from; where that is not given, they themselves."""
+    return AttentionInputs(query=query, key=key) if inputs is None else inputs
+
+
 class Dot(Score):
     """The inner product of query and key (Luong et al. 2015, section 3.1, *dot*).
 
@@ -168,7 +173,7 @@ class Location(Score):
 
         score(q, k_s) = (Wa q)_s
 
-    What stands at a place has no say, only where it stands: place s is one of `inputs.key_places`, counted from the first real
+    What stands at a place has no say, only where it stands: place s is one of `inputs.key_positions`, counted from the first real
     token, so padding on the left shifts nothing.
 
     Arguments:
@@ -201,16 +206,15 @@ class Location(Score):
         Raises:
             InputError: for a source with more tokens than the table has places.
         """
-        slots = key.shape[-2]
-        positions = None if inputs is None else inputs.key_positions
+        slots, positions = key.shape[-2], known(query, key, inputs).positions
         # Positions count real tokens, so there are never more than slots: only a longer source has to be looked at.
         if slots > self.maximum:
-            longest = slots if positions is None else int(positions.max()) + 1
+            longest = slots if positions.keys_in_order else int(positions.keys.max()) + 1
             check_length(longest, self.maximum, "source", "maximum of the location table")
         places = query @ self.weight[: min(slots, self.maximum)].to(query.dtype).t()
-        if positions is None:
+        if positions.keys_in_order:
             return places
-        return places.gather(-1, positions[:, None, None, :].expand(*query.shape[:3], slots))
+        return places.gather(-1, positions.keys[:, None, None, :].expand(*query.shape[:3], slots))
 
 
 class Cosine(Score):
@@ -240,7 +244,7 @@ class Cosine(Score):
         Raises:
             ValueError: where the record's strength does not stand one for one beside the queries.
         """
-        strength = None if inputs is None else inputs.record.get("strength")
+        strength = known(query, key, inputs).record.get("strength")
         if strength is None:
             return self.strength * _unit(query) @ _unit(key).transpose(-2, -1)
         if strength.shape != query.shape[:3]:

@@ -150,10 +150,10 @@ class Call:
         """A call kept by its inputs; `key` and `parameters` may be those that an earlier call kept already."""
         query = key if inputs.query is inputs.key else Kept.of(inputs.query)
         record = {name: Kept.of(tensor) for name, tensor in inputs.record.items()}
-        places = [tensor for tensor in (inputs.query_positions, inputs.key_positions) if tensor is not None]
+        places = [tensor for tensor in inputs.positions.given if tensor is not None]
         return cls(
             called,
-            places=inputs.key_positions,
+            places=inputs.positions.given[1],
             inputs=replace(
                 inputs,
                 query=query.tensor,
@@ -171,7 +171,7 @@ class Call:
         """A call kept by its weights."""
         with torch.no_grad():
             weights = called.mechanism.weights(inputs)
-        return cls(called, places=inputs.key_positions, weights=Kept.of(weights), few=_few(inputs.key).clone())
+        return cls(called, places=inputs.positions.given[1], weights=Kept.of(weights), few=_few(inputs.key).clone())
 
     @classmethod
     def laid_out(cls, called: Called, weights: Tensor, value: Tensor | None) -> Call:
@@ -297,8 +297,7 @@ def _of_rows(inputs: AttentionInputs, rows: Tensor) -> AttentionInputs:
         query=inputs.query[rows],
         key=inputs.key[rows],
         mask=mask,
-        query_positions=None if inputs.query_positions is None else inputs.query_positions[rows],
-        key_positions=None if inputs.key_positions is None else inputs.key_positions[rows],
+        positions=inputs.positions.select(rows),
         # What is the same for all rows may stand there once.
         record={
             name: tensor if len(tensor) == 1 < len(inputs.query) else tensor[rows]

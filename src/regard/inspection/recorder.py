@@ -305,7 +305,7 @@ def _tracing_inputs(traced: list[tuple[str, Any]], address: str, values: bool) -
     def around(forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         # Tensors can be given out by a graph, objects of this package cannot.
         inputs, value = arguments[0], arguments[1].detach() if values else None
-        places = (inputs.query_positions, inputs.key_positions)
+        places = inputs.positions.given
         record = dict(inputs.record)
         traced.append((address, (inputs.query.detach(), inputs.key.detach(), *places, inputs.visible(), value, record)))
         return forward(*arguments, **named)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention import AttentionLayer, KeysValues, Mask
+from regard.attention import AttentionLayer, KeysValues, Mask, Positions
 from regard.attention.kernels import dropped
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "swish"]
@@ -227,7 +227,7 @@ class EncoderBlock(nn.Module):
         x: Tensor,
         mask: Mask | None,
         *,
-        places: Tensor | None = None,
+        positions: Positions | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """One block.
@@ -235,16 +235,17 @@ class EncoderBlock(nn.Module):
         Arguments:
             x: (B, L, D).
             mask: over (B, H, L, L), True = may attend.
-            places: (B, L), the place of each token in its text where that is not its column.
+            positions: where each token stands in its text; None for 0, 1, 2 and so on.
             record: as for `AttentionLayer`.
 
         Returns:
             (B, L, D).
         """
+        standing = Positions.of_text(x.shape[1], device=x.device) if positions is None else positions
 
         def attend(y: Tensor) -> Tensor:
-            source = self.attention.keys_values(y)
-            return self.attention(y, source, mask=mask, query_positions=places, key_positions=places, record=record)
+            source = self.attention.keys_values(y, standing.keys)
+            return self.attention(y, source, mask=mask, positions=standing, record=record)
 
         x = self.attention_residual(x, attend)
         return self.feedforward_residual(x, self.feedforward)
@@ -272,8 +273,7 @@ class CausalBlock(nn.Module):
         mask: Mask | None,
         past: KeysValues | None = None,
         *,
-        places: Tensor | None = None,
-        query_places: Tensor | None = None,
+        positions: Positions | None = None,
     ) -> tuple[Tensor, KeysValues]:
         """One block, over a whole text or over the tokens that follow a cached past.
 
@@ -281,19 +281,19 @@ class CausalBlock(nn.Module):
             x: (B, L, D).
             mask: over (B, H, L, past + L), True = may attend.
             past: keys and values of the tokens before.
-            places: (B, past + L), the place of each key in its text where that is not its column.
-            query_places: (B, L), that of each query likewise.
+            positions: where the L tokens and the past + L keys stand in their texts; None for the last of 0, 1, 2 and so on.
 
         Returns:
             (B, L, D); keys and values of past and present tokens.
         """
+        standing = _after(past, x) if positions is None else positions
         present: KeysValues | None = None
 
         def attend(y: Tensor) -> Tensor:
             nonlocal present
-            new = self.attention.keys_values(y)
+            new = self.attention.keys_values(y, standing.queries)
             present = new if past is None else past.extended(new)
-            return self.attention(y, present, mask=mask, query_positions=query_places, key_positions=places)
+            return self.attention(y, present, mask=mask, positions=standing)
 
         x = self.attention_residual(x, attend)
         x = self.feedforward_residual(x, self.feedforward)
@@ -336,10 +336,8 @@ class DecoderBlock(nn.Module):
         mask: Mask | None,
         source_mask: Mask | None,
         past: KeysValues | None = None,
-        places: Tensor | None = None,
-        query_places: Tensor | None = None,
-        target_places: Tensor | None = None,
-        source_places: Tensor | None = None,
+        positions: Positions | None = None,
+        source_positions: Positions | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One block, over a whole target or over the tokens that follow a cached past.
@@ -350,37 +348,34 @@ class DecoderBlock(nn.Module):
             mask: over (B, H, L, past + L), True = may attend.
             source_mask: over (B, H, L, S), True = may attend.
             past: keys and values of the tokens before.
-            places: (B, past + L), the place of each key in its sequence where that is not its column.
-            query_places: (B, L), that of each query likewise.
-            target_places: (B, L), the place of each query in the target, for attention over the source, of which it is no
-                token; `query_places` where None.
-            source_places: (B, S), the place of each source token where that is not its column.
+            positions: where the L tokens and the past + L keys stand in the target; None for the last of 0, 1, 2 and so on.
+            source_positions: where the L tokens stand in the target and the S keys in the source; None for where `positions` has
+                the former, and for 0, 1, 2 and so on.
             record: what self-attention needs besides, as for `AttentionLayer`.
 
         Returns:
             (B, L, D); keys and values of past and present tokens; the query (B, H, L, E) of the attention over the source.
         """
+        standing = _after(past, x) if positions is None else positions
+        if source_positions is None:
+            slots = source.key.shape[2] if isinstance(source, KeysValues) else source.shape[1]
+            source_positions = Positions(x.shape[1], slots, of_queries=standing.queries, device=x.device)
+        across = source_positions
         present: KeysValues | None = None
         query: Tensor | None = None
 
         def attend_target(y: Tensor) -> Tensor:
             nonlocal present
-            new = self.attention.keys_values(y)
+            new = self.attention.keys_values(y, standing.queries)
             present = new if past is None else past.extended(new)
-            return self.attention(
-                y, present, mask=mask, query_positions=query_places, key_positions=places, record=record
-            )
+            return self.attention(y, present, mask=mask, positions=standing, record=record)
 
         def attend_source(y: Tensor) -> Tensor:
             nonlocal query
-            memory = source if isinstance(source, KeysValues) else self.cross_attention.keys_values(source)
-            inputs = self.cross_attention.inputs(
-                y,
-                memory.key,
-                mask=source_mask,
-                query_positions=query_places if target_places is None else target_places,
-                key_positions=source_places,
-            )
+            memory = source
+            if not isinstance(memory, KeysValues):
+                memory = self.cross_attention.keys_values(memory, across.keys)
+            inputs = self.cross_attention.inputs(y, memory.key, mask=source_mask, positions=across)
             query = inputs.query
             return self.cross_attention.attend(inputs, memory.value)
 
@@ -390,6 +385,11 @@ class DecoderBlock(nn.Module):
         if present is None or query is None:
             raise RuntimeError("a residual connection did not run its sub-layer")
         return x, present, query
+
+
+def _after(past: KeysValues | None, x: Tensor) -> Positions:
+    """The positions of tokens (B, L, D) that follow a past, all in order."""
+    return Positions(x.shape[1], x.shape[1] + (0 if past is None else past.key.shape[2]), device=x.device)
 
 
 Block = EncoderBlock | CausalBlock | DecoderBlock

@@ -22,6 +22,7 @@ from regard.attention import (
     KVCache,
     Mask,
     Padding,
+    Positions,
     Window,
     positions_of,
 )
@@ -78,15 +79,13 @@ class Entered:
     Arguments:
         x: (B, L, D), the embedded tokens; (R, W, D) where each of W hypotheses about R texts takes one.
         masks: one for each block, True = may attend.
-        places: (B, C + L), the place of each key in its text; None where that is its column.
-        query_places: (B, L), that of each query; None: slot for slot, as the keys.
+        positions: where the L tokens and all C + L columns stand in their texts, the same for all blocks.
         after: the state after, its cache still to be filled.
     """
 
     x: Tensor
     masks: Sequence[Mask | None]
-    places: Tensor | None
-    query_places: Tensor | None
+    positions: Positions
     after: CausalState
 
 
@@ -198,8 +197,13 @@ class CausalStack(nn.Module):
         return Entered(
             x=self.embedding(tokens.ids if state.width == 1 else state.by_source(tokens.ids[:, 0]), standing),
             masks=[masks[band] for band in self.bands],
-            places=places,
-            query_places=None if places is None and state.length == 0 else standing,
+            positions=Positions(
+                standing.shape[1],
+                after.columns,
+                of_queries=None if places is None and state.length == 0 else standing,
+                of_keys=places,
+                device=standing.device,
+            ),
             after=replace(state, length=slots, lengths=lengths, cache=after),
         )
 
@@ -208,7 +212,7 @@ class CausalStack(nn.Module):
         x, present = entered.x, []
         for index, (layer, mask) in enumerate(zip(self.layers, entered.masks, strict=True)):
             before = None if past is None else past[index]
-            x, own = layer(x, mask, before, places=entered.places, query_places=entered.query_places)
+            x, own = layer(x, mask, before, positions=entered.positions)
             present.append(own)
         return x, tuple(present)
 

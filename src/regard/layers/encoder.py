@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Mask, Padding, positions_of
+from regard.attention import Mask, Padding, Positions, positions_of
 from regard.attention.positions import check_length
 from regard.layers.blocks import Dropout, EncoderBlock
 from regard.layers.tokens import Tokens
@@ -168,9 +168,9 @@ class TextEncoder(nn.Module):
         Raises:
             InputError: where a text is longer than the model has positions for.
         """
-        x, mask, places = self._embedded(tokens, segments)
+        x, mask, positions = self._embedded(tokens, segments)
         for layer in self.layers:
-            x = layer(x, mask, places=places)
+            x = layer(x, mask, positions=positions)
         pooled = None if self.pooler is None else added(self.pooler(x, tokens.valid), readings)
         told: HeadLogits = self.head(x, pooled, at)
         return Encoded(x, pooled, told.logits, told.next_sentence)
@@ -181,19 +181,20 @@ class TextEncoder(nn.Module):
         Raises:
             InputError: where a text is longer than the model has positions for.
         """
-        x, mask, places = self._embedded(tokens, segments)
+        x, mask, positions = self._embedded(tokens, segments)
         states = [x]
         for layer in self.layers:
-            states.append(layer(states[-1], mask, places=places))
+            states.append(layer(states[-1], mask, positions=positions))
         return tuple(states)
 
-    def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, Mask | None, Tensor | None]:
+    def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, Mask | None, Positions]:
         batch, length = tokens.ids.shape
         check_length(length, self.config.maximum_positions, "text")
-        positions = positions_of(tokens.valid)
-        x = self.embedding(tokens.ids, positions, segments)
+        places = positions_of(tokens.valid)
+        x = self.embedding(tokens.ids, places, segments)
         mask = Padding(tokens.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
-        return x, mask, positions if tokens.padded == "somewhere" else None
+        # Padding that only follows leaves the columns in order, which some mechanisms are faster with.
+        return x, mask, Positions.of_text(length, places if tokens.padded == "somewhere" else None, device=x.device)
 
 
 class WholeTextReader(Protocol):

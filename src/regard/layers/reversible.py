@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.attention import AttentionLayer, KeysValues, Mask
+from regard.attention import AttentionLayer, KeysValues, Mask, Positions
 from regard.layers.blocks import Dropout
 
 
@@ -52,8 +52,7 @@ class ReversibleBlock(nn.Module):
         mask: Mask | None,
         past: KeysValues | None = None,
         *,
-        places: Tensor | None = None,
-        query_places: Tensor | None = None,
+        positions: Positions | None = None,
     ) -> tuple[Tensor, Tensor, KeysValues]:
         """One block, over a whole text or over the tokens that follow a cached past.
 
@@ -61,12 +60,12 @@ class ReversibleBlock(nn.Module):
             first, second: X1 and X2, (B, L, D).
             mask: over (B, H, L, past + L), True = may attend.
             past: keys and values of the tokens before.
-            places, query_places: (B, past + L) and (B, L), the places of keys and queries where those are not their columns.
+            positions: where the L tokens and the past + L keys stand in their texts; None for the last of 0, 1, 2 and so on.
 
         Returns:
             Y1 and Y2, (B, L, D); keys and values of past and present tokens.
         """
-        seen = Seen(mask, places, query_places)
+        seen = Seen(mask, positions)
         added, present, _ = self.attend(second, seen, past)
         first = first + added
         return first, second + self.feed(first), present
@@ -75,14 +74,16 @@ class ReversibleBlock(nn.Module):
         self, x: Tensor, seen: Seen, past: KeysValues | None = None, decided: Mapping[str, Tensor] | None = None
     ) -> tuple[Tensor, KeysValues, Mapping[str, Tensor]]:
         """What attention adds, (B, L, D); the keys and values; and what the mechanism decided, to be given when it runs again."""
-        new = self.attention.keys_values(y := self.attention_norm(x))
+        y = self.attention_norm(x)
+        slots = x.shape[1] + (0 if past is None else past.key.shape[2])
+        positions = Positions(x.shape[1], slots, device=x.device) if seen.positions is None else seen.positions
+        new = self.attention.keys_values(y, positions.queries)
         present = new if past is None else past.extended(new)
         inputs = self.attention.inputs(
             y,
             present.key,
             mask=seen.mask,
-            query_positions=seen.query_places,
-            key_positions=seen.places,
+            positions=positions,
             record=decided,
         )
         if self.training and not decided:
@@ -101,12 +102,11 @@ class Seen:
 
     Arguments:
         mask: over (B, H, L, S), True = may attend.
-        places, query_places: (B, S) and (B, L), where those are not the columns.
+        positions: of all tokens; None for 0, 1, 2 and so on.
     """
 
     mask: Mask | None
-    places: Tensor | None = None
-    query_places: Tensor | None = None
+    positions: Positions | None = None
 
 
 def through_reversibly(blocks: Sequence[ReversibleBlock], x: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import AttentionInputs, KeysValues, KVCache, Padding
+from regard.attention import AttentionInputs, KeysValues, KVCache, Padding, Positions
 from regard.layers import CACHE, LAST_STEP, SOURCE, DecoderState, Tokens
 
 
@@ -53,9 +53,9 @@ class DecoderStack(nn.Module, ABC):
         """
         return None
 
-    def memory(self, source: Tensor) -> tuple[KeysValues, ...]:
-        """Per block, keys and values of the encoder's output (B, S, D)."""
-        return tuple(layer.cross_attention.keys_values(source) for layer in self.layers)  # type: ignore[union-attr, operator]
+    def memory(self, source: Tensor, places: Tensor | None = None) -> tuple[KeysValues, ...]:
+        """Per block, keys and values of the encoder's output (B, S, D), whose tokens stand at (B, S); None: in order."""
+        return tuple(layer.cross_attention.keys_values(source, places) for layer in self.layers)  # type: ignore[union-attr, operator]
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:
         """Tokens (N,) after the state's past to (N, D), the state after them, and each block's query over the source.
@@ -75,6 +75,9 @@ class DecoderStack(nn.Module, ABC):
         own = slice(0, 1 if state.lengths is None else None)  # one row says it for all where they are of one length
         columns = torch.arange(cache.columns, device=x.device)[None] if places is None else places[own]
         record = self.record_of_step(here[own, :1], columns)
+        positions = Positions(width, cache.columns, of_queries=here, of_keys=places, device=x.device)
+        slots = state.source_valid.shape[1]
+        across = Positions(width, slots, of_queries=here, of_keys=state.source_places, device=x.device)
         pasts, queries = [], []
         for index, layer in enumerate(self.layers):
             x, past, query = layer(
@@ -83,9 +86,8 @@ class DecoderStack(nn.Module, ABC):
                 mask=mask,
                 source_mask=source_mask,
                 past=cache.layers[index] if cache.layers else None,
-                places=places,
-                query_places=here,
-                source_places=state.source_places,
+                positions=positions,
+                source_positions=across,
                 record=record,
             )
             pasts.append(past)
@@ -114,7 +116,7 @@ class AttentionEncoderDecoder(nn.Module, ABC):
 
     def start(self, source: Tokens) -> TransformerState:
         """Read the source (B, S)."""
-        memory = self.decoder.memory(self.encoded(source))
+        memory = self.decoder.memory(self.encoded(source), source.places)
         return TransformerState(source_valid=source.valid, memory=memory, source_places=source.places)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:

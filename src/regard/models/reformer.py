@@ -202,7 +202,7 @@ class Reformer(CausalReader):
         if not (self.training and torch.is_grad_enabled()):
             return super().forward(tokens, reduce=reduce)
         entered = self._entered(tokens, self.start(len(tokens)))
-        seen = Seen(entered.masks[0], entered.places, entered.query_places)
+        seen = Seen(entered.masks[0], entered.positions)
         streams = through_reversibly(list(self.layers), entered.x, seen)  # type: ignore[arg-type]
         hidden = self.dropout(self.norm(torch.cat(streams, dim=-1)))
         return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
@@ -243,9 +243,7 @@ class Reformer(CausalReader):
         first, second, present = entered.x, entered.x, []
         for index, (layer, mask) in enumerate(zip(self.layers, entered.masks, strict=True)):
             before = None if past is None else past[index]
-            first, second, own = layer(
-                first, second, mask, before, places=entered.places, query_places=entered.query_places
-            )
+            first, second, own = layer(first, second, mask, before, positions=entered.positions)
             present.append(own)
         return torch.cat((first, second), dim=-1), tuple(present)
 

@@ -15,6 +15,7 @@ from regard.attention import (
     Dot,
     Mask,
     Padding,
+    Positions,
     RelativeBias,
     RelativeDot,
     Score,
@@ -215,9 +216,9 @@ class T5Encoder(T5Stack):
         mask: Mask | None = None
         if source.padded != "nowhere":
             mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
-        record, places = self.record(length, length), source.places
+        record, positions = self.record(length, length), Positions.of_text(length, source.places, device=x.device)
         for layer in self.layers:
-            x = layer(x, mask, places=places, record=record)
+            x = layer(x, mask, positions=positions, record=record)
         return self.dropout(self.norm(x))
 
 
@@ -242,17 +243,18 @@ class T5Decoder(T5Stack, DecoderStack):
             batch=batch, queries=length, keys=source.shape[1], device=x.device
         )
         record, places = self.record(length, length), target.places
-        standing = torch.arange(length, device=x.device).expand(batch, -1) if places is None else places
+        positions = Positions.of_text(length, places, device=x.device)
+        across = Positions(
+            length, source.shape[1], of_queries=positions.queries, of_keys=source_places, device=x.device
+        )
         for layer in self.layers:
             x, _, _ = layer(
                 x,
                 source,
                 mask=mask,
                 source_mask=source_mask,
-                places=places,
-                query_places=places,
-                target_places=standing,
-                source_places=source_places,
+                positions=positions,
+                source_positions=across,
                 record=record,
             )
         return self.dropout(self.norm(x))

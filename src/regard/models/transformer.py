@@ -15,6 +15,7 @@ from regard.attention import (
     MultiHeadAttention,
     NoPositions,
     Padding,
+    Positions,
     RelativeAttention,
     RelativeVectors,
     ScaledDot,
@@ -214,13 +215,13 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, source: Tokens) -> Tensor:
         """Source (B, S) to (B, S, D)."""
-        positions = positions_of(source.valid)
-        x = self.embedding(source.ids, positions)
+        places = positions_of(source.valid)
+        x = self.embedding(source.ids, places)
         batch, length = source.ids.shape
         mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
-        places = positions if source.padded == "somewhere" else None
+        positions = Positions.of_text(length, places if source.padded == "somewhere" else None, device=x.device)
         for layer in self.layers:
-            x = layer(x, mask, places=places)
+            x = layer(x, mask, positions=positions)
         return self.norm(x)
 
 
@@ -241,23 +242,22 @@ class TransformerDecoder(DecoderStack):
         Arguments:
             source_places: (B, S), the place of each source token where that is not its column.
         """
-        positions = positions_of(target.valid)
-        x = self.embedding(target.ids, positions)
+        places = positions_of(target.valid)
+        x = self.embedding(target.ids, places)
         batch, length = target.ids.shape
         device = x.device
         mask = (Causal() & Padding(target.valid)).evaluated(batch=batch, queries=length, keys=length, device=device)
         source_mask = Padding(source_valid).evaluated(batch=batch, queries=length, keys=source.shape[1], device=device)
-        places = positions if target.padded == "somewhere" else None
+        positions = Positions.of_text(length, places if target.padded == "somewhere" else None, device=device)
+        across = Positions(length, source.shape[1], of_queries=places, of_keys=source_places, device=device)
         for layer in self.layers:
             x, _, _ = layer(
                 x,
                 source,
                 mask=mask,
                 source_mask=source_mask,
-                places=places,
-                query_places=places,
-                target_places=positions,
-                source_places=source_places,
+                positions=positions,
+                source_positions=across,
             )
         return self.norm(x)
 

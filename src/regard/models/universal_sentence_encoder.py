@@ -10,7 +10,15 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, Padding, ScaledDot, ScoredAttention, SinusoidalPositions, positions_of
+from regard.attention import (
+    MultiHeadAttention,
+    Padding,
+    Positions,
+    ScaledDot,
+    ScoredAttention,
+    SinusoidalPositions,
+    positions_of,
+)
 from regard.attention.positions import check_length
 from regard.layers import (
     ACTIVATIONS,
@@ -137,8 +145,9 @@ class USETransformer(VectorReader):
         check_length(length, self.config.maximum_positions, "text")
         states = [self.embedding(tokens.ids, positions_of(tokens.valid))]
         mask = Padding(tokens.valid).evaluated(batch=batch, queries=length, keys=length, device=tokens.ids.device)
+        positions = Positions.of_text(length, tokens.places, device=tokens.ids.device)
         for block in self.blocks:
-            states.append(block(states[-1], mask, places=tokens.places))
+            states.append(block(states[-1], mask, positions=positions))
         return tuple(states)
 
     def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:

@@ -42,7 +42,7 @@ def _soft(alignment: Soft, scene: Scene, scores: Tensor) -> Weighted:
 @alignment_steps.register
 def _local(alignment: Local, scene: Scene, scores: Tensor) -> Weighted:
     mine = scene.mine(scores)
-    places = scene.inputs.key_places.expand(scene.inputs.shape[0], -1)[scene.row].to(mine.dtype)
+    places = scene.inputs.key_positions.expand(scene.inputs.shape[0], -1)[scene.row].to(mine.dtype)
     centre, whence = _centre(scene)
     distance = places - centre
     within = distance.abs() <= alignment.window
@@ -98,7 +98,7 @@ def _centre(scene: Scene) -> tuple[Tensor, str]:
         )
         return scene.mine(centre).to(scene.exact), whence
     whence = "Here p is the query's own place (local-m): token t looks around place t."
-    places = scene.inputs.query_places.expand(scene.inputs.shape[0], -1)
+    places = scene.inputs.query_positions.expand(scene.inputs.shape[0], -1)
     return places[scene.row, scene.place].to(scene.exact), whence
 
 

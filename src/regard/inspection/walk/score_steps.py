@@ -82,7 +82,7 @@ def _scaled_dot(score: ScaledDot, scene: Scene) -> Scored:
 @score_steps.register
 def _relative(score: RelativeDot, scene: Scene) -> Scored:
     raw = scene.query @ scene.key.transpose(-2, -1)
-    bias = score.term(scene.inputs, *raw.shape[2:]).to(scene.exact).expand_as(raw)
+    bias = score.term(scene.inputs).to(scene.exact).expand_as(raw)
     scores = raw + bias
     added = Step(
         title="Bias by distance",
@@ -102,7 +102,7 @@ def _relative(score: RelativeDot, scene: Scene) -> Scored:
 @score_steps.register
 def _relative_keys(score: RelativeKeys, scene: Scene) -> Scored:
     raw = scene.query @ scene.key.transpose(-2, -1)
-    apart = score.by_distance(scene.query, scene.key.shape[-2], scene.inputs)
+    apart = score.by_distance(scene.query, scene.inputs)
     root = scene.query.shape[-1] ** 0.5
     scores = (raw + apart) / root
     added = Step(
