@@ -1,8 +1,7 @@
 """People as judges of vectors: a page to ask them with, and what their answers say (Schnabel et al. 2015)."""
 
-from regard.vectors.judging.answers import Answer, read_answers
 from regard.vectors.judging.page import html_page
-from regard.vectors.judging.questionnaire import Item, Questionnaire, make_questionnaire, read_key
+from regard.vectors.judging.questionnaire import Answer, Item, Questionnaire, make_questionnaire, read_answers, read_key
 from regard.vectors.judging.scores import Judgement, judge
 
 __all__ = [
