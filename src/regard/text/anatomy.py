@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.errors import InputError
-from regard.text.bert import CONTINUATION
-from regard.text.vocabulary_file import is_reserved
+from regard.text.bert import CONTINUATION, is_reserved
 
 # What the first word of a character's Unicode name says otherwise than the name of its script.
 _SCRIPTS = {

@@ -11,15 +11,12 @@ import tokenizers
 
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.text import bert, merge_files, vocabulary_file
-from regard.text.config_file import check_basic, cleaning_beside, overruled
+from regard.text import bert, bpe
 from regard.text.feeding import guarded, half_a_pair
-from regard.text.layout import FILE_NAME, check_layout, text_of
-from regard.text.parts import Part, grouped, parts
-from regard.text.roles import INPUT_TOKENS, Kind
-from regard.text.spans import Span, bert_spans, spans_of
+from regard.text.files import TOKENIZER_FILE, check_basic, check_layout, cleaning_beside, overruled, text_of
+from regard.text.parts import Part, Span, bert_spans, grouped, parts, spans_of
 from regard.text.training import train_backend
-from regard.text.vocabulary import CLEANED, Vocabulary
+from regard.text.vocabulary import CLEANED, INPUT_TOKENS, Kind, Vocabulary
 
 
 class Tokenizer(Vocabulary):
@@ -124,16 +121,16 @@ class Tokenizer(Vocabulary):
         file = Path(path)
         if file.is_dir():
             folder = file
-            file = folder / FILE_NAME
-            if not file.is_file() and (folder / vocabulary_file.FILE_NAME).is_file():
-                file = folder / vocabulary_file.FILE_NAME
-            pair = None if file.is_file() else merge_files.files_in(folder)
+            file = folder / TOKENIZER_FILE
+            if not file.is_file() and (folder / bert.VOCABULARY_FILE).is_file():
+                file = folder / bert.VOCABULARY_FILE
+            pair = None if file.is_file() else bpe.merge_files_in(folder)
         else:
-            pair = None if file.name not in merge_files.NAMES else merge_files.files_in(file.parent)
+            pair = None if file.name not in bpe.MERGE_NAMES else bpe.merge_files_in(file.parent)
         if pair is not None:
-            return cls(merge_files.read_files(*pair))
+            return cls(bpe.read_merge_files(*pair))
         if file.suffix == ".txt":
-            pieces = vocabulary_file.read_vocabulary(file)
+            pieces = bert.read_vocabulary(file)
             check_basic(file)
             cleaning = cleaning_beside(file)
             return cls.from_vocabulary(
@@ -175,18 +172,18 @@ class Tokenizer(Vocabulary):
         >>> tokenizer.tokens(tokenizer.encode("Unaffable"))
         ['un', '##aff', '##able']
         """
-        vocabulary_file.check_pieces(pieces, "the vocabulary")
+        bert.check_pieces(pieces, "the vocabulary")
         return cls(
             bert.backend_of(
                 {piece: index for index, piece in enumerate(pieces)},
-                lowercase=vocabulary_file.is_lowercase(pieces) if lowercase is None else lowercase,
+                lowercase=bert.is_lowercase(pieces) if lowercase is None else lowercase,
                 strip_accents=strip_accents,
                 space_chinese=space_chinese,
             )
         )
 
     @classmethod
-    def from_json(cls, text: str, *, name: str = FILE_NAME) -> Tokenizer:
+    def from_json(cls, text: str, *, name: str = TOKENIZER_FILE) -> Tokenizer:
         """The tokenizer written in `text`, the content of a `tokenizer.json`; `name` is what errors call it.
 
         Raises:
@@ -240,10 +237,10 @@ class Tokenizer(Vocabulary):
             InputError: the folder cannot be written, or the disk is full; a previous file is intact.
         """
         if self._kind == "bert":
-            text = vocabulary_file.vocabulary_text(self._backend.get_vocab(with_added_tokens=True))
+            text = bert.vocabulary_text(self._backend.get_vocab(with_added_tokens=True))
             if text is not None:
-                replace_file(Path(folder) / vocabulary_file.FILE_NAME, text)
-        replace_file(Path(folder) / FILE_NAME, self.to_json())
+                replace_file(Path(folder) / bert.VOCABULARY_FILE, text)
+        replace_file(Path(folder) / TOKENIZER_FILE, self.to_json())
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, without start or end.

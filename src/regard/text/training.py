@@ -13,8 +13,9 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.errors import InputError, nearest
-from regard.text import byte_level, events, spelling
+from regard.text import events, spelling
 from regard.text.bert import SPECIAL, train_bert
+from regard.text.bpe import BYTES, END_OF_TEXT, train_byte_level
 from regard.text.feeding import TooSmall, checked, learn, spool
 
 KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", *events.EVENTS)
@@ -187,10 +188,10 @@ def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens:
     """GPT-2's layout: the bytes first, what was learnt of them, then extra tokens, and its one special token last."""
     if lowercase:
         raise InputError("tokenizer kind 'byte_bpe' keeps every byte, capitals among them; leave lowercase out")
-    added = [*extra_tokens, byte_level.END_OF_TEXT]
-    if size < byte_level.BYTES + len(added):
-        raise _too_small("byte_bpe", size, byte_level.BYTES + len(added))
-    tokenizer = byte_level.train(texts, size - len(added))
+    added = [*extra_tokens, END_OF_TEXT]
+    if size < BYTES + len(added):
+        raise _too_small("byte_bpe", size, BYTES + len(added))
+    tokenizer = train_byte_level(texts, size - len(added))
     tokenizer.add_special_tokens(added)
     return tokenizer
 

@@ -1,14 +1,15 @@
-"""The `tokenizer_config.json` beside a tokenizer, read and written: by it other programs know how to open the folder."""
+"""The files of a tokenizer: `tokenizer.json`, and the `tokenizer_config.json` by which other programs open the folder."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
-from regard.text.layout import object_of
+from regard.reading import parse_json, read_json_object, read_text
 from regard.text.vocabulary import Vocabulary
 
 CONFIG_NAME = "tokenizer_config.json"
@@ -128,3 +129,50 @@ def tokenizer_config(tokenizer: Vocabulary, *, maximum_length: int | None = None
     if maximum_length is not None:
         config["model_max_length"] = maximum_length
     return config | {"clean_up_tokenization_spaces": False, "padding_side": "right"}
+
+
+# Reading a `tokenizer.json`.
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+def text_of(file: Path) -> str:
+    """The content of a tokenizer.json.
+
+    Raises:
+        InputError: it is missing, cannot be read, or is not UTF-8.
+    """
+    if not file.exists():
+        models = sorted(file.parent.glob("*.model"))
+        if models:
+            raise InputError(
+                f"{file}: no such file; {models[0].name} beside it is SentencePiece's, so write a {TOKENIZER_FILE} of it first: "
+                "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+            )
+        raise InputError(
+            f"{file}: no such file; give a folder with a {TOKENIZER_FILE} or a vocab.txt in it, or train a tokenizer"
+        )
+    return read_text(file, "save or copy the tokenizer again")
+
+
+def check_layout(text: str, name: str) -> None:
+    """Refuse what is no tokenizer.json, or one without a vocabulary; `name` is what errors call it.
+
+    Raises:
+        InputError: saying which.
+    """
+    layout = parse_json(text, name, "save or copy the tokenizer again")
+    model = layout.get("model") if isinstance(layout, dict) else None
+    if not isinstance(model, dict):
+        raise InputError(f"{name}: is not a tokenizer (it has no 'model'); give a {TOKENIZER_FILE} of `tokenizers`")
+    if not model.get("vocab"):
+        raise InputError(f"{name}: the tokenizer has no vocabulary; train it on some text and save it again")
+
+
+def object_of(path: Path) -> Mapping[str, Any]:
+    """The object in a JSON file; an empty one where there is no file.
+
+    Raises:
+        InputError: for anything else.
+    """
+    return read_json_object(path, "copy the file again") if path.exists() else {}
