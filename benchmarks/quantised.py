@@ -18,7 +18,7 @@ import torch
 import regard
 from measured import record
 from regard.data.malformed import MalformedRows
-from regard.data.texts import read_texts
+from regard.data.running_text import read_texts
 from regard.generation import GenerationSettings
 from regard.tasks.language_modelling.evaluation import evaluate
 

@@ -9,7 +9,7 @@ import regard
 from regard.claims.comparing import compare
 from regard.claims.comparison import read_comparison
 from regard.claims.scoring import accuracy_of_repeats, changed
-from regard.data.repeats import Repeats
+from regard.data.sequences import Repeats
 from regard.errors import InputError
 
 RECIPE = {

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.data.music import Note, Piece
-from regard.data.music.midi import read_midi, write_midi
+from regard.data.music.files import read_midi, write_midi
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.date_forms import build_table, date_table
 from regard.data.date_patterns import Form, Names, Number, compose, parse_pattern, template_of, tidy
 from regard.data.dates import (
     FIRST_DAY,
@@ -21,6 +20,8 @@ from regard.data.dates import (
     SPLITS,
     DateExample,
     Dates,
+    build_table,
+    date_table,
     read_date,
     split_days,
     with_typo,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.drawn import SPLITS
-from regard.data.maps import Maps
+from regard.data.sequences import Maps
 from regard.errors import InputError
 
 numbers = st.fixed_dictionaries(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.repeats import Repeats
+from regard.data.sequences import Repeats
 from regard.errors import InputError
 
 

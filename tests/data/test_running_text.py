@@ -9,8 +9,7 @@ import pytest
 
 from regard.data import running_text
 from regard.data.malformed import MalformedRows
-from regard.data.running_text import read_documents, sentences_of
-from regard.data.wikitext import cleaned, heading_level
+from regard.data.running_text import cleaned, heading_level, read_documents, sentences_of
 from regard.errors import InputError
 
 WIKITEXT = """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.texts import read_texts
+from regard.data.running_text import read_texts
 from regard.errors import InputError
 from regard.text.sampling import sampled, smoothed
 

@@ -21,8 +21,7 @@ import torch
 
 from regard.claims.measure import Measure
 from regard.data.malformed import MalformedRows
-from regard.data.maps import Maps
-from regard.data.repeats import Repeats
+from regard.data.sequences import Maps, Repeats
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings

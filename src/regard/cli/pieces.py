@@ -56,7 +56,7 @@ def test_melodies(model: LanguageModel, size: int) -> Motifs:
 
 
 def _chorale(path: str, number: int, writing: Writing) -> list[str]:
-    from regard.data.music.chorale_file import read_chorales
+    from regard.data.music.files import read_chorales
 
     pieces = read_chorales(path, "test", voices=writing.grid.voices)
     if number >= len(pieces):

@@ -1,4 +1,4 @@
-"""Builtin sequence problems: small tasks whose answer is known, for claims and for teaching.
+"""Builtin sequences drawn with a seed: problems whose answer is known, maps to learn in context, repeated texts, bits to copy.
 
 Texts are symbols with spaces between, so that a tokenizer of kind `word` reads one token for each. Nothing is
 downloaded and nothing is stored: example i is computed when it is read.
@@ -204,3 +204,190 @@ def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) 
                 return enough
         total += product
     return total
+
+
+# Maps, to learn in context: each text is pairs (x, f(x)) of one map f, drawn for this text alone.
+
+
+__all__ = ["Maps"]
+
+
+Pair = tuple[str, str]
+
+
+class Maps(Drawn[str]):
+    """`size` texts of one split; text i is a pure function of the numbers, seed, split and i.
+
+    A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x drawn uniformly, each followed by its image. The map is drawn anew for each text,
+    every image uniformly and apart from the others. Whoever reads can know f(x) only from an x that stood there before: after k
+    pairs at most 1 - (1 - 1/n)^(k+1) of the images can be told, n the number of symbols.
+
+    A map belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash: whatever the seeds and sizes, no map
+    of one split is ever in another.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        symbols: how many different x there are, and as many images; there are n^n maps.
+        pairs: in each text.
+        size: number of texts; they are made when read, so any number costs nothing.
+        seed: another seed gives other texts.
+
+    Raises:
+        InputError: for an unknown split, or numbers out of range.
+
+    >>> texts = Maps("train", symbols=3, pairs=2, size=1000)
+    >>> texts[4] == Maps("train", symbols=3, pairs=2, size=5)[4], len(texts[4].split())
+    (True, 4)
+    """
+
+    called: ClassVar[str] = "maps"
+    noun: ClassVar[str] = "text"
+
+    def __init__(
+        self, split: str = "train", *, symbols: int = 5, pairs: int = 17, size: int = 20_000, seed: int = 0
+    ) -> None:
+        super().__init__(split, size=size, seed=seed)
+        if symbols < 3:
+            raise InputError(f"maps: symbols is {symbols}; give at least 3, so that each split has maps")
+        if pairs < 1:
+            raise InputError(f"maps: pairs is {pairs}; give at least 1")
+        self.symbols = symbols
+        self.pairs = pairs
+
+    def draw(self, rng: Random) -> str:
+        """A text."""
+        return " ".join(" ".join(pair) for pair in self._pairs(rng))
+
+    def pairs_of(self, index: int) -> list[Pair]:
+        """The pairs of text `index`, in their order.
+
+        >>> Maps(symbols=3, pairs=1, size=1).pairs_of(0)[0][0][0]
+        'a'
+        """
+        return self._pairs(self.chance(index))
+
+    def _pairs(self, rng: Random) -> list[Pair]:
+        images = numbers(rng, self.symbols, self.symbols)
+        while split_of(f"regard maps {' '.join(map(str, images))}") != self.split:
+            images = numbers(rng, self.symbols, self.symbols)
+        return [(f"a{x}", f"b{images[x - 1]}") for x in numbers(rng, self.symbols, self.pairs)]
+
+
+# Repeats: texts that say everything twice, so that what comes next stands in the first half, however far back.
+
+
+__all__ = ["Repeats"]
+
+
+class Repeats(Drawn[str]):
+    """`size` texts of one split, each `0 w 0 w`, w a row of symbols (Kitaev et al. 2020, section 4, "duplication task").
+
+    Every symbol of w is drawn uniformly from s1 .. sN. The first w cannot be told, the second wholly: by looking back as far as
+    w is long. Text i is a pure function of the numbers, seed, split and i.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        symbols: N, how many there are besides the 0.
+        length: of w.
+        size: number of texts; they are made when read, so any number costs nothing.
+        seed: another seed gives other texts.
+
+    Raises:
+        InputError: for an unknown split, or numbers out of range.
+
+    >>> Repeats(symbols=3, length=2, size=1)[0].split()[::3]
+    ['0', '0']
+    """
+
+    called: ClassVar[str] = "repeats"
+    noun: ClassVar[str] = "text"
+
+    def __init__(
+        self, split: str = "train", *, symbols: int = 31, length: int = 63, size: int = 20_000, seed: int = 0
+    ) -> None:
+        super().__init__(split, size=size, seed=seed)
+        if symbols < 2 or length < 1:
+            raise InputError(
+                f"repeats: symbols is {symbols} and length {length}; give at least 2 symbols, and a length of 1"
+            )
+        self.symbols = symbols
+        self.length = length
+
+    def draw(self, rng: Random) -> str:
+        """A text."""
+        said = " ".join(f"s{1 + below(rng, self.symbols)}" for _ in range(self.length))
+        return f"0 {said} 0 {said}"
+
+
+# Random bits to be copied: the first task of neural Turing machines.
+
+
+__all__ = ["BitCopies"]
+
+WIDEST = 16
+
+Numbers = tuple[int, ...]
+
+
+class BitCopies(Drawn[Numbers]):
+    """`size` sequences of one split; sequence i is a pure function of the numbers, seed, split and i.
+
+    A sequence is a tuple of numbers below 2^width, each a vector of so many bits, the lowest first. Lengths are drawn uniformly
+    from `shortest` to `longest`, and then every bit with chance one half. A sequence belongs to "train" (eight tenths),
+    "validation" or "test" (a tenth each) by a hash: whatever the seeds, sizes and lengths, no sequence of one split is ever in
+    another.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        width: bits of one vector.
+        shortest, longest: vectors of one sequence, both ends included.
+        size: number of sequences; they are made when read, so any number costs nothing.
+        seed: another seed gives other sequences.
+
+    Raises:
+        InputError: for an unknown split, or numbers out of range.
+
+    >>> copies = BitCopies("train", width=6, shortest=2, longest=4, size=1000)
+    >>> copies[4] == BitCopies("train", width=6, shortest=2, longest=4, size=5)[4], max(map(len, copies))
+    (True, 4)
+    """
+
+    called: ClassVar[str] = "copies"
+    noun: ClassVar[str] = "sequence"
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        width: int = 8,
+        shortest: int = 1,
+        longest: int = 20,
+        size: int = 20_000,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(split, size=size, seed=seed)
+        if not 1 <= width <= WIDEST:
+            raise InputError(f"copies: width is {width}; give 1 to {WIDEST} bits")
+        if not 1 <= shortest <= longest:
+            raise InputError(
+                f"copies: lengths from {shortest} to {longest} cannot be drawn; give 1 <= shortest <= longest"
+            )
+        self.width = width
+        self.shortest = shortest
+        self.longest = longest
+
+    def draw(self, rng: Random) -> Numbers:
+        """A sequence.
+
+        Raises:
+            InputError: where there are so few sequences that none was found in this split.
+        """
+        for _ in range(ATTEMPTS):
+            length = self.shortest + below(rng, self.longest - self.shortest + 1)
+            numbers = tuple(below(rng, 1 << self.width) for _ in range(length))
+            if split_of(f"regard copies {' '.join(map(str, numbers))}") == self.split:
+                return numbers
+        raise InputError(
+            f"copies: no sequence of {self.shortest} to {self.longest} vectors of {self.width} bits was found in the split "
+            f"{self.split!r}; there are too few, so raise width or longest"
+        )

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from regard.claims.own_data import SPLITS
-from regard.data.texts import read_texts
+from regard.data.running_text import read_texts
 from regard.errors import InputError
 from regard.models.config import check
 from regard.text import Tokenizer

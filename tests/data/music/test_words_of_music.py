@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.malformed import MalformedRows
-from regard.data.music import Grid, Note, Piece, Writing, performance, read_pieces
-from regard.data.music.chorale_file import read_chorales
-from regard.data.music.keys import in_keys
-from regard.data.music.midi import write_midi
-from regard.data.music.reading import own_split
+from regard.data.music import Grid, Note, Piece, Writing, read_pieces
+from regard.data.music import events as performance
+from regard.data.music.events import in_keys
+from regard.data.music.files import own_split, read_chorales, write_midi
 from regard.errors import InputError
 from regard.text.events import words
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.data.bit_copies import BitCopies
+from regard.data.sequences import BitCopies
 from regard.errors import InputError
 from regard.models import NTM, NTMConfig
 from regard.tasks.copying import Copier, CopyingTask

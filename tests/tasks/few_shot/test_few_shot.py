@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import regard
 from regard.claims.measure import Measure
 from regard.claims.scoring import evaluated
-from regard.data.characters import Characters, alphabets_of, digit_characters, read_characters
-from regard.data.episodes import Episodes
+from regard.data.characters import Characters, Episodes, alphabets_of, digit_characters, read_characters
 from regard.errors import InputError
 from regard.tasks.few_shot import FewShotClassifier, FewShotData, FewShotTask
 from regard.tasks.few_shot.evaluation import evaluate_episodes, read_episodes

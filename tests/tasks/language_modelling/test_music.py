@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard.data.music import Note, Piece
-from regard.data.music.midi import write_midi
+from regard.data.music.files import write_midi
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings

@@ -91,7 +91,7 @@ def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRow
 
 def _texts(places: Sequence[str], unit: str, malformed: MalformedRows) -> Iterator[str]:
     from regard.data.python_docs import python_docs
-    from regard.data.texts import read_texts
+    from regard.data.running_text import read_texts
 
     if list(places) == [PYTHON_DOCS]:
         return python_docs("test")

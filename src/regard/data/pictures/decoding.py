@@ -1,14 +1,19 @@
-"""One encoded picture (JPEG, PNG, ...) to an array; by Pillow, which is an optional library."""
+"""Encoded pictures (JPEG, PNG, ...) to arrays of one size; by Pillow, which is an optional library."""
 
 from __future__ import annotations
 
 import io
 import os
 import warnings
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 from regard.errors import InputError
+from regard.models.config import check
 from regard.reading import read_bytes
 
 MOST_PIXELS = 1 << 26
@@ -73,3 +78,117 @@ def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.nda
     """
     name = os.fspath(path)
     return decoded_picture(read_bytes(path, "give the path of a picture"), name, colour=colour)
+
+
+# Pictures of any size to one size.
+
+
+Fit = Literal["crop", "pad", "stretch"]
+
+
+def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> np.ndarray:
+    """A picture at another size, smoothed where it becomes smaller.
+
+    | fit | what becomes of a picture with other proportions |
+    |---|---|
+    | `crop` | it fills the frame, and what stands over on two sides is cut off |
+    | `pad` | all of it is seen, with black beside it |
+    | `stretch` | its proportions change |
+
+    Arguments:
+        picture: (Y, X, C) uint8.
+        height, width: in pixels.
+        fit: see the table.
+
+    Returns:
+        (height, width, C) uint8.
+
+    >>> fitted(np.full((4, 8, 1), 200, np.uint8), 2, 2, "pad")[..., 0].tolist()
+    [[200, 200], [0, 0]]
+    """
+    check(height > 0 and width > 0, "the size of pictures", (height, width), "at least 1 x 1", "give one")
+    if picture.shape[:2] == (height, width):
+        return picture
+    rows, columns = picture.shape[:2]
+    scales = (height / rows, width / columns)
+    if fit != "stretch":
+        scales = (max(scales),) * 2 if fit == "crop" else (min(scales),) * 2
+    inner = max(1, round(rows * scales[0])), max(1, round(columns * scales[1]))
+    pixels = torch.from_numpy(np.ascontiguousarray(picture)).permute(2, 0, 1).unsqueeze(0).float()
+    resized = F.interpolate(pixels, size=inner, mode="bilinear", antialias=True, align_corners=False)
+    resized = resized.round().clamp(0, 255).to(torch.uint8)[0].permute(1, 2, 0).numpy()
+    return _framed(resized, height, width)
+
+
+def _framed(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """The middle of a picture, and black where it has nothing."""
+    framed = np.zeros((height, width, picture.shape[2]), np.uint8)
+    (top, rows, above), (left, columns, before) = (
+        (max(0, (size - room) // 2), min(size, room), max(0, (room - size) // 2))
+        for size, room in ((picture.shape[0], height), (picture.shape[1], width))
+    )
+    framed[above : above + rows, before : before + columns] = picture[top : top + rows, left : left + columns]
+    return framed
+
+
+# The same step by step, as the image processors of Hugging Face's library do it with Pillow.
+
+
+Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
+FILTERS: tuple[Filter, ...] = get_args(Filter)
+"""Pillow's ways of resizing, each at the place that is its number there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PictureSteps:
+    """Resizing, then cutting out the middle; either may be left out.
+
+    Arguments:
+        size: height and width that every picture is resized to; or one number, of pixels along the shorter side, and then
+            proportions stay; empty = pictures are not resized.
+        resample: how they are resized.
+        crop: height and width of the middle that is cut out, with black where a picture is smaller; empty = all of it stays.
+
+    >>> PictureSteps(size=(2, 2), resample="box")(np.array([[[0], [4]], [[8], [8]]], np.uint8).repeat(2, 1))[..., 0].tolist()
+    [[0, 4], [8, 8]]
+    """
+
+    size: tuple[int, ...] = ()
+    resample: Filter = "bilinear"
+    crop: tuple[int, ...] = ()
+
+    def __call__(self, picture: np.ndarray) -> np.ndarray:
+        """(Y, X, C) uint8 to (height, width, C) uint8.
+
+        Raises:
+            InputError: where a picture is to be resized and Pillow is not installed.
+        """
+        return self._cut(self._resized(picture) if self.size else picture)
+
+    def _resized(self, picture: np.ndarray) -> np.ndarray:
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise InputError("resizing pictures needs Pillow: pip install 'regard[pictures]'") from error
+        height, width = picture.shape[:2]
+        if len(self.size) == 2:
+            height, width = self.size
+        else:
+            (side,), short = self.size, min(height, width)
+            height, width = (side if each == short else int(side * each / short) for each in (height, width))
+        plain = Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture)
+        made = np.array(plain.resize((width, height), resample=FILTERS.index(self.resample)))
+        return made[..., None] if made.ndim == 2 else made
+
+    def _cut(self, picture: np.ndarray) -> np.ndarray:
+        if not self.crop:
+            return picture
+        for axis, room in enumerate(self.crop):
+            size = picture.shape[axis]
+            # Where a picture is smaller the odd pixel of black goes before it, and where it is larger that of the picture behind.
+            before = -((size - room) // 2) if size < room else 0
+            black = [(0, 0)] * 3
+            black[axis] = (before, max(0, room - size - before))
+            start = max(0, (size - room) // 2)
+            picture = np.pad(picture, black).take(range(start, start + room), axis=axis)
+        return picture

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.running_text import Document
-from regard.data.wikitext import joined
+from regard.data.running_text import Document, joined
 from regard.text import Tokenizer
 from regard.text.spelling import MARK
 from regard.text.word_list import END, SPECIAL, START, WordList

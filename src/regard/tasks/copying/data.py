@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.bit_copies import BitCopies
+from regard.data.sequences import BitCopies
 from regard.models.config import check
 
 

@@ -35,7 +35,7 @@ def evaluate_copies(model: Copier, sequences: Sequence[Sequence[int]]) -> CopyEv
     """Have a model copy sequences.
 
     Arguments:
-        sequences: numbers, the bits of each vector, the lowest first, such as `regard.data.bit_copies.BitCopies`.
+        sequences: numbers, the bits of each vector, the lowest first, such as `regard.data.sequences.BitCopies`.
 
     Raises:
         InputError: for none, an empty one, or numbers that the model's vectors cannot hold.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.episodes import Episode, Episodes
+from regard.data.characters import Episode, Episodes
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.structure import from_mapping

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.data.maps import Maps
 from regard.data.music import Writing
-from regard.data.repeats import Repeats
-from regard.data.texts import Unit
+from regard.data.running_text import Unit
+from regard.data.sequences import Maps, Repeats
 from regard.errors import InputError
 from regard.models.config import check
 from regard.tasks.language_modelling.music_data import MotifsData, MusicData

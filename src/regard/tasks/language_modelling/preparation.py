@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.malformed import MalformedRows
-from regard.data.music.keys import in_keys
-from regard.data.music.reading import own_split, read_pieces
+from regard.data.music.events import in_keys
+from regard.data.music.files import own_split, read_pieces
 from regard.data.python_docs import python_docs
 from regard.data.rows import texts_of_rows
-from regard.data.texts import read_texts
+from regard.data.running_text import read_texts
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.tasks.language_modelling.data import Place, TextData

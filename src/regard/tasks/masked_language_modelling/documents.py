@@ -9,8 +9,7 @@ from typing import Protocol
 from regard.data.malformed import MalformedRows
 from regard.data.python_docs import python_docs
 from regard.data.rows import listed, parts_of
-from regard.data.running_text import Boundary, Cleaning, Document, SentenceUnit, read_documents, sentences_of
-from regard.data.wikitext import UNKNOWN
+from regard.data.running_text import UNKNOWN, Boundary, Cleaning, Document, SentenceUnit, read_documents, sentences_of
 from regard.errors import InputError
 from regard.tasks.masked_language_modelling.data import Place
 from regard.text import Tokenizer

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.malformed import MalformedRows
-from regard.data.running_text import Document
-from regard.data.wikitext import UNKNOWN
+from regard.data.running_text import UNKNOWN, Document
 from regard.errors import InputError
 from regard.tasks.masked_language_modelling.documents import Given, Reader, builtin, encoded, reader
 from regard.tasks.preparation import (

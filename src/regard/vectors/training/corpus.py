@@ -19,8 +19,7 @@ import numpy as np
 
 from regard.data.malformed import MalformedRows
 from regard.data.python_docs import python_docs
-from regard.data.running_text import Boundary, Cleaning, SentenceUnit, read_documents, sentences_of
-from regard.data.wikitext import UNKNOWN
+from regard.data.running_text import UNKNOWN, Boundary, Cleaning, SentenceUnit, read_documents, sentences_of
 from regard.errors import InputError
 from regard.models.config import check_types
 from regard.vectors.store import Counts

@@ -1,0 +1,273 @@
+"""A piece of music: its notes, and the words it is written as: a grid, or a performance; and the same in other keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from regard.errors import InputError
+from regard.text.events import PITCHES, REST, VELOCITIES, WAIT, WAITS, note_name, pitch_of
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Note:
+    """One note.
+
+    Arguments:
+        start, end: in the piece's unit of time; the end is later.
+        pitch: MIDI's, 60 for the middle C.
+        velocity: MIDI's, how hard it is struck, 1 to 127.
+        voice: which part it is of, from 0.
+    """
+
+    start: float
+    end: float
+    pitch: int
+    velocity: int = 80
+    voice: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """Notes in the order in which they begin.
+
+    Arguments:
+        notes: in that order.
+        name: for people.
+    """
+
+    notes: tuple[Note, ...]
+    name: str = ""
+
+    @classmethod
+    def of(cls, notes: Sequence[Note], name: str = "") -> Piece:
+        """The notes brought into their order."""
+        return cls(notes=tuple(sorted(notes)), name=name)
+
+    @property
+    def length(self) -> float:
+        """When the last note ends; 0 where there is none."""
+        return max((note.end for note in self.notes), default=0.0)
+
+
+# A grid: at each step the pitch of each voice, or its rest, voice by voice (Huang et al. 2019).
+
+
+LONGEST = 20_000
+"""Steps of a piece: an hour and more of sixteenths."""
+
+Steps = list[tuple[int | None, ...]]
+"""At each step a pitch for each voice, None for a rest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grid:
+    """How a piece is laid on a grid, and read from it.
+
+    A note that lasts is its pitch at every step at which it sounds; so a pitch struck twice and one that lasts are the same here.
+
+    Arguments:
+        voices: V, how many; at each step there are so many words, the highest voice first.
+        steps_per_quarter: steps of a quarter note; 4 for sixteenths.
+
+    >>> grid = Grid(voices=2, steps_per_quarter=1)
+    >>> words = grid.to_events([(67, 60), (67, None)])
+    >>> words
+    ['G4', 'C4', 'G4', 'rest']
+    >>> [(note.pitch, note.start, note.end) for note in grid.from_events(words).notes]
+    [(60, 0.0, 1.0), (67, 0.0, 2.0)]
+    """
+
+    voices: int = 4
+    steps_per_quarter: int = 4
+
+    def to_events(self, steps: Sequence[Sequence[int | None]]) -> list[str]:
+        """The words of a piece already on the grid.
+
+        Raises:
+            InputError: for a step of another number of voices, or a pitch that MIDI does not have.
+        """
+        found: list[str] = []
+        for number, step in enumerate(steps, start=1):
+            if len(step) != self.voices:
+                raise InputError(
+                    f"step {number} has {len(step)} voices and not {self.voices}; set the number of voices"
+                )
+            for pitch in step:
+                if pitch is not None and not 0 <= pitch < PITCHES:
+                    raise InputError(f"step {number} has the pitch {pitch}; MIDI's are 0 to 127")
+                found.append(REST if pitch is None else note_name(pitch))
+        return found
+
+    def from_events(self, events: Sequence[str]) -> Piece:
+        """The piece that words say, its times in quarters; a last step that is not whole is left out.
+
+        Raises:
+            InputError: for a word that is no note and no rest.
+        """
+        pitches = [None if event == REST else pitch_of(event) for event in events]
+        whole = len(pitches) // self.voices
+        notes: list[Note] = []
+        for voice in range(self.voices):
+            line = pitches[voice : whole * self.voices : self.voices]
+            began = 0
+            for step in range(1, whole + 1):
+                if step < whole and line[step] == line[began]:
+                    continue
+                pitch = line[began]
+                if pitch is not None:
+                    times = (began / self.steps_per_quarter, step / self.steps_per_quarter)
+                    notes.append(Note(*times, pitch=pitch, voice=voice))
+                began = step
+        return Piece.of(notes)
+
+    def steps_of(self, piece: Piece) -> Steps:
+        """A piece whose times are quarters, laid on the grid: at each step what sounds in its middle.
+
+        Where the piece has as many voices as the grid or fewer, and none of them sounds twice at once, each keeps its own;
+        otherwise what sounds is dealt out from the top.
+
+        Raises:
+            InputError: for a piece without notes or of more than `LONGEST` steps, or with more notes at once than voices.
+        """
+        count = round(piece.length * self.steps_per_quarter)
+        if not piece.notes or count > LONGEST:
+            raise InputError(f"has {count:,} steps; a piece has 1 to {LONGEST:,}")
+        sounding: list[list[Note]] = [[] for _ in range(max(count, 1))]
+        for note in piece.notes:
+            first = round(note.start * self.steps_per_quarter)
+            last = max(round(note.end * self.steps_per_quarter), first + 1)
+            for step in sounding[first:last]:
+                step.append(note)
+        parts = sorted({note.voice for note in piece.notes})
+        apart = len(parts) <= self.voices and all(len({note.voice for note in step}) == len(step) for step in sounding)
+        return [self._dealt(step, parts if apart else (), number) for number, step in enumerate(sounding, start=1)]
+
+    def _dealt(self, notes: Sequence[Note], parts: Sequence[int], number: int) -> tuple[int | None, ...]:
+        if parts:
+            by_part = {note.voice: note.pitch for note in notes}
+            found: Sequence[int | None] = [by_part.get(part) for part in parts]
+        else:
+            found = sorted({note.pitch for note in notes}, reverse=True)
+        if len(found) > self.voices:
+            raise InputError(
+                f"{len(found)} notes sound at once at step {number} and the grid has room for {self.voices}; events of a "
+                "performance (data.music.events) have no such limit"
+            )
+        return (*found, *[None] * (self.voices - len(found)))
+
+
+# A performance: notes struck and let go, time going by, how hard (Oore et al. 2018).
+
+
+LONGEST_SILENCE = 10.0
+"""Seconds; where nothing is struck or let go for longer, that much passes."""
+
+_LEVEL = 128 // VELOCITIES
+
+
+def to_events(piece: Piece) -> list[str]:
+    """The words of a piece whose times are seconds, rounded to hundredths.
+
+    At one moment notes are let go before others are struck, low ones first; how hard is said where it changes. Voices are lost,
+    and a note that is struck while it sounds is let go before.
+
+    >>> to_events(Piece.of([Note(0.0, 0.5, 60), Note(0.5, 2.0, 64)]))
+    ['velocity:21', 'on:C4', 'wait:50', 'off:C4', 'on:E4', 'wait:100', 'wait:50', 'off:E4']
+    """
+    found: list[str] = []
+    now, level = 0, 0
+    for at, struck, note in _moments(piece):
+        passed = min(at - now, round(LONGEST_SILENCE / WAIT))
+        found += [f"wait:{WAITS}"] * (passed // WAITS) + ([f"wait:{passed % WAITS}"] if passed % WAITS else [])
+        now = at
+        if struck and level != note.velocity // _LEVEL + 1:
+            level = note.velocity // _LEVEL + 1
+            found.append(f"velocity:{level}")
+        found.append(f"{'on' if struck else 'off'}:{note_name(note.pitch)}")
+    return found
+
+
+def from_events(events: Sequence[str]) -> Piece:
+    """The piece that words say, its times in seconds.
+
+    What a model may write and no player would is understood: a note let go that does not sound is nothing, one struck again ends
+    before, and what still sounds in the end ends then.
+
+    Raises:
+        InputError: for a word that is no event.
+
+    >>> from_events(["on:C4", "wait:25", "off:C4"]).notes[0].end
+    0.25
+    """
+    notes: list[Note] = []
+    sounding: dict[int, tuple[float, int]] = {}
+    steps, velocity = 0, 80
+
+    def let_go(pitch: int) -> None:
+        began, how_hard = sounding.pop(pitch, (steps, 0))
+        if began < steps:
+            notes.append(Note(began * WAIT, steps * WAIT, pitch, how_hard))
+
+    for place, event in enumerate(events):
+        kind, _, value = event.partition(":")
+        if kind == "wait" and value.isdecimal():
+            steps += int(value)
+        elif kind == "velocity" and value.isdecimal():
+            velocity = max(1, min(127, (int(value) - 1) * _LEVEL + _LEVEL // 2))
+        elif kind in ("on", "off"):
+            pitch = pitch_of(value)
+            let_go(pitch)
+            if kind == "on":
+                sounding[pitch] = (steps, velocity)
+        else:
+            raise InputError(f"event {place + 1} is {event!r}; write on:C4, off:C4, wait:1 to 100 or velocity:1 to 32")
+    for pitch in list(sounding):
+        let_go(pitch)
+    return Piece.of(notes)
+
+
+def seconds_of(events: Sequence[str]) -> float:
+    """How much time goes by in them."""
+    return sum(int(event.partition(":")[2]) for event in events if event.startswith("wait:")) * WAIT
+
+
+def _moments(piece: Piece) -> Iterator[tuple[int, bool, Note]]:
+    """(hundredths, whether struck, note) in the order of time; a note of no length is made one hundredth long."""
+    moments: list[tuple[int, bool, int, Note]] = []
+    until: dict[int, int] = {}
+    for note in sorted(piece.notes, reverse=True):  # from the back, so that each knows when its key is struck next
+        at = round(note.start / WAIT)
+        if until.get(note.pitch) == at:
+            continue  # two voices strike one key
+        end = min(max(round(note.end / WAIT), at + 1), until.get(note.pitch, 1 << 62))
+        until[note.pitch] = at
+        moments += [(at, True, note.pitch, note), (end, False, note.pitch, note)]
+    for at, struck, _, note in sorted(moments, key=lambda moment: moment[:3]):
+        yield at, struck, note
+
+
+# The same music in other keys.
+
+
+def in_keys(text: str, farthest: int) -> Iterator[str]:
+    """The words of a piece, then those of the same moved by 1 to so many semitones, down and up, where MIDI can say it.
+
+    >>> list(in_keys("on:C4 wait:9 off:C4", 1))
+    ['on:C4 wait:9 off:C4', 'on:B3 wait:9 off:B3', 'on:C#4 wait:9 off:C#4']
+    """
+    yield text
+    for apart in range(1, farthest + 1):
+        for semitones in (-apart, apart):
+            words = [_moved(word, semitones) for word in text.split()]
+            if None not in words:
+                yield " ".join(filter(None, words))
+
+
+def _moved(word: str, semitones: int) -> str | None:
+    """A word so many semitones higher; one without a pitch as it is; None for a pitch that MIDI does not have."""
+    before, _, name = word.rpartition(":")
+    if before in ("wait", "velocity") or not name[:1].isupper():
+        return word
+    pitch = pitch_of(name) + semitones
+    return f"{before}:{note_name(pitch)}".removeprefix(":") if 0 <= pitch < PITCHES else None
