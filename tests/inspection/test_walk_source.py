@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.attention import ScaledDot, ScoredAttention
+from regard.attention import ScaledDot
+from regard.attention.kernels import fused
 from regard.inspection import walk
 from regard.inspection.walk import source
 
@@ -48,15 +49,15 @@ def test_the_steps_stand_beside_the_lines_that_compute_them(translator):
     assert symbols["Queries, keys, values"] == ["AttentionLayer.queries", "AttentionLayer.keys_values"]
     assert symbols["Scores"] == symbols["Scale"] == ["ScoredAttention.aligned", "ScaledDot.forward"]
     assert symbols["Softmax"] == ["ScoredAttention.aligned", "Soft.forward"]
-    assert symbols["Weigh"] == symbols["Sum"] == ["ScoredAttention.forward"]
-    assert symbols["The same by the model's own path"] == ["ScoredAttention._fused"]
+    assert symbols["Weigh"] == symbols["Sum"] == ["Attention.forward"]
+    assert symbols["The same by the model's own path"] == ["fused"]
 
 
 def test_a_statement_is_shown_whole_and_a_line_far_inside_one_alone():
-    (call,) = source.statement(ScoredAttention._fused, "scaled_dot_product_attention(")
+    (call,) = source.statement(fused, "scaled_dot_product_attention(")
     assert call.text.startswith("output = F.scaled_dot_product_attention(\n    query,")
     assert call.text.endswith(")")
-    (inner,) = source.statement(ScoredAttention._fused, "is_causal=")
+    (inner,) = source.statement(fused, "is_causal=")
     assert inner.text == "is_causal=causal,"
 
 

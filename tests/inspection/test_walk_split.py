@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.inspection import walk
-from regard.inspection.walk.split import PARTS
+from regard.inspection.walk.layer_steps import PARTS
 
 FIRST = "encoder.layers.0.attention"
 

@@ -9,12 +9,10 @@ from torch import Tensor
 
 from regard.attention import Attention, AttentionInputs, AttentionLayer, ScoredAttention
 from regard.errors import InputError
-from regard.inspection.walk.capture import chosen_layer, layers_of
-from regard.inspection.walk.layer_steps import given_step, output_step, projection_step
+from regard.inspection.walk.layer_steps import given_step, output_step, projection_step, split_step
 from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
-from regard.inspection.walk.reading import Reading, asking, read
+from regard.inspection.walk.reading import Reading, asking, chosen_layer, layers_of, read
 from regard.inspection.walk.scene import Scene, quoted, walked_as
-from regard.inspection.walk.split import split_step
 from regard.inspection.walk.steps import Step, Walk
 from regard.inspection.walk.words import Found, find_word, occurs
 from regard.inspection.words import shown_tokens

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from regard.inspection.view import AttentionMap, AttentionView
-from regard.inspection.viewer.storage import SCALES, StoredWeights, restore, scale_for, store
+from regard.inspection.viewer import SCALES, StoredWeights, restore, scale_for, store
 
 any_weights = hnp.arrays(
     np.float32,

@@ -12,8 +12,7 @@ import pytest
 from regard.errors import InputError
 from regard.inspection.patches import Patches, png
 from regard.inspection.view import AttentionMap, AttentionView
-from regard.inspection.viewer import html_fragment, html_page, save_page
-from regard.inspection.viewer.storage import StoredWeights, restore
+from regard.inspection.viewer import StoredWeights, html_fragment, html_page, restore, save_page
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 
