@@ -25,7 +25,7 @@ from regard.checkpoints.elmo import published_files
 from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
 from regard.checkpoints.hf_format import readers as readers_of
 from regard.tasks.loading import load
-from regard.tasks.predictor import MODEL_FILES
+from regard.tasks.predictor import is_model_file
 
 PARTS = f"{WEIGHTS}.index.json"
 """Where transformers says which of several files a tensor is in."""
@@ -92,7 +92,7 @@ def _files(listed: Listed, card: Mapping[str, Any], digests: Mapping[str, str], 
         there = [found(listed, path.name, {}) for path in published]
         return [*there, *unexpected(listed, {path.name for path in published})]
     weights = [WEIGHTS]
-    if not ours and PARTS in listed.names and WEIGHTS not in listed.names:
+    if PARTS in listed.names and WEIGHTS not in listed.names:
         weights = [PARTS, *sorted({*texts_of(json_object(listed.path(PARTS)).get("weight_map")).values()})]
     needed: dict[str, None] = dict.fromkeys([CONFIG, *weights, *([CARD] if ours else []), *sorted(digests)])
     files = []
@@ -104,7 +104,7 @@ def _files(listed: Listed, card: Mapping[str, Any], digests: Mapping[str, str], 
         else:
             files.append(found(listed, name, digests))
     known = {
-        name for name in listed.names if name.split("/")[0] in MODEL_FILES or (not ours and name in THEIRS)
+        name for name in listed.names if is_model_file(name.split("/")[0]) or (not ours and name in THEIRS)
     } - needed.keys()
     if digests:  # then all that belongs here is recorded
         known = set()

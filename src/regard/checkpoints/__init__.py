@@ -10,6 +10,7 @@ from regard.checkpoints.folder import (
     read_model,
     read_parameters,
     record_files,
+    shard_weights,
     write_model,
 )
 from regard.checkpoints.hub import hub_hint, located
@@ -34,6 +35,7 @@ __all__ = [
     "read_parameters",
     "read_tensors",
     "record_files",
+    "shard_weights",
     "torch_transformer",
     "write_model",
     "write_tensors",

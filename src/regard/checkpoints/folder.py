@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.checkpoints import elmo
 from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.hf_format import FORMATS, format_of, hf_format
-from regard.checkpoints.tensors import check_same, file_digest, read_outline, read_tensors, write_tensors
+from regard.checkpoints.tensors import check_same, file_digest, read_outline, read_tensors, shard_file, write_tensors
 from regard.errors import InputError, nearest
 from regard.machine import versions
 from regard.models import MODELS
@@ -113,6 +113,15 @@ def write_model(
     }
     code = write_code(folder, used(config, task.get("name"), recipe))
     (folder / CARD).write_text(_json({**card, "code": code} if code else card), encoding="utf-8")
+
+
+def shard_weights(folder: Path, max_shard_size: int | str) -> None:
+    """Put the weights in a model's folder in several files, if they are larger than one may be, as transformers does.
+
+    Raises:
+        InputError: as `shard_file`.
+    """
+    shard_file(folder / WEIGHTS, max_shard_size)
 
 
 def record_files(folder: Path) -> None:

@@ -19,6 +19,10 @@ def export(
     checkpoint: Annotated[
         str, typer.Option(metavar="NAME", help="best, last, or the name of a folder under checkpoints/.")
     ] = "best",
+    max_shard_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Put weights that are larger, such as 5GB, in several files with an index."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write the model of a run by itself, to be given away: no training texts, no state of the optimiser, no paths.
@@ -30,7 +34,7 @@ def export(
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.tasks.exporting import export as write
 
-    exported = write(run, folder, checkpoint=checkpoint)
+    exported = write(run, folder, checkpoint=checkpoint, max_shard_size=max_shard_size)
     for note in exported.notes:
         say(note)
     if as_json:

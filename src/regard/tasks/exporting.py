@@ -57,6 +57,7 @@ def export(
     *,
     checkpoint: str = BEST,
     code: Code | None = None,
+    max_shard_size: int | str | None = None,
 ) -> Exported:
     """Write what predicting needs, and nothing else, into a folder to be given away.
 
@@ -69,6 +70,7 @@ def export(
         target: a new folder, or that of a model, which is replaced; whole, or not at all.
         checkpoint: of a run: `best`, which is what `load` takes, `last`, or the name of a folder under checkpoints/.
         code: your own Python file, or files, with the parts that the model was made with. Copies of these go with the model.
+        max_shard_size: how large a file of weights may be, such as `5GB`; see `Predictor.save`.
 
     Raises:
         InputError: for a folder that holds no model, or is damaged; for a target that holds something else, or lies in the run.
@@ -81,7 +83,7 @@ def export(
     _check_target(target, Path(folder), place)
     predictor: Any = load(place)
     with new_folder(target) as partial:
-        predictor.write_files(partial)
+        predictor.write_files(partial, max_shard_size=max_shard_size)
     files = {path.relative_to(target).as_posix(): path.stat().st_size for path in _files(target)}
     return Exported(folder=target, source=place, task=predictor.task.name, files=files, notes=tuple(_notes(files)))
 

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 
-from regard.checkpoints import parameters_of, record_files
+from regard.checkpoints import parameters_of, record_files, shard_weights
 from regard.checkpoints.adapters import ADAPTER
+from regard.checkpoints.tensors import SHARD
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import new_folder
@@ -28,6 +29,7 @@ MODEL_FILES = frozenset(
     {
         "config.json",
         "model.safetensors",
+        "model.safetensors.index.json",
         "regard.json",
         "README.md",
         "tokenizer.json",
@@ -100,10 +102,15 @@ class Predictor(Generic[T]):
         self.model.to(target if isinstance(target, torch.dtype) else device_named(target, "device"))
         return self
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, max_shard_size: int | str | None = None) -> None:
         """Write the whole folder anew: config, weights, tokenizers, regard.json, model card.
 
         Where another program's layout can tell the model, the folder has that one, and opens there too.
+
+        Arguments:
+            folder: a new one, or that of a model, which is replaced.
+            max_shard_size: how large a file of weights may be, such as `5GB` or a number of bytes: larger weights are put in
+                several, with an index, as transformers does; one tensor is never divided. One file where None.
 
         Raises:
             InputError: for a full disk or a place that cannot be written to (an earlier folder there is intact), and for a
@@ -111,11 +118,13 @@ class Predictor(Generic[T]):
         """
         check_replaceable(Path(folder))
         with new_folder(folder) as partial:
-            self.write_files(partial)
+            self.write_files(partial, max_shard_size=max_shard_size)
 
-    def write_files(self, folder: Path) -> None:
+    def write_files(self, folder: Path, *, max_shard_size: int | str | None = None) -> None:
         """Write all files of the model into an existing folder; `save` makes one that is whole or absent."""
         self.task.write(folder, self.model.config, parameters_of(self.model), recipe=self.recipe, metrics=self.metrics)
+        if max_shard_size is not None:
+            shard_weights(folder, max_shard_size)
         record_files(folder)
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
@@ -161,11 +170,16 @@ class Evaluation:
     predictions: tuple[Any, ...] = field(repr=False, default=())
 
 
+def is_model_file(name: str) -> bool:
+    """Whether a name at the top of a folder is one of `MODEL_FILES`, or a shard of the weights."""
+    return name in MODEL_FILES or SHARD.fullmatch(name) is not None
+
+
 def check_replaceable(folder: Path) -> None:
     """Refuse to write a model in place of a folder that is more than a model: a run, or somebody's home."""
     if not folder.is_dir():
         return
-    others = sorted({path.name for path in folder.iterdir()} - MODEL_FILES)
+    others = sorted(name for path in folder.iterdir() if not is_model_file(name := path.name))
     if others:
         raise InputError(f"{folder}: holds {others[0]}, which is no part of a model; choose a new folder")
 
