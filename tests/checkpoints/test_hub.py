@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.checkpoints import located
+from regard.checkpoints import located, push_folder
 from regard.checkpoints.hub import PATIENCE, PATTERNS
 from regard.errors import InputError
 
@@ -204,3 +205,130 @@ def test_a_fetched_model_is_read_like_any_other(hub, seeded):
     write_model(folder, model.config, parameters_of(model), task={}, recipe={}, metrics={})
     hub.cached["owner/tiny"] = ()
     assert read_model(located("hub:owner/tiny")).config == model.config
+
+
+# --- uploading --------------------------------------------------------------------------------------------------
+
+
+class Answer:
+    """What a request to the hub came back with."""
+
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+
+
+class Api:
+    """A stand-in for `huggingface_hub.HfApi`: what was asked of it, and what stands in the repository afterwards."""
+
+    calls: list[tuple[str, dict[str, Any]]]
+    fault: Exception | None = None
+    files: dict[str, bytes]
+
+    def __init__(self, token: str | None = None) -> None:
+        self.token = token
+
+    def create_repo(self, repo_id: str, **more: Any) -> Any:
+        type(self).calls.append(("create", {"repo_id": repo_id, "token": self.token, **more}))
+        if self.fault is not None:
+            raise self.fault
+        return types.SimpleNamespace(repo_id=repo_id if "/" in repo_id else f"me/{repo_id}")
+
+    def upload_folder(self, *, folder_path: str, **more: Any) -> Any:
+        type(self).calls.append(("upload", more))
+        root = Path(folder_path)
+        found = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        type(self).files = found
+        return types.SimpleNamespace(commit_url=f"https://huggingface.co/{more['repo_id']}/commit/1")
+
+
+@pytest.fixture
+def api(hub, monkeypatch) -> type[Api]:
+    kind = type("Api", (Api,), {"calls": [], "files": {}, "fault": None})
+    module: Any = sys.modules["huggingface_hub"]
+    module.HfApi, module.get_token = kind, lambda: "kept"
+    return kind
+
+
+def test_a_model_is_uploaded_as_it_is_saved(api, tmp_path):
+    model = regard.load(Path(__file__).parents[1] / "golden" / "folders" / "gpt2")
+    address = model.push_to_hub("me/small", private=True, token="given", message="First")
+    assert address == "https://huggingface.co/me/small/commit/1"
+    assert [name for name, _ in api.calls] == ["create", "upload"]
+    created, uploaded = (more for _, more in api.calls)
+    assert created == {
+        "repo_id": "me/small",
+        "token": "given",
+        "repo_type": "model",
+        "private": True,
+        "exist_ok": True,
+    }
+    assert (uploaded["repo_id"], uploaded["commit_message"]) == ("me/small", "First")
+    assert "*.safetensors" in uploaded["delete_patterns"]
+    model.save(tmp_path / "saved")
+    saved = {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+    assert api.files == saved
+
+
+def test_a_large_model_is_uploaded_in_shards(api):
+    model = regard.load(Path(__file__).parents[1] / "golden" / "folders" / "gpt2")
+    assert model.push_to_hub("hub:small", max_shard_size="4KB").endswith("me/small/commit/1")
+    assert "model.safetensors.index.json" in api.files
+    assert "model.safetensors" not in api.files
+
+
+@pytest.mark.parametrize("place", ["", "a/b/c", "my model", "./folder", "hub:/x"])
+def test_nothing_is_uploaded_to_what_is_no_repository(place, api, tmp_path):
+    with pytest.raises(InputError, match="no name of a model on the Hugging Face hub; write owner/name"):
+        push_folder(tmp_path, place)
+    assert not api.calls
+
+
+def test_without_a_token_nothing_is_asked(api, tmp_path):
+    sys.modules["huggingface_hub"].get_token = lambda: None  # type: ignore[attr-defined]
+    with pytest.raises(
+        InputError, match=r"^me/small: uploading .* needs a token that may write; log in with `hf auth login`"
+    ):
+        push_folder(tmp_path, "me/small")
+    assert not api.calls
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "sentence"),
+    [
+        (HubError("401 Client Error."), 401, "needs a token that may write"),
+        (HubError("403 Forbidden."), 403, "the token may not write there; take one with the right to write"),
+        (
+            HubError("500 Server Error\nmore"),
+            500,
+            r"nothing was uploaded, .*\(HubError: 500 Server Error\); check the conn",
+        ),
+        (
+            ConnectionError("no route"),
+            None,
+            r"nothing was uploaded, .*\(ConnectionError: no route\); check the connection",
+        ),
+    ],
+)
+def test_what_keeps_an_upload_from_the_hub_is_one_sentence(fault, status, sentence, api, tmp_path):
+    fault.response = None if status is None else Answer(status)
+    api.fault = fault
+    with pytest.raises(InputError, match=sentence) as raised:
+        push_folder(tmp_path, "me/small")
+    assert "\n" not in str(raised.value)
+    assert [name for name, _ in api.calls] == ["create"]
+
+
+def test_uploading_without_the_library_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(
+        InputError, match=r"^me/small: models of .* are uploaded by its own library; pip install 'regard\[hub\]'$"
+    ):
+        push_folder(tmp_path, "me/small")
+
+
+def test_the_librarys_own_names_are_those_that_are_used():
+    library = pytest.importorskip("huggingface_hub")
+    assert {"repo_type", "private", "exist_ok"} <= inspect.signature(library.HfApi.create_repo).parameters.keys()
+    uploads = inspect.signature(library.HfApi.upload_folder).parameters.keys()
+    assert {"repo_id", "folder_path", "commit_message", "delete_patterns"} <= uploads
+    assert callable(library.get_token)

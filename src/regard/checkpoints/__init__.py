@@ -13,7 +13,7 @@ from regard.checkpoints.folder import (
     shard_weights,
     write_model,
 )
-from regard.checkpoints.hub import hub_hint, located
+from regard.checkpoints.hub import hub_hint, located, push_folder
 from regard.checkpoints.names import IDENTITY, NameTable, Rule, torch_transformer
 from regard.checkpoints.pretrained import adopt
 from regard.checkpoints.tensors import read_tensors, write_tensors
@@ -29,6 +29,7 @@ __all__ = [
     "layout_of",
     "located",
     "parameters_of",
+    "push_folder",
     "read_card",
     "read_config",
     "read_model",

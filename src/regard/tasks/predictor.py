@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 
-from regard.checkpoints import parameters_of, record_files, shard_weights
+from regard.checkpoints import parameters_of, push_folder, record_files, shard_weights
 from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.tensors import SHARD
 from regard.data.token_store import TokenStore
@@ -126,6 +127,37 @@ class Predictor(Generic[T]):
         if max_shard_size is not None:
             shard_weights(folder, max_shard_size)
         record_files(folder)
+
+    def push_to_hub(
+        self,
+        place: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        message: str = "",
+        max_shard_size: int | str | None = "5GB",
+    ) -> str:
+        """Upload the model's folder, as `save` writes it, to a repository of the Hugging Face hub.
+
+        Everybody who may read the repository then has the model, its vocabulary and what its card tells of the recipe.
+
+        Arguments:
+            place: the repository, `owner/name`; it is made where there is none. `hub:owner/name` is what `load` takes then.
+            private: whether a new repository is private; None for what your settings there say.
+            token: that may write; None for that of `hf auth login`, or of the variable HF_TOKEN.
+            message: of the commit.
+            max_shard_size: as for `save`.
+
+        Returns:
+            The address of the commit.
+
+        Raises:
+            InputError: without a token, the right to write or a connection, and for a name that is no repository's.
+        """
+        with tempfile.TemporaryDirectory() as place_here:
+            folder = Path(place_here) / "model"
+            self.save(folder, max_shard_size=max_shard_size)
+            return push_folder(folder, place, private=private, token=token, message=message)
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """The metrics `judged` of the model's own answers to about `count` examples, for validation in training.
