@@ -11,7 +11,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.vectors import WordVectors
-from regard.vectors.bias import GENDER_PAIRS, audit
+from regard.vectors.bias import GENDER_PAIRS, audit, bias_subspace, cluster_test, hard_debiased
 from regard.vectors.evaluation.battery import Battery, evaluate
 from regard.vectors.evaluation.categories import CATEGORIES
 from regard.vectors.evaluation.similarity import JudgedPair, SimilaritySet
@@ -210,3 +210,23 @@ def test_labels_of_wide_letters_are_inside_the_drawing():
     left = float(re.search(r'<text class="g" x="([\d.]+)" y="[\d.]+">OOOO', shown)[1])
     assert left + 8 * 8.7 + 2 * 10.7 <= 560
     assert "…" in drawn_bars([Bar(name="W" * 40, value=0.3)], low=-1, high=1, title="t")
+
+
+def test_a_page_with_vectors_before_and_after_debiasing_tells_the_clusters_left(table, subjects):
+    before = table("before", 3)
+    subspace = bias_subspace(before, GENDER_PAIRS)
+    kept = [word for pair in GENDER_PAIRS for word in pair]
+    after = dataclasses.replace(hard_debiased(before, subspace, specific=kept), name="after")
+    asked = {"pairs": GENDER_PAIRS, "occupations": CATEGORIES["professions"]}
+
+    def subject(vectors: WordVectors) -> Subject:
+        return dataclasses.replace(subjects[0], vectors=vectors, audit=audit(vectors, **asked))
+
+    both = direction([subject(before), subject(after)])
+    assert "The clusters left" in both
+    found, left = (cluster_test(each, before, subspace, leave_out=kept) for each in (before, after))
+    assert f"{found.accuracy:.3f}<small>{2 * found.count} words" in both
+    assert f"{left.accuracy:.3f}<small>{2 * left.count} words" in both
+    assert "not known without the vectors before debiasing" in direction([subject(after)])
+    assert "The clusters left" not in direction([subject(before)])
+    assert "Zero is no neutral point" in both

@@ -5,10 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from regard.vectors.bias import Association, Audit, DirectionAudit
+import numpy as np
+
+from regard.errors import InputError
+from regard.vectors.bias import Association, Audit, BiasSubspace, DirectionAudit, bias_subspace, cluster_test
+from regard.vectors.bias.debiasing import CANDIDATES
+from regard.vectors.bias.lists import unit64
 from regard.vectors.report.drawing import Bar, drawn_bars
 from regard.vectors.report.subject import Subject
 from regard.vectors.report.tables import NOTHING, Cell, Row, Table, drawn_table, figure
+from regard.vectors.store import WordVectors
 
 ENDS = 10
 """Occupations that are drawn from either end."""
@@ -17,6 +23,12 @@ LEAST_REACH = 0.05
 """The cosine at the end of the bars' scale, at least."""
 
 ANSWERS = 12
+
+COMMON = 10_000
+"""Words whose mean says to which side of a direction a table leans."""
+
+ROUNDING = 1e-3
+"""Less of a direction than this is what rounding leaves of none."""
 
 SPECIFIC = "*"
 """Stands after a word that may lie along the direction."""
@@ -32,10 +44,12 @@ def direction(subjects: Sequence[Subject]) -> str:
     reach = max([LEAST_REACH, *(abs(each.cosine) for _, audit in there for each in audit.occupations)])
     return (
         "<p>The direction that the pairs differ in, found anew for each of the vectors, and the cosines of occupations with it. "
-        "The direct bias is their mean size, without the specific words.</p>"
+        "The direct bias is their mean size, without the specific words. Zero is no neutral point: there a word lies across "
+        "the direction, and all words together may lie to one side of it, so compare words with each other.</p>"
         + drawn_table(_direct(there))
         + f'<div class="side">{"".join(_occupations(subject, audit, reach) for subject, audit in there)}</div>'
         + drawn_table(_answers(there))
+        + _clusters(there)
     )
 
 
@@ -68,14 +82,65 @@ def _direct(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
         figure(100 * audit.subspace.explained[0], f"of {len(audit.subspace.sets)} pairs", digits=0)
         for _, audit in found
     )
+    lean = tuple(
+        figure(float(np.mean(unit64(subject.vectors.matrix[:COMMON]) @ audit.subspace.direction)))
+        for subject, audit in found
+    )
     return Table(
         columns=tuple(subject.name for subject, _ in found),
         rows=(
             Row(name="direct bias DB₁", cells=cells("direct_bias")),
             Row(name="the same along random directions", cells=cells("random_direct_bias")),
+            Row(name=f"mean cosine of the first {COMMON:,} words with the direction", cells=lean),
             Row(name="variance of the pairs along the direction, per cent", cells=first),
         ),
     )
+
+
+def _clusters(found: Sequence[tuple[Subject, DirectionAudit]]) -> str:
+    """Whether the sides of the direction are still told after debiasing, where the vectors as they were are on the page too."""
+    rows, alone = [], []
+    for subject, _ in found:
+        about = subject.vectors.metadata.get("debiased")
+        if not isinstance(about, dict):
+            continue
+        original = next((each.vectors for each, _ in found if _is_before(each.vectors, subject.vectors)), None)
+        if original is None:
+            alone.append(f"{subject.name}: not known without the vectors before debiasing; give both")
+            continue
+        try:
+            subspace = bias_subspace(original, about.get("pairs", ()), about.get("components", 1))
+            kept = _with_direction(subject.vectors, subspace)
+            first, second = (
+                cluster_test(each, original, subspace, leave_out=kept) for each in (original, subject.vectors)
+            )
+        except InputError as error:
+            alone.append(f"{subject.name}: {error}")
+            continue
+        cells = (
+            figure(first.accuracy, f"{2 * first.count} words"),
+            figure(second.accuracy, f"{2 * second.count} words"),
+        )
+        rows.append(Row(name=f"{original.name}, {subject.name}", cells=cells))
+    if not rows and not alone:
+        return ""
+    told = (
+        "<h3>The clusters left</h3><p>The words that had most of the direction, and least, are put into two clusters: the share "
+        "that stands in the cluster of its side (Gonen and Goldberg 2019). Guessing gives about 0.5; near 1 the two sides are "
+        "still there, though the direction is gone.</p>"
+    )
+    table = drawn_table(Table(columns=("before", "after"), rows=tuple(rows), corner="")) if rows else ""
+    return told + table + _listed(alone)
+
+
+def _with_direction(vectors: WordVectors, subspace: BiasSubspace) -> list[str]:
+    """The words that debiasing let keep something of the direction, the specific and the equalised ones, among the first."""
+    along = np.linalg.norm(unit64(vectors.matrix[:CANDIDATES]) @ subspace.directions.T, axis=1)
+    return [str(vectors.words[row]) for row in np.flatnonzero(along > ROUNDING).tolist()]
+
+
+def _is_before(vectors: WordVectors, after: WordVectors) -> bool:
+    return vectors is not after and "debiased" not in vectors.metadata and tuple(vectors.words) == tuple(after.words)
 
 
 def _occupations(subject: Subject, audit: DirectionAudit, reach: float) -> str:
