@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,9 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import regard.attention
 from regard.attention import (
     Additive,
     Addressed,
+    Alignment,
     Attention,
     AttentionInputs,
     AttentionLayer,
@@ -38,7 +40,9 @@ from regard.attention import (
     RelativeDot,
     RelativeKeys,
     RelativeVectors,
+    Rotary,
     ScaledDot,
+    Score,
     ScoredAttention,
     Window,
 )
@@ -102,7 +106,6 @@ RECORDS: dict[str, Callable[[Tensor, int], dict[str, Tensor]]] = {
         "sharpness": 1 + drawn.square(),
     },
 }
-PER_KEY = {"previous"}  # parts of a record that have one number for each key, on their last axis
 BLIND_TO_KEYS = {"location"}  # weights by the query and the place alone
 ONE_KEY = {"hard", "hard, mean half of the time"}  # some queries look at one key of those they see
 OWN_SLOTS = {
@@ -242,9 +245,10 @@ def reached(case: Case) -> Tensor:
     return seen & (places >= centre - alignment.window) & (places <= centre + alignment.window)
 
 
-def with_keys(inputs: AttentionInputs, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-    """The record where what it holds of each key goes along with the keys."""
-    return {name: change(part) if name in PER_KEY else part for name, part in inputs.record.items()}
+def with_keys(case: Case, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """The record where what it holds of each key, on its last axis, goes along with the keys."""
+    axes = case.mechanism.declaration.reads
+    return {name: change(part) if axes[name].endswith("S") else part for name, part in case.inputs.record.items()}
 
 
 def leaves(name: str, case: Case) -> list[Tensor]:
@@ -431,7 +435,7 @@ def test_padding_and_batch_do_not_matter(name, device, generator):
         valid[:, slice(0, extra) if side == "left" else slice(S, None)] = False
         positions = case.inputs.key_positions
         places = torch.nn.functional.pad(positions, pad[2:])
-        record = with_keys(case.inputs, partial(torch.nn.functional.pad, pad=pad[2:], value=0.5))
+        record = with_keys(case, partial(torch.nn.functional.pad, pad=pad[2:], value=0.5))
         padded = replace(case.inputs, key=key, key_positions=places, mask=Padding(valid), record=record)
         torch.testing.assert_close(case.mechanism(padded, value), plain)
     alone = AttentionInputs(
@@ -529,7 +533,7 @@ def test_permuting_keys_permutes_weights(name, device, generator):
         key=case.inputs.key[:, :, order],
         key_positions=case.inputs.key_positions[:, order],
         mask=Padding(valid[:, order]),
-        record=with_keys(case.inputs, lambda part: part[..., order]),
+        record=with_keys(case, lambda part: part[..., order]),
     )
     weights = case.mechanism.weights(case.inputs)
     torch.testing.assert_close(case.mechanism.weights(permuted), weights[..., order])
@@ -601,6 +605,51 @@ def test_nothing_more_happens_than_is_declared(name, generator):
     assert (case.mechanism.draw(case.inputs, generator) is not case.inputs) == declared.drawn
 
 
+class Watched(dict[str, Tensor]):
+    """A record that notes what it is asked for."""
+
+    def __init__(self, record: Mapping[str, Tensor]) -> None:
+        super().__init__(record)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+
+@every_mechanism
+def test_no_more_of_the_record_is_read_than_is_declared(name, generator):
+    case = built(name, generator)
+    declared = case.mechanism.declaration.reads
+    assert set(case.inputs.record) <= set(declared), "what is drawn is declared"
+    record = Watched(case.inputs.record)
+    inputs = replace(case.inputs, record=record)
+    weights = case.mechanism.weights(inputs)
+    case.mechanism(inputs, case.value)
+    case.mechanism.added(inputs, weights)
+    assert record.asked <= set(declared)
+    for part in sorted(record.asked & set(record)):
+        tensor = case.inputs.record[part]
+        wrong = replace(case.inputs, record={**case.inputs.record, part: torch.cat((tensor, tensor), dim=1)})
+        with pytest.raises(ValueError, match=f"the record's {part} has shape") as caught:
+            case.mechanism.weights(wrong)
+        assert str(tuple(wrong.record[part].shape)) in str(caught.value)
+
+
+def test_every_mechanism_score_and_alignment_of_the_package_is_in_the_contract():
+    """A new one is not forgotten: whatever the package exports, and is no base class, stands in `MECHANISMS`."""
+    kinds = (Attention, Score, Alignment)
+    exported = {
+        thing for thing in vars(regard.attention).values() if isinstance(thing, type) and issubclass(thing, kinds)
+    }
+    held = {type(part) for make in MECHANISMS.values() for part in make(E, 0.0).modules()}
+    assert {thing.__name__ for thing in exported - held - set(kinds)} == set()
+
+
 def test_the_contract_catches_a_mechanism_that_breaks_its_word(generator):
     """The contract itself can fail: weights before the mask is applied are no distribution over what is seen."""
 
@@ -616,6 +665,7 @@ def test_the_contract_catches_a_mechanism_that_breaks_its_word(generator):
 
 
 BLOCKS = ("encoder", "decoder", "causal")
+ROTARY = "rotary"  # no mechanism, but of a layer: queries and keys turned by their positions
 LENGTHS = (9, 5, 7)  # of three texts side by side; more than two chunks, a window and every distance that is told apart
 SOURCES = (6, 8, 3)
 RECORD_OF_ITS_OWN = {"addressed"}  # what a memory's head has in the record no block makes
@@ -635,7 +685,9 @@ def stacked(name: str, kind: str, generator: torch.Generator) -> nn.Module:
     else:
         model = GPT2(GPT2Config(vocabulary=11, layers=2, **sizes))
     for layer in model.modules():
-        if isinstance(layer, AttentionLayer) and (name not in OWN_SLOTS or layer.between[0] == layer.between[1]):
+        if name == ROTARY and isinstance(layer, AttentionLayer):
+            layer.rotary = Rotary(E, 20)
+        elif isinstance(layer, AttentionLayer) and (name not in OWN_SLOTS or layer.between[0] == layer.between[1]):
             layer.attention = MECHANISMS[name](E, 0.0)
             if isinstance(layer.attention, RelativeAttention):  # its values are wider
                 layer.value, layer.output = nn.Linear(H * E, H * EV), nn.Linear(H * EV, H * E)
@@ -689,7 +741,7 @@ def answered(model: Any, kind: str, way: str, rows: list[list[int]], sources: li
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in RECORD_OF_ITS_OWN])
+@pytest.mark.parametrize("name", [*(name for name in MECHANISMS if name not in RECORD_OF_ITS_OWN), ROTARY])
 def test_in_every_block_padding_and_steps_change_no_answer(name, kind, generator, seeded):
     """Places are counted from a row's first real token, whichever way it is read."""
     model = stacked(name, kind, generator)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, Reads
 
 
 class Alignment(nn.Module, ABC):
@@ -21,12 +22,13 @@ class Alignment(nn.Module, ABC):
 
     `distribution` declares whether the weights of a query that sees a key are non-negative and sum to one;
     `plain_softmax` whether they are exactly the softmax that PyTorch's fused kernel computes; `drawn` whether `draw` fills the
-    record with random numbers.
+    record with random numbers; `reads` what it looks for in the record.
     """
 
     distribution: bool = True
     plain_softmax: bool = False
     drawn: bool = False
+    reads: Reads = MappingProxyType({})
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
         """What is random in the weights of these inputs, by name, to stand in their record; nothing is by default."""
@@ -90,6 +92,7 @@ class Local(Alignment):
     """
 
     distribution = False
+    reads: Reads = MappingProxyType({"centre": "BHL"})
 
     def __init__(self, window: int = 10, *, gaussian: bool = False) -> None:
         super().__init__()
@@ -119,13 +122,9 @@ class Local(Alignment):
 
     def _centres(self, inputs: AttentionInputs, scores: Tensor) -> Tensor:
         """(B, H or 1, L, 1) in the dtype of the scores."""
-        centre = inputs.record.get("centre")
+        centre = inputs.part("centre", self.reads)
         if centre is None:
             return inputs.query_positions[:, None, :, None].to(scores.dtype)
-        if centre.shape != scores.shape[:3]:
-            raise ValueError(
-                f"the record's centre has shape {tuple(centre.shape)}; queries want {tuple(scores.shape[:3])}"
-            )
         return centre.unsqueeze(-1).to(scores.dtype)
 
 
@@ -162,6 +161,7 @@ class Hard(Alignment):
     """
 
     drawn = True
+    reads: Reads = MappingProxyType({LOT: "BHL", MEAN: "BHL"})
 
     def __init__(self, mean_share: float = 0.0) -> None:
         super().__init__()
@@ -183,10 +183,10 @@ class Hard(Alignment):
     def forward(self, scores: Tensor, visible: Tensor | None, inputs: AttentionInputs) -> Tensor:
         """Scores (B, H, L, S) to weights (B, H, L, S): one 1 in each row, or alpha where the mean is taken."""
         alpha = Soft()(scores, visible, inputs)
-        weights = F.one_hot(chosen(alpha, inputs.record), alpha.shape[-1]).to(alpha.dtype)
+        weights = F.one_hot(_chosen_by(alpha, inputs.part(LOT, self.reads)), alpha.shape[-1]).to(alpha.dtype)
         if visible is not None:
             weights = weights.masked_fill(~visible, 0.0)
-        mean = inputs.record.get(MEAN)
+        mean = inputs.part(MEAN, self.reads)
         return weights if mean is None else torch.where(mean.unsqueeze(-1), alpha, weights)
 
     def extra_repr(self) -> str:
@@ -206,7 +206,10 @@ def chosen(alpha: Tensor, record: Mapping[str, Tensor]) -> Tensor:
     >>> chosen(torch.tensor([[[[0.0, 0.25, 0.75, 0.0]]]]), {LOT: torch.tensor([[[0.3]]])}).item()
     2
     """
-    lot = record.get(LOT)
+    return _chosen_by(alpha, record.get(LOT))
+
+
+def _chosen_by(alpha: Tensor, lot: Tensor | None) -> Tensor:
     if lot is None:
         return alpha.argmax(dim=-1)
     sums = alpha.detach().cumsum(dim=-1)
@@ -217,8 +220,6 @@ def chosen(alpha: Tensor, record: Mapping[str, Tensor]) -> Tensor:
 
 LEAST = 1e-16
 """Added to a weight before it is raised to a power, so that its logarithm is finite."""
-
-PARTS = ("previous", "gate", "shift", "sharpness")
 
 
 class Addressed(Alignment):
@@ -245,6 +246,8 @@ class Addressed(Alignment):
     [1.0, 0.0, 0.0]
     """
 
+    reads: Reads = MappingProxyType({"previous": "BHLS", "gate": "BHL", "shift": "BHLr", "sharpness": "BHL"})
+
     def __init__(self) -> None:
         super().__init__()
         self.content = Soft()
@@ -255,7 +258,7 @@ class Addressed(Alignment):
         Raises:
             ValueError: where a part of the record is missing, or its shape is not the queries'.
         """
-        previous, gate, shift, sharpness = _parts(inputs, scores)
+        previous, gate, shift, sharpness = (self._part(name, inputs).to(scores.dtype) for name in self.reads)
         gate = gate.unsqueeze(-1)
         gated = torch.lerp(previous, self.content(scores, visible, inputs), gate)
         if visible is None and inputs.positions.keys_in_order:
@@ -265,23 +268,13 @@ class Addressed(Alignment):
         # The softmax of gamma log w is w^gamma over its sum, and no power of a small number is lost in it.
         return self.content(sharpness.unsqueeze(-1) * (moved + LEAST).log(), visible, inputs)
 
-
-def _parts(inputs: AttentionInputs, scores: Tensor) -> list[Tensor]:
-    """The record's parts in the dtype of the scores, in the order of `PARTS`."""
-    queries, slots = tuple(scores.shape[:3]), scores.shape[3]
-    found = []
-    for name in PARTS:
-        part = inputs.record.get(name)
+    def _part(self, name: str, inputs: AttentionInputs) -> Tensor:
+        part = inputs.part(name, self.reads)
         if part is None:
-            raise ValueError(f"addressing wants record[{name!r}]; give {', '.join(PARTS)}")
-        after = {"previous": (slots,), "shift": tuple(part.shape[3:])}.get(name, ())
-        if tuple(part.shape) != (*queries, *after) or (name == "shift" and (len(after) != 1 or not after[0] % 2)):
-            wanted = {"previous": "(B, H, L, S)", "shift": "(B, H, L, an odd number)"}.get(name, "(B, H, L)")
-            raise ValueError(
-                f"the record's {name} has shape {tuple(part.shape)}; scores {tuple(scores.shape)} want {wanted}"
-            )
-        found.append(part.to(scores.dtype))
-    return found
+            raise ValueError(f"addressing wants record[{name!r}]; give {', '.join(self.reads)}")
+        if name == "shift" and part.shape[-1] % 2 == 0:
+            raise ValueError(f"the record's shift has shape {tuple(part.shape)}; its steps are an odd number")
+        return part
 
 
 def _shifted(weights: Tensor, shift: Tensor) -> Tensor:

@@ -14,6 +14,10 @@ from regard.attention.masks import Dense, Mask
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 """The record of a mechanism that needs nothing besides."""
 
+Reads = Mapping[str, str]
+"""What a mechanism, a score or an alignment reads in the record: the name of each tensor and its axes, such as `BHL` for one
+number for each query and `BHLS` for one for each of its keys. Small letters are axes of a size of their own."""
+
 
 class Positions:
     """Where the queries and keys of an attention stand in their sequences, counted from each row's first real token.
@@ -219,6 +223,31 @@ class AttentionInputs:
     def exact(self) -> torch.dtype:
         """What weights are computed in: float64 for float64 queries, float32 for all others."""
         return torch.float64 if self.query.dtype == torch.float64 else torch.float32
+
+    def part(self, name: str, reads: Reads) -> Tensor | None:
+        """A tensor of the record, None where it has none of this name.
+
+        Arguments:
+            name: of the tensor.
+            reads: what its reader declares.
+
+        Raises:
+            ValueError: where it does not have the axes declared, naming both shapes.
+        """
+        found = self.record.get(name)
+        if found is None:
+            return None
+        sizes = dict(zip("BHLSE", (*self.shape, self.query.shape[3]), strict=True))
+        axes = reads[name]
+        wanted = tuple(sizes.get(axis, axis) for axis in axes)
+        fits = len(found.shape) == len(axes) and all(
+            have == sizes.get(axis, have) for have, axis in zip(found.shape, axes, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"the record's {name} has shape {tuple(found.shape)}; queries want ({', '.join(map(str, wanted))})"
+            )
+        return found
 
     def check_value(self, value: Tensor) -> None:
         """Refuse values that do not stand one for one beside the keys.

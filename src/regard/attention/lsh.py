@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +18,16 @@ from torch import Tensor
 from regard.attention.alignments import Soft
 from regard.attention.chunked import filled_length
 from regard.attention.hashed import ALONE, HashedMask, HashedOrder, Sets, attend_in_rounds, plainly_causal
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, Reads
 from regard.attention.kernels import as_autocast, drawn_seed
 from regard.attention.mechanism import Attention, Declaration
 
 ROTATIONS, BUCKETS = "rotations", "buckets"
 """What `LSHAttention` reads in the record: the rotations of `draw`, (B, H, E, N, sum(buckets) / 2), or the buckets that came of
 them, (B, H, N, S) integers."""
+
+
+READS: Reads = MappingProxyType({ROTATIONS: "bHEnr", BUCKETS: "BHnS"})
 
 
 class LSHAttention(Attention):
@@ -107,7 +111,7 @@ class LSHAttention(Attention):
 
         Padding is counted: it would take places among the hashed.
         """
-        return Declaration(distribution=False, drawn=True, counts_padding=True)
+        return Declaration(distribution=False, drawn=True, counts_padding=True, reads=READS)
 
     def full(self, keys: int) -> bool:
         """Whether so few keys are looked at all together, without a hash."""
@@ -172,10 +176,11 @@ class LSHAttention(Attention):
 
     def _buckets(self, inputs: AttentionInputs) -> Tensor:
         """(B, H, N, S) int64."""
-        if BUCKETS in inputs.record:
-            return inputs.record[BUCKETS].long()
+        buckets = inputs.part(BUCKETS, READS)
+        if buckets is not None:
+            return buckets.long()
         key = inputs.key_per_query_head
-        rotations = inputs.record.get(ROTATIONS)
+        rotations = inputs.part(ROTATIONS, READS)
         if rotations is None:
             rotations = self._rotations(inputs, torch.Generator().manual_seed(self.seed)).to(key.device)
         exact = torch.float64 if key.dtype == torch.float64 else torch.float32

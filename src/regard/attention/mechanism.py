@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.alignments import Alignment, Soft
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, Reads
 from regard.attention.kernels import softmax_product
 from regard.attention.scores import Score
 
@@ -25,12 +25,14 @@ class Declaration:
         added: `added(inputs, weights)` is a term of the output besides the weighted values.
         drawn: `draw` fills the record with random numbers that `weights` and `forward` need.
         counts_padding: what a query gets depends on keys that it does not see, so masks have to hide padding behind a text too.
+        reads: what it looks for in the record, and nothing else there; what `draw` draws is among it.
     """
 
     distribution: bool = True
     added: bool = False
     drawn: bool = False
     counts_padding: bool = False
+    reads: Reads = field(default_factory=dict)
 
 
 class Attention(nn.Module, ABC):
@@ -118,7 +120,8 @@ class ScoredAttention(Attention):
     @property
     def declaration(self) -> Declaration:
         """A distribution where the alignment gives one, drawn where it draws."""
-        return Declaration(distribution=self.alignment.distribution, drawn=self.alignment.drawn)
+        reads = {**self.score.reads, **self.alignment.reads}
+        return Declaration(distribution=self.alignment.distribution, drawn=self.alignment.drawn, reads=reads)
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with what the alignment draws in their record."""

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, Reads
 from regard.attention.masks import Causal
 from regard.attention.mechanism import Declaration, ScoredAttention
 from regard.attention.scores import Score, known
@@ -130,6 +131,8 @@ class RelativeDot(Score):
     torch.Size([1, 2, 3, 5])
     """
 
+    reads: Reads = MappingProxyType({BIAS: "bHlS"})
+
     def __init__(self, bias: RelativeBias | None = None) -> None:
         super().__init__()
         self.bias = bias
@@ -152,7 +155,7 @@ class RelativeDot(Score):
         Raises:
             ValueError: as `forward`.
         """
-        given = inputs.record.get(BIAS)
+        given = inputs.part(BIAS, self.reads)
         if given is not None:
             return given
         if self.bias is None:

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, Reads
 from regard.attention.positions import check_length
 
 
 class Score(nn.Module, ABC):
-    """How well each query matches each key."""
+    """How well each query matches each key; `reads` declares what it looks for in the record."""
+
+    reads: Reads = MappingProxyType({})
 
     @abstractmethod
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
@@ -234,6 +237,8 @@ class Cosine(Score):
     [[[[2.0, 0.0, 0.0]]]]
     """
 
+    reads: Reads = MappingProxyType({"strength": "BHL"})
+
     def __init__(self, strength: float = 1.0) -> None:
         super().__init__()
         self.strength = strength
@@ -244,13 +249,9 @@ class Cosine(Score):
         Raises:
             ValueError: where the record's strength does not stand one for one beside the queries.
         """
-        strength = known(query, key, inputs).record.get("strength")
+        strength = known(query, key, inputs).part("strength", self.reads)
         if strength is None:
             return self.strength * _unit(query) @ _unit(key).transpose(-2, -1)
-        if strength.shape != query.shape[:3]:
-            raise ValueError(
-                f"the record's strength has shape {tuple(strength.shape)}; queries want {tuple(query.shape[:3])}"
-            )
         return strength.to(query.dtype).unsqueeze(-1) * _unit(query) @ _unit(key).transpose(-2, -1)
 
     def extra_repr(self) -> str:
