@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from regard.errors import InputError
+from regard.layers import Tokens, join
 from regard.models import (
     MODELS,
     GPT2Config,
@@ -74,7 +76,30 @@ CROPPABLE = {"lstm_language_model": False, "lstmn": False, "reformer": True} | d
     ("gpt", "gpt2", "gpt3", "music_transformer"), True
 )
 
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+LENGTHS = [4, 6, 2]
+
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
+
+
+@pytest.fixture
+def build(seeded, randomize):
+    def make(variant: str, dtype: torch.dtype = torch.float64) -> nn.Module:
+        config = VARIANTS[variant]
+        return randomize(MODELS[config.model_type].model(config), scale=0.8).to(dtype).eval()
+
+    return make
+
+
+@pytest.fixture
+def batch(sentences):
+    """Texts, each of another length; the same whichever side is padded."""
+
+    def make(variant: str, *, side: str = "right") -> Tokens:
+        config = VARIANTS[variant]
+        return sentences(LENGTHS, config.vocabulary, side=side, seed=1, start=config.end_id)
+
+    return make
 
 
 def test_every_registered_family_is_in_the_battery():
@@ -111,3 +136,36 @@ def test_configs_go_through_json_and_refuse_what_they_do_not_know(variant):
         config_from_json(type(config), {**config_to_json(config), "vocabularly": 3}, "config.json")
     with pytest.raises(InputError, match="end_id"):
         dataclasses.replace(config, end_id=11)
+
+
+@every_variant
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_rows_join_and_leave_at_any_length(variant, side, build, batch):
+    """Rows of states of different lengths, padded prompts and branched hypotheses among them, go on together as each alone."""
+    model, tokens = build(variant), batch(variant, side=side)
+    part = slice(2, 5) if side == "left" else slice(1, 4)
+    with torch.no_grad():
+        two = model.prefill(Tokens(tokens.ids[:2, part], tokens.valid[:2, part]), model.start(2))
+        short = model.step(torch.tensor([5]), model.start(1))[1]
+        branched = model.step(torch.tensor([4, 6]), short.reorder(torch.tensor([0, 0])))[1].reorder(
+            torch.tensor([1, 0])
+        )
+        apart = [two, short, branched, model.start(1)]
+        together = join(apart)
+        assert (together.rows, together.width, together.longest) == (6, 1, 3)
+        ids = torch.tensor([3, 4, 5, 6, 7, 3])
+        found, together = model.step(ids, together)
+        expected, apart = zip(
+            *(model.step(part, state) for part, state in zip(ids.split([2, 1, 2, 1]), apart, strict=True)), strict=True
+        )
+        torch.testing.assert_close(found, torch.cat(expected), **EXACT)
+        staying = torch.tensor([4, 1, 5])
+        again = join([together.select(staying), apart[1]])
+        found, _ = model.step(ids[:4], again)
+        wanted = [
+            model.step(ids[:1], apart[2].select(torch.tensor([1])))[0],
+            model.step(ids[1:2], apart[0].select(torch.tensor([1])))[0],
+            model.step(ids[2:3], apart[3])[0],
+            model.step(ids[3:4], apart[1])[0],
+        ]
+        torch.testing.assert_close(found, torch.cat(wanted), **EXACT)

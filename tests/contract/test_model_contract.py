@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.attention import Attention
 from regard.errors import InputError
 from regard.generation import GenerationSettings, search
-from regard.layers import Tokens
+from regard.layers import Tokens, join
 from regard.models import (
     GNMT,
     MODELS,
@@ -129,6 +129,7 @@ def t5(**changes: Any) -> T5Config:
     return T5Config(**(sizes | changes))
 
 
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
 VARIANTS = {
     "bahdanau": bahdanau(),
     "bahdanau general": bahdanau(score="general"),
@@ -246,6 +247,42 @@ def test_states_of_transformers_can_be_cropped_and_recurrent_ones_refuse(variant
     else:
         with pytest.raises(ValueError, match="does not remember"):
             states[3].crop(2)
+
+
+@every_variant
+def test_rows_join_and_leave_at_any_length(variant, build, batch):
+    """Rows about sources of different lengths, some steps on and some before their first, go on together as each alone."""
+    model = build(variant)
+    source, target = batch(variant)
+    _, states = stepped(model, source, target.ids[:, :3])
+    lone = Tokens.pad([source.ids[0][source.valid[0]][:2].tolist()])
+    branched = model.start(lone).reorder(torch.tensor([0, 0]))
+    branched = model.step(target.ids[:2, 0], branched)[1].reorder(torch.tensor([1, 1]))
+    apart = [states[2], branched, model.start(lone)]
+    together = join(apart)
+    assert (together.rows, together.width, together.longest) == (6, 1, 3)
+    ids = target.ids[:, :2].flatten()
+    for _ in range(2):
+        found, together = model.step(ids, together)
+        expected, apart = zip(
+            *(model.step(part, state) for part, state in zip(ids.split([3, 2, 1]), apart, strict=True)), strict=True
+        )
+        torch.testing.assert_close(found, torch.cat(expected), **EXACT)
+    alignment = model.alignment(together)
+    first = 0
+    for state in apart:
+        alone = model.alignment(state)
+        there = alignment[first : first + len(alone), : alone.shape[1]]
+        torch.testing.assert_close(there, alone, rtol=1e-5, atol=1e-6)
+        first += len(alone)
+    rows = torch.tensor([5, 3, 0])
+    found, _ = model.step(ids[:3], join([together.select(rows)]))
+    wanted = [
+        model.step(ids[:1], apart[2])[0],
+        model.step(ids[1:2], apart[1].select(torch.tensor([0])))[0],
+        model.step(ids[2:3], apart[0].select(torch.tensor([0])))[0],
+    ]
+    torch.testing.assert_close(found, torch.cat(wanted), **EXACT)
 
 
 @every_variant

@@ -12,7 +12,7 @@ from torch.multiprocessing.queue import ForkingPickler
 import regard
 from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, generate
-from regard.layers import Tokens
+from regard.layers import Tokens, join
 from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig, LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.prepared import PreparedDecoder, QuantisedWeights, decoder_obstacle, for_use, linear, stack
 from regard.prepared.native import Kernels, kernels
@@ -135,6 +135,22 @@ def test_hypotheses_about_one_text_share_what_it_passed(name, way, generator):
         expected, apart = prepared.step(ids, apart)
         assert (found - expected).norm() < 0.02 * expected.norm()
     assert branched.width == 2
+
+
+@every_way
+@every_model
+def test_rows_join_and_leave_at_any_length(name, way, generator):
+    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    tokens = texts(generator)
+    long = prepared.read(Tokens(tokens.ids[:, :9], tokens.valid[:, :9]), prepared.start(3))[1]
+    short = prepared.step(torch.tensor([4]), prepared.start(1))[1]
+    together = join([long, short])
+    for token in (3, 5):
+        found, together = prepared.step(torch.full((4,), token), together)
+        first, long = prepared.step(torch.full((3,), token), long)
+        last, short = prepared.step(torch.tensor([token]), short)
+        expected = torch.cat([first, last])
+        assert (found - expected).norm() < 0.02 * expected.norm()
 
 
 @every_way

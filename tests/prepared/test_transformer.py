@@ -14,7 +14,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.generation import CoveragePenalty, FixedLength, RelativeLength, beam_search
-from regard.layers import Tokens
+from regard.layers import Tokens, join
 from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
 from regard.prepared import PreparedTransformer, QuantisedWeights, transformer_obstacle
 from regard.prepared.native import Kernels, kernels
@@ -183,6 +183,23 @@ def test_states_branch_leave_and_are_cropped(way, generator):
     for shorter in (longer.crop(3), longer.rewound(3)):
         torch.testing.assert_close(prepared.step(tokens, shorter)[0], wanted, rtol=0, atol=1e-5)
     torch.testing.assert_close(prepared.step(tokens, state)[0], wanted, rtol=0, atol=1e-5)
+
+
+@every_way
+def test_rows_join_and_leave_at_any_length(way, generator):
+    prepared = PreparedTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
+    long = prepared.start(Tokens.pad(SOURCES))
+    for token in (5, 6, 7):
+        _, long = prepared.step(torch.full((3,), token), long)
+    short = prepared.start(Tokens.pad([min(SOURCES, key=len)])).reorder(torch.tensor([0, 0]))
+    _, short = prepared.step(torch.tensor([5, 8]), short)
+    fewer = long.select(torch.tensor([2, 0]))
+    together = join([fewer, short])
+    for token in (9, 10):
+        found, together = prepared.step(torch.full((4,), token), together)
+        first, fewer = prepared.step(torch.full((2,), token), fewer)
+        last, short = prepared.step(torch.full((2,), token), short)
+        torch.testing.assert_close(found, torch.cat([first, last]), rtol=0, atol=1e-5)
 
 
 def test_it_is_for_use_not_for_training_or_saving(generator):

@@ -132,6 +132,49 @@ class KVCache:
         """
         return self._cut(length, "rewound")
 
+    @staticmethod
+    def joined(caches: Sequence[KVCache], rows: Sequence[int]) -> KVCache:
+        """The rows of several caches in one, whatever their lengths: all end in the last column.
+
+        What no row sees any more, of hypotheses that left, is left out.
+
+        Arguments:
+            caches: of the same blocks, each row with its text to itself (W is 1); those before their first token are empty.
+            rows: N of each.
+        """
+        device = next((part.key.device for cache in caches for part in cache.layers), None)
+        seen = [
+            torch.ones(count, cache.columns, dtype=torch.bool, device=device) if cache.seen is None else cache.seen
+            for cache, count in zip(caches, rows, strict=True)
+        ]
+        lengths = torch.cat([part.sum(dim=1) for part in seen])
+        columns = int(lengths.max()) if len(lengths) else 0
+        # Of each cache as many columns as its longest row has: the row's own in order at the end, before them others that it
+        # does not see.
+        kept = [
+            part.int().argsort(dim=1, stable=True)[:, part.shape[1] - int(part.sum(dim=1).max()) :] for part in seen
+        ]
+        blocks = max(len(cache.layers) for cache in caches)
+        layers = [
+            KeysValues.joined(
+                [
+                    (cache.layers[block].gathered(order) if cache.seen is not None else cache.layers[block])
+                    if cache.layers
+                    else count
+                    for cache, count, order in zip(caches, rows, kept, strict=True)
+                ],
+                columns,
+                max(LEAST, 2 * columns),
+            )
+            for block in range(blocks)
+        ]
+        widths = (1,) * columns
+        missing = columns - lengths[:, None]
+        if not bool(missing.any()):
+            return KVCache(tuple(layers), widths)
+        here = torch.arange(columns, device=missing.device)
+        return KVCache(tuple(layers), widths, here >= missing, (here - missing).clamp_min(0))
+
     def lengths(self, texts: int) -> Tensor | None:
         """(R,) int64: how many real tokens each text has; None where it has one in every slot."""
         return None if self.seen is None else self.seen.unflatten(0, (texts, -1))[:, 0].sum(dim=1)
@@ -173,6 +216,42 @@ class KeysValues:
         slots = min(self.room.capacity, max(LEAST, 2 * length))
         return _first(Room(self.room.memory[:, :, :, :slots].index_select(1, rows), length), length)
 
+    def gathered(self, columns: Tensor) -> KeysValues:
+        """Of each row b the slots `columns[b]`, (B, n), in that order."""
+
+        def of(part: Tensor) -> Tensor:
+            return part.gather(2, columns[:, None, :, None].expand(-1, part.shape[1], -1, part.shape[3]))
+
+        return KeysValues(of(self.key), of(self.value))
+
+    @staticmethod
+    def joined(parts: Sequence[KeysValues | int], length: int, slots: int) -> KeysValues:
+        """The rows of several in one, each behind as many zeros as it is shorter than `length`.
+
+        Arguments:
+            parts: with the same heads and widths; a number for so many rows of nothing.
+            length: S, of the longest.
+            slots: that there is room for.
+        """
+        like = next(part for part in parts if isinstance(part, KeysValues))
+        rows = [part if isinstance(part, int) else len(part.key) for part in parts]
+
+        def empty(made: Tensor) -> Tensor:
+            return made.new_zeros(sum(rows), made.shape[1], slots, made.shape[3])
+
+        room: Room | None = None
+        if like.key.shape[3] == like.value.shape[3]:
+            room = Room(like.key.new_zeros(2, sum(rows), like.key.shape[1], slots, like.key.shape[3]), length)
+        key, value = (empty(like.key), empty(like.value)) if room is None else (room.memory[0], room.memory[1])
+        first = 0
+        for part, count in zip(parts, rows, strict=True):
+            if isinstance(part, KeysValues):
+                own = slice(length - part.key.shape[2], length)
+                key[first : first + count, :, own] = part.key
+                value[first : first + count, :, own] = part.value
+            first += count
+        return KeysValues(key[:, :, :length], value[:, :, :length], room)
+
     def extended(self, later: KeysValues) -> KeysValues:
         """These followed by `later` along the key axis.
 
@@ -198,7 +277,8 @@ class KeysValues:
     def reserved(self, slots: int) -> KeysValues:
         """The same with room for so many in all."""
         length = self.key.shape[2]
-        if self.room is not None and self.room.capacity >= slots:
+        widths_differ = self.key.shape[3] != self.value.shape[3]
+        if widths_differ or (self.room is not None and self.room.capacity >= slots):
             return self
         return _first(self._copied(max(slots, length), length), length)
 

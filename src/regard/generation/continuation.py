@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation.stopping import LengthLimit
-from regard.layers import TARGET, DecoderState, Reader, Source, Tokens
+from regard.layers import TARGET, DecoderState, Reader, Source, Tokens, join
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -46,6 +46,10 @@ class ContinuationState(DecoderState):
 
     def _moved(self, rows: Tensor, sources: Tensor | None, width: int) -> Self:
         return replace(super()._moved(rows, sources, width), reader=self.reader._moved(rows, sources, width))
+
+    @classmethod
+    def _joined(cls, states: Sequence[Any]) -> Self:
+        return replace(super()._joined(states), reader=join([state.reader for state in states]))
 
     def reserved(self, columns: int) -> Self:
         """The same state with room for so many columns of keys and values more."""

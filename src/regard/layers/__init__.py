@@ -43,7 +43,7 @@ from regard.layers.encoder import (
     WholeTextReader,
     build_head,
 )
-from regard.layers.language_models import LeftToRight, Reader, ReaderConfig, valid_after
+from regard.layers.language_models import LeftToRight, Reader, ReaderConfig
 from regard.layers.layer_choice import Combination, LayerChoice, ScalarMix
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates, TwoWayLSTM
 from regard.layers.output import NEVER, OutputBias, Reduction, VocabularyOutput, maxout
@@ -72,7 +72,17 @@ from regard.layers.recurrent import (
     read,
 )
 from regard.layers.reversible import Randomness, ReversibleBlock, Seen, through_reversibly
-from regard.layers.state import CACHE, LAST_STEP, SOURCE, TARGET, Decoder, DecoderConfig, DecoderState
+from regard.layers.state import (
+    CACHE,
+    LAST_STEP,
+    SOURCE,
+    SOURCE_TOKENS,
+    TARGET,
+    Decoder,
+    DecoderConfig,
+    DecoderState,
+    join,
+)
 from regard.layers.tokens import SentencesOf, Source, Tokens, in_order, put_back, reading_order
 from regard.layers.vector_reader import LayeredHead, VectorHead, VectorReader, VectorReaderConfig
 
@@ -84,6 +94,7 @@ __all__ = [
     "NEVER",
     "POOLED",
     "SOURCE",
+    "SOURCE_TOKENS",
     "TARGET",
     "Activation",
     "BidirectionalGRU",
@@ -161,6 +172,7 @@ __all__ = [
     "build_head",
     "halving_blocks",
     "in_order",
+    "join",
     "maxout",
     "mean_annotation",
     "put_back",
@@ -169,5 +181,4 @@ __all__ = [
     "spelt_words",
     "through_reversibly",
     "token_embedding",
-    "valid_after",
 ]

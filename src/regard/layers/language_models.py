@@ -148,18 +148,3 @@ class LeftToRight(nn.Module, Generic[S]):
         ids = tokens.unsqueeze(1)
         hidden, after = self.hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
         return self.logits(hidden[:, 0]), after
-
-
-def valid_after(before: Tensor | None, length: int, tokens: Tokens) -> Tensor | None:
-    """Which columns of what was read are real tokens once these are read, too: (N, C + L) bool; None where all are.
-
-    Arguments:
-        before: (N, C), of what was read before; None where all are.
-        length: C.
-        tokens: (N, L).
-    """
-    if before is None:
-        if tokens.padded == "nowhere":
-            return None
-        before = torch.ones(len(tokens), length, dtype=torch.bool, device=tokens.ids.device)
-    return torch.cat((before, tokens.valid), dim=1)

@@ -7,18 +7,22 @@ Nothing hangs on modules, so two searches over one model never meet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import KeysValues, KVCache
+from regard.layers.tokens import Tokens
 
 SOURCE: Mapping[str, Any] = MappingProxyType({"side": "source"})
 """Marks a state's field as belonging to the source: R rows, kept once however many hypotheses there are about each."""
+SOURCE_TOKENS: Mapping[str, Any] = MappingProxyType({"side": "source", "tokens": True})
+"""Marks a source field with an entry for each source token on the second axis."""
 TARGET: Mapping[str, Any] = MappingProxyType({"side": "target"})
 """Marks a state's field as belonging to what was decoded so far: N rows, one for each hypothesis."""
 LAST_STEP: Mapping[str, Any] = MappingProxyType({"side": "target", "last_step": True})
@@ -27,6 +31,7 @@ CACHE: Mapping[str, Any] = MappingProxyType({"side": "cache"})
 """Marks a state's `KVCache`: kept once for each source, with a table of which columns are whose."""
 
 T = TypeVar("T")
+D = TypeVar("D", bound="DecoderState")
 
 
 def _changed(value: T, change: Callable[[Any], Any]) -> T:
@@ -57,7 +62,7 @@ class DecoderState:
 
     length: int = 0
     width: int = 1
-    source_valid: Tensor = field(metadata=SOURCE)
+    source_valid: Tensor = field(metadata=SOURCE_TOKENS)
     lengths: Tensor | None = field(default=None, metadata=SOURCE)
 
     @property
@@ -160,10 +165,42 @@ class DecoderState:
         caches = (part for each in fields(self) if isinstance(part := getattr(self, each.name), KVCache))
         return next((cache.lengths(len(self.source_valid)) for cache in caches), None)
 
+    def read(self, tokens: Tokens, **changes: Any) -> Self:
+        """The state after tokens (N, L), of which padding does not count, with the fields in `changes` replaced."""
+        lengths, count = self.lengths, tokens.ids.shape[1]
+        if tokens.padded != "nowhere" or lengths is not None:
+            here = tokens.valid.sum(dim=1)[:: self.width]
+            lengths = here + (self.length if lengths is None else lengths)
+        return replace(self, **({"length": self.length + count, "lengths": lengths} | changes))
+
     def advanced(self, **changes: Any) -> Self:
         """The state one token later, with the fields in `changes` replaced. Called once per step, by the model."""
         lengths = None if self.lengths is None else self.lengths + 1
         return replace(self, **({"length": self.length + 1, "lengths": lengths} | changes))
+
+    @classmethod
+    def _joined(cls, states: Sequence[Any]) -> Self:
+        """As `join`, of states whose rows have their sources to themselves."""
+        first = states[0]
+        counts = [len(state.source_valid) for state in states]
+        made: dict[str, Any] = {"length": max(state.length for state in states), "width": 1}
+        longest = max(state.source_valid.shape[1] for state in states)
+        for part in fields(cls):
+            side, values = part.metadata.get("side"), [getattr(state, part.name) for state in states]
+            if part.name == "lengths" or side is None:
+                continue
+            if part.metadata.get("last_step") and any(value is None for value in values):
+                made[part.name] = None
+            elif part.metadata.get("tokens"):
+                made[part.name] = _of_tokens(values, [state.source_valid for state in states], longest)
+            else:
+                made[part.name] = _together(part.name, values, counts, longest if side == "source" else None)
+        lengths = torch.cat([state.places()[:, 0] for state in states])
+        caches = [made[name] for name in made if isinstance(made[name], KVCache)]
+        if caches:
+            made["length"] = len(caches[0].widths)
+        made["lengths"] = lengths if bool((lengths != made["length"]).any()) else None
+        return replace(first, **made)
 
     def _moved(self, rows: Tensor, sources: Tensor | None, width: int) -> Self:
         moved = self._apply("target", lambda part: _pick(part, rows))
@@ -190,6 +227,69 @@ def _cropped(part: Any, length: int, cut: Callable[[Any, int], Any]) -> Any:
     raise ValueError(
         "a recurrent state does not remember earlier steps and cannot be cropped; decode again from the start"
     )
+
+
+@torch.no_grad()
+def join(states: Sequence[D]) -> D:
+    """One state of all rows of several, which may have come to different lengths; what each goes on with is as alone.
+
+    No gradient passes through it.
+
+    Rows join a batch by this and leave it by `DecoderState.select`. Each hypothesis gets its source to
+    itself.
+
+    Arguments:
+        states: of one model.
+
+    Raises:
+        ValueError: where one has read what another has still to read, or keeps keys and values that tell no columns apart.
+    """
+    return type(states[0])._joined([state.apart() for state in states])
+
+
+def _together(name: str, values: Sequence[Any], counts: Sequence[int], source: int | None) -> Any:
+    """A field of several states as one of all their rows.
+
+    Arguments:
+        counts: rows of each state.
+        source: S of the longest source, for what belongs to sources; None for what does not.
+    """
+    like = next((value for value in values if value is not None), None)
+    if like is None:
+        return None
+    if any(value is None for value in values):
+        raise ValueError(f"one of the states has no {name} yet; let it take a step before it is joined to others")
+    if isinstance(like, tuple):
+        return tuple(_together(name, parts, counts, source) for parts in zip(*values, strict=True))
+    if isinstance(like, KVCache):
+        return KVCache.joined(values, counts)
+    if isinstance(like, KeysValues):
+        columns = {value.key.shape[2] for value in values}
+        if source is None and len(columns) > 1:
+            raise ValueError(f"{name} has keys and values of different lengths; keep them in a KVCache")
+        return side_by_side(values)
+    return torch.cat(list(values))
+
+
+def side_by_side(values: Sequence[KeysValues]) -> KeysValues:
+    """Keys and values of several batches of sources as one, zeros behind those of shorter sources."""
+    columns = max(value.key.shape[2] for value in values)
+
+    def of(parts: Sequence[Tensor]) -> Tensor:
+        return torch.cat([F.pad(part, (0, 0, 0, columns - part.shape[2])) for part in parts])
+
+    return KeysValues(of([value.key for value in values]), of([value.value for value in values]))
+
+
+def _of_tokens(values: Sequence[Tensor | None], valid: Sequence[Tensor], columns: int) -> Tensor | None:
+    """(R, S) of all rows, zeros behind those that are shorter; None where nobody says otherwise than the columns."""
+    if all(value is None for value in values):
+        return None
+    said = [
+        torch.arange(there.shape[1], device=there.device).expand(there.shape) if value is None else value
+        for value, there in zip(values, valid, strict=True)
+    ]
+    return torch.cat([F.pad(part, (0, columns - part.shape[1])) for part in said])
 
 
 class DecoderConfig(Protocol):

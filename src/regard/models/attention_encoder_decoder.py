@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionInputs, KeysValues, KVCache, Padding, Positions
-from regard.layers import CACHE, LAST_STEP, SOURCE, DecoderState, Tokens
+from regard.layers import CACHE, LAST_STEP, SOURCE, SOURCE_TOKENS, DecoderState, Tokens
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +26,7 @@ class TransformerState(DecoderState):
     """
 
     memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
-    source_places: Tensor | None = field(default=None, metadata=SOURCE)
+    source_places: Tensor | None = field(default=None, metadata=SOURCE_TOKENS)
     cache: KVCache = field(default_factory=KVCache, metadata=CACHE)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
 

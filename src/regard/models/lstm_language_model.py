@@ -7,7 +7,7 @@ connections are those of Wu et al. 2016 (GNMT), section 3.1, with which deep sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -129,7 +129,7 @@ class LSTMLanguageModel(LeftToRight[LSTMLanguageModelState]):
         """Go on reading from a state: D(h^L) (B, L, n) for each token, and the state after, L tokens longer."""
         embedded = self.dropout(self.embedding(tokens.ids))
         hidden, layers = self.stack.read(embedded, tokens.valid, state.layers)
-        return self.dropout(hidden), replace(state, length=state.length + tokens.ids.shape[1], layers=layers)
+        return self.dropout(hidden), state.read(tokens, layers=layers)
 
     def step(self, tokens: Tensor, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""

@@ -7,14 +7,14 @@ the reader is here, as the paper's language model has it, not its fusion with a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Additive, AttentionLayer, KeysValues, Mask, Padding, ScoredAttention, positions_of
-from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LongShortTermMemoryCell, Tokens, valid_after
+from regard.attention import Additive, AttentionLayer, KeysValues, KVCache, Mask, Padding, ScoredAttention
+from regard.layers import TARGET, DecoderState, Dropout, LeftToRight, LongShortTermMemoryCell, Tokens
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 
 
@@ -62,14 +62,13 @@ class LSTMNState(DecoderState):
     """All that the model remembers of a text: everything.
 
     Arguments:
-        tapes: of every layer Wh h_i as keys (N, 1, C, a) and [h_i ; c_i] as values (N, 1, C, 2n), from the bottom up.
+        cache: the tapes, of every layer Wh h_i as keys (N, 1, C, a) and [h_i ; c_i] as values (N, 1, C, 2n), from the bottom
+            up, and which places of them are real tokens.
         summaries: the last h~ of every layer, (N, n).
-        valid: (N, C) bool, which places of the tapes are real tokens; None where all are.
     """
 
-    tapes: tuple[KeysValues, ...] = field(metadata=TARGET)
+    cache: KVCache = field(metadata=TARGET)
     summaries: tuple[Tensor, ...] = field(metadata=TARGET)
-    valid: Tensor | None = field(default=None, metadata=TARGET)
 
 
 class LSTMNLayer(nn.Module):
@@ -141,18 +140,19 @@ class LSTMNLayer(nn.Module):
         return hidden, tape.extended(KeysValues(written, left)), after
 
     def read(
-        self, x: Tensor, tape: KeysValues, summary: Tensor, valid: Tensor | None
+        self, x: Tensor, tape: KeysValues, summary: Tensor, valid: Tensor | None, places: Tensor | None = None
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """Whole sequences: x (B, L, input_width) to h (B, L, n), the tape and the summary after.
 
         Arguments:
             valid: (B, C + L) bool, which tokens are real, those that the tape holds already first; None where all are.
+            places: (B, C + L), where they stand; None where that is their column.
         """
         first = tape.key.shape[2]
         steps = zip(x.unbind(dim=1), self.cell.input(x).unbind(dim=1), strict=True)
         outputs = []
-        every = torch.arange(first + x.shape[1], device=x.device).expand(len(x), -1)
-        places = every if valid is None else positions_of(valid)
+        if places is None:
+            places = torch.arange(first + x.shape[1], device=x.device).expand(len(x), -1)
         for place, (token, projected) in enumerate(steps, start=first):
             mask = None if valid is None or not place else Padding(valid[:, :place])
             real = None if valid is None else valid[:, place, None]
@@ -201,20 +201,27 @@ class LSTMN(LeftToRight[LSTMNState]):
         weight = self.embedding.weight
         like = torch.empty(rows, 0, dtype=weight.dtype, device=weight.device)
         tapes, summaries = zip(*(layer.empty(like) for layer in self.layers), strict=True)  # type: ignore[operator]
-        return LSTMNState(source_valid=like.to(torch.bool), tapes=tapes, summaries=summaries)
+        return LSTMNState(source_valid=like.to(torch.bool), cache=KVCache(tapes), summaries=summaries)
 
     def hidden(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
         """Go on reading from a state: D(h) (B, L, n) for each token, and the state after, L tokens longer."""
         x = self.dropout(self.embedding(tokens.ids))
-        valid = valid_after(state.valid, state.length, tokens)
+        padded = state.cache.seen is not None or tokens.padded != "nowhere"
+        cache = state.cache.extended(
+            rows=len(x),
+            width=1,
+            slots=tokens.ids.shape[1],
+            valid=tokens.valid if padded else None,
+            lengths=None if state.lengths is None else state.for_each_row(state.lengths),
+            device=x.device,
+        )
         tapes, summaries = [], []
-        for layer, tape, summary in zip(self.layers, state.tapes, state.summaries, strict=True):
-            hidden, tape, summary = layer.read(x, tape, summary, valid)  # type: ignore[operator]
+        for layer, tape, summary in zip(self.layers, state.cache.layers, state.summaries, strict=True):
+            hidden, tape, summary = layer.read(x, tape, summary, cache.seen, cache.places)  # type: ignore[operator]
             x = self.dropout(hidden)
             tapes.append(tape)
             summaries.append(summary)
-        length = state.length + tokens.ids.shape[1]
-        return x, replace(state, length=length, tapes=tuple(tapes), summaries=tuple(summaries), valid=valid)
+        return x, state.read(tokens, cache=cache.filled(tapes), summaries=tuple(summaries))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., n) to (..., V): W h + b."""

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from torch import Tensor, nn
 
 from regard.attention import AttentionInputs, AttentionLayer, KeysValues, Padding
-from regard.layers import LAST_STEP, SOURCE, DecoderState, Tokens
+from regard.layers import LAST_STEP, SOURCE, SOURCE_TOKENS, DecoderState, Tokens
 
 C = TypeVar("C")
 D = TypeVar("D", bound=nn.Module)
@@ -83,7 +83,7 @@ class AttendingState(DecoderState):
     """
 
     memory: KeysValues = field(metadata=SOURCE)
-    source_places: Tensor | None = field(default=None, metadata=SOURCE)
+    source_places: Tensor | None = field(default=None, metadata=SOURCE_TOKENS)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from regard.attention import KeysValues, KVCache
 from regard.layers import CACHE, LAST_STEP, SOURCE, DecoderState
+from regard.layers.state import side_by_side
+from regard.prepared.homed import Homed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,3 +32,20 @@ class PreparedState(DecoderState):
     homes: Tensor = field(metadata=SOURCE)
     cache: KVCache = field(default_factory=KVCache, metadata=CACHE)
     query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+    @classmethod
+    def _joined(cls, states: Sequence[Any]) -> Self:
+        """As `DecoderState`, each source's keys and values in a row of its own."""
+        settled = [
+            replace(state, cache=replace(state.cache, layers=tuple(part.settled() for part in state.cache.layers)))
+            for state in states
+        ]
+        joined = super()._joined(settled)
+        cache = replace(joined.cache, layers=tuple(Homed(part) for part in joined.cache.layers))
+        memory = side_by_side([state.memory.select(state.homes) for state in states])
+        return replace(
+            joined,
+            cache=cache,
+            homes=torch.arange(len(joined.source_valid)),
+            memory=memory.reserved(memory.key.shape[2]),  # in a room, as the kernel wants it
+        )
