@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.data.tags import spans_of
 from regard.errors import InputError
-from regard.metrics.chunks import chunk_scores
+from regard.metrics.classification import chunk_scores
 
 
 def sentences(marks: str):

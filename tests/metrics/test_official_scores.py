@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from regard.data.tags import convert, spans_of
-from regard.metrics.chunks import chunk_scores
-from regard.metrics.classification import accuracy
-from regard.metrics.spans import squad2_scores, squad_scores
+from regard.metrics.answers import squad2_scores, squad_scores
+from regard.metrics.classification import accuracy, chunk_scores
 
 SCRIPT = Path(__file__).parents[1] / "golden" / "make_official_scores.py"
 EXACT = 1e-13  # only the order of a sum's parts may differ, between versions of Python

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from regard.errors import InputError
-from regard.metrics.rouge import rouge_scores
+from regard.metrics.answers import rouge_scores
 
 pytest.importorskip("rouge_score")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.metrics.spans import exact_match, normalized, squad2_scores, squad_scores, squad_values, token_f1
+from regard.metrics.answers import exact_match, normalized, squad2_scores, squad_scores, squad_values, token_f1
 
 texts = st.text(st.sampled_from("aAnN thTHeE.,'-’éß \t\n\u00a0中1_"), max_size=12)
 

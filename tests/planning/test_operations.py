@@ -31,9 +31,7 @@ from regard.models import (
     Transformer,
     TransformerConfig,
 )
-from regard.planning.operations import count_operations
-from regard.planning.parameters import outline
-from regard.planning.shapes import Shape
+from regard.planning.counting import Shape, count_operations, outline
 
 SIZES: dict[str, Any] = {"width": 12, "heads": 3, "feedforward_width": 20}
 DROPS: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1}

@@ -12,7 +12,7 @@ import regard
 from regard.errors import InputError
 from regard.models import MODELS
 from regard.planning import DEVICES, PUBLISHED, here, plan, published, reading
-from regard.planning.report import rows_of
+from regard.planning.plan import rows_of
 from regard.training.recipe import read_recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"

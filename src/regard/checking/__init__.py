@@ -1,6 +1,6 @@
 """Whether a folder is whole, and who opens it."""
 
 from regard.checking.check import check
-from regard.checking.report import CheckedFile, Report
+from regard.checking.files import CheckedFile, Report
 
 __all__ = ["CheckedFile", "Report", "check"]

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from regard.checking.files import INDEX, Listed
-from regard.checking.model import check_model, is_model
-from regard.checking.others import check_index, check_tokens, check_vectors, is_tokens, is_vectors
-from regard.checking.report import Report
-from regard.checking.run import check_run, is_run
+import numpy as np
+from safetensors import safe_open
+
+from regard.checking.files import (
+    INDEX,
+    LEFT,
+    CheckedFile,
+    Listed,
+    Report,
+    blamed,
+    found,
+    found_tensors,
+    json_object,
+    missing,
+    texts_of,
+    tried,
+    unexpected,
+    unplaced,
+)
+from regard.checkpoints.adapters import ADAPTER
+from regard.checkpoints.elmo import published_files
+from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
+from regard.checkpoints.hf_format import readers as readers_of
+from regard.data.token_store import TokenStore
+from regard.embeddings.search import FORMAT_VERSION
 from regard.errors import InputError
+from regard.files import PARTIAL_PREFIX
 from regard.parts import Code, load_code
+from regard.reading import json_value, parse_json, read_text
+from regard.tasks.loading import POINTER, load, pointers_of
+from regard.tasks.predictor import is_model_file
+from regard.tasks.preparation import READY
+from regard.training.checkpoint import OPTIMIZER, PROGRESS
+from regard.training.recipe import read_yaml
+from regard.training.run import RECIPE
+from regard.vectors.formats import folder as vectors_folder
 
 
 def check(folder: str | os.PathLike[str], *, code: Code | None = None) -> Report:
@@ -47,3 +80,432 @@ def check(folder: str | os.PathLike[str], *, code: Code | None = None) -> Report
         if known(listed):
             return checked(listed)
     raise InputError(f"{place}: holds nothing that Regard or transformers writes; give a folder that one of them wrote")
+
+
+# Folders of models: ours, and those of transformers.
+
+
+PARTS = f"{WEIGHTS}.index.json"
+"""Where transformers says which of several files a tensor is in."""
+
+THEIRS = frozenset(
+    {
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "merges.txt",
+        "vocab.json",
+        "spiece.model",
+        "sentencepiece.bpe.model",
+        "source.spm",
+        "target.spm",
+        "image_processor_config.json",
+        "processor_config.json",
+        "chat_template.jinja",
+        "LICENSE",
+        ".gitattributes",
+        PARTS,
+    }
+)
+"""What other programs write beside a model, and read."""
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+EXCUSES = ("needs the ", "update regard")
+"""What a refusal says that is about this installation and not about the folder."""
+
+
+def is_model(listed: Listed) -> bool:
+    """Whether a folder is a model's, or what is left of one."""
+    names = {CONFIG, CARD, WEIGHTS, PARTS}
+    return bool(names & {*listed.names, *listed.odd}) or published_files(listed.folder) is not None
+
+
+def check_model(listed: Listed) -> Report:
+    """Check a model's folder."""
+    folder = listed.folder
+    card = json_object(folder / CARD)
+    ours = CARD in listed.names
+    digests = texts_of(card.get("files"))
+    files = _files(listed, card, digests, ours=ours)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        predictor, refusal = tried(lambda: load(folder))
+    excused = any(word in refusal for word in EXCUSES)
+    files = _with_refusal(files, refusal, folder, ours=ours and not excused)
+    task = "" if predictor is None else str(predictor.task.name)
+    return Report(
+        folder=str(folder),
+        kind="model",
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        task=task,
+        refusal=refusal,
+        blamed=bool(refusal) and ours and not excused,
+        readers={**({"Regard": task.replace("_", " ")} if task else {}), **_others(listed, card)},
+        notes=tuple(str(each.message) for each in warned if each.category is UserWarning),
+    )
+
+
+def _files(listed: Listed, card: Mapping[str, Any], digests: Mapping[str, str], *, ours: bool) -> list[CheckedFile]:
+    published = published_files(listed.folder)
+    if published is not None:
+        there = [found(listed, path.name, {}) for path in published]
+        return [*there, *unexpected(listed, {path.name for path in published})]
+    weights = [WEIGHTS]
+    if PARTS in listed.names and WEIGHTS not in listed.names:
+        weights = [PARTS, *sorted({*texts_of(json_object(listed.path(PARTS)).get("weight_map")).values()})]
+    needed: dict[str, None] = dict.fromkeys([CONFIG, *weights, *([CARD] if ours else []), *sorted(digests)])
+    files = []
+    for name in needed:
+        if name not in listed.names:
+            files.append(missing(listed, name, harmless=name == "README.md"))
+        elif name == WEIGHTS:
+            files.append(found_tensors(listed, name, texts_of(card.get("digests"))))
+        else:
+            files.append(found(listed, name, digests))
+    known = {
+        name for name in listed.names if is_model_file(name.split("/")[0]) or (not ours and name in THEIRS)
+    } - needed.keys()
+    if digests:  # then all that belongs here is recorded
+        known = set()
+    files += [found(listed, name, digests) for name in sorted(known)]
+    others = unexpected(listed, {*needed, *known})
+    return [*files, *map(_pickle, others)]
+
+
+def _pickle(file: CheckedFile) -> CheckedFile:
+    if not file.path.endswith(PICKLES):
+        return file
+    return CheckedFile(path=file.path, state="unexpected", remark="a pickle, which is never read")
+
+
+def _with_refusal(files: list[CheckedFile], refusal: str, folder: Path, *, ours: bool) -> list[CheckedFile]:
+    """The files, with what opening the folder found out about one of them."""
+    name = blamed(refusal, folder)
+    if not name:
+        return files
+    if not (folder / name).is_file():
+        if any(file.path == name for file in files):
+            return files
+        return [*files, CheckedFile(path=name, state="missing", remark=unplaced(refusal, folder / name))]
+    if not ours:  # what Regard cannot do is no damage
+        return files
+    return [
+        CheckedFile(path=name, state="damaged", remark=unplaced(refusal, folder / name))
+        if file.path == name and file.state == "present" and file.digest == "no digest recorded"
+        else file
+        for file in files
+    ]
+
+
+def _others(listed: Listed, card: Mapping[str, Any]) -> dict[str, str]:
+    """Which other programs open the folder, as far as its layout says."""
+    if published_files(listed.folder) is not None:
+        return {"AllenNLP": "ELMo"}
+    values = json_object(listed.path(CONFIG))
+    layout = card.get("layout")
+    why = layout.get("why") if isinstance(layout, dict) else None
+    if not values or "format_version" in values or why is not None:
+        return {"only Regard": str(why or "the folder has Regard's own layout")} if values else {}
+    readers = readers_of(values)
+    if "modules.json" in listed.names:
+        readers["sentence-transformers"] = "SentenceTransformer"
+    if json_object(listed.path(f"{ADAPTER}/{CARD}")).get("layout") == "peft":
+        readers["peft"] = f"PeftModel, {ADAPTER}/"
+    return readers
+
+
+# Folders of runs: the model, its checkpoints, the recipe, the log and the data.
+
+
+LOG, DATA, CHECKPOINTS, STAGING = "log.jsonl", "data", "checkpoints", ".model"
+TRACKERS = ("tensorboard", "mlflow.db", "wandb")
+OF_A_RUN = frozenset({RECIPE, LOG, DATA, CHECKPOINTS, POINTER, STAGING, *TRACKERS})
+
+
+def is_run(listed: Listed) -> bool:
+    """Whether a folder is a run's."""
+    tops = {name.split("/")[0] for name in listed.names}
+    return RECIPE in tops or POINTER in tops
+
+
+def check_run(listed: Listed) -> Report:
+    """Check a run's folder: what is the model's, then what is the run's."""
+    folder = listed.folder
+    pointers, said = tried(lambda: pointers_of(folder))
+    begun = bool(pointers) or bool(said)
+    last = json_object(folder / CHECKPOINTS / str((pointers or {}).get("last")) / PROGRESS).get("progress")
+    finished = bool(isinstance(last, dict) and last.get("finished"))
+    files = [_recipe(listed), *_log(listed, begun=begun, finished=finished)]
+    if POINTER in listed.names:
+        files.append(
+            CheckedFile(path=POINTER, state="damaged" if said else "present", remark=unplaced(said, folder / POINTER))
+        )
+    elif (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir()):
+        files.append(missing(listed, POINTER))
+    reports: dict[str, Report] = {}
+    for name in dict.fromkeys((pointers or {}).values()):
+        more, report = _checkpoint(folder, name, last=name == (pointers or {})["last"])
+        files += more
+        if report is not None:
+            reports[name] = report
+    files += _unnamed(folder, set((pointers or {}).values()))
+    files += _data(listed, begun=begun)
+    files += [CheckedFile(path=name) for name in listed.names if name.split("/")[0] in TRACKERS]
+    files += [
+        CheckedFile(path=name, state="unexpected", remark=LEFT)
+        for name in listed.names
+        if name.startswith(f"{STAGING}/")
+    ]
+    partial = frozenset(name.split("/")[0] for name in listed.names if name.startswith(PARTIAL_PREFIX))
+    files += [CheckedFile(path=f"{name}/", state="unexpected", remark=LEFT) for name in sorted(partial)]
+    own = Listed(folder, OF_A_RUN | partial)
+    if {"config.json", "regard.json"} & {*own.names}:
+        model = check_model(own)
+    else:
+        best = reports.get((pointers or {}).get("best", (pointers or {}).get("last", "")))
+        files += [CheckedFile(path=name) for name in own.names]
+        nothing = Report(folder="", kind="run", files=(), readers={}, notes=("there is no checkpoint yet",))
+        model = nothing if best is None else replace(best, files=())
+        if begun and finished:  # then it ought to stand here
+            files.append(missing(own, "config.json", "the run has ended; the same command with --resume writes it"))
+    return replace(
+        model,
+        folder=str(folder),
+        kind="run",
+        files=(*model.files, *sorted(files, key=lambda file: file.path)),
+    )
+
+
+def _recipe(listed: Listed) -> CheckedFile:
+    if RECIPE not in listed.names:
+        return missing(listed, RECIPE, "the run cannot be resumed without it")
+    path = listed.path(RECIPE)
+    said = tried(lambda: read_yaml(path))[1]
+    return CheckedFile(path=RECIPE, state="damaged" if said else "present", remark=unplaced(said, path))
+
+
+def _log(listed: Listed, *, begun: bool, finished: bool) -> list[CheckedFile]:
+    if LOG not in listed.names:
+        return [missing(listed, LOG)] if begun else []
+    lines, said = tried(lambda: read_text(listed.path(LOG), "").split("\n"))
+    for number, line in enumerate(lines or [], start=1):
+        if line and tried(lambda line=line: json_value(line))[1]:
+            if number == len(lines or []) and not finished:
+                return [
+                    CheckedFile(path=LOG, remark="the last line is cut short, and is written anew when the run goes on")
+                ]
+            said = f"line {number} is no JSON"
+            break
+    return [CheckedFile(path=LOG, state="damaged" if said else "present", remark=said)]
+
+
+def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFile], Report | None]:
+    """A checkpoint that counts: a model's folder, with the state of training beside."""
+    prefix = f"{CHECKPOINTS}/{name}"
+    place = folder / CHECKPOINTS / name
+    if not place.is_dir():
+        return [CheckedFile(path=f"{prefix}/", state="missing", remark=f"{POINTER} names it")], None
+    listed = Listed(place, frozenset({OPTIMIZER, PROGRESS}))
+    report = check_model(listed)
+    files = [*report.files]
+    state = json_object(place / PROGRESS)
+    progress, digests = state.get("progress"), texts_of(state.get("digests"))
+    beside = Listed(place)
+    if PROGRESS not in beside.names:
+        files.append(missing(beside, PROGRESS, "the run cannot go on from it"))
+    else:
+        files.append(
+            found(beside, PROGRESS, {}) if isinstance(progress, dict) else CheckedFile(path=PROGRESS, state="damaged")
+        )
+    if OPTIMIZER in beside.names:
+        files.append(found_tensors(beside, OPTIMIZER, digests))
+    else:
+        ended = isinstance(progress, dict) and bool(progress.get("finished"))
+        said = "removed when the run had ended" if ended or not last else "the run cannot go on without it"
+        files.append(missing(beside, OPTIMIZER, said, harmless=ended or not last))
+    return [file.under(prefix) for file in files], report
+
+
+def _unnamed(folder: Path, names: set[str]) -> list[CheckedFile]:
+    place = folder / CHECKPOINTS
+    if not place.is_dir():
+        return []
+    return [
+        CheckedFile(
+            path=f"{CHECKPOINTS}/{path.name}" + ("/" if path.is_dir() else ""),
+            state="unexpected",
+            remark=LEFT if path.name.startswith(PARTIAL_PREFIX) else f"{POINTER} does not name it",
+        )
+        for path in sorted(place.iterdir())
+        if path.name not in names
+    ]
+
+
+def _data(listed: Listed, *, begun: bool) -> list[CheckedFile]:
+    """The prepared examples: token stores, and what tells of them."""
+    names = [name for name in listed.names if name.startswith(f"{DATA}/")]
+    if not names:
+        return (
+            [CheckedFile(path=f"{DATA}/", state="missing", remark="the run cannot be resumed without it")]
+            if begun
+            else []
+        )
+    stores = sorted({str(Path(name).parent) for name in names if name.endswith((".bin", "/store.json"))})
+    files = []
+    for store in stores:
+        place = listed.sub(store)
+        if is_tokens(place) or any(name.endswith(".offsets.bin") for name in place.names):
+            files += [file.under(store) for file in check_tokens(place).files]
+    covered = {file.path for file in files}
+    files += [found(listed, name, {}) for name in names if name not in covered]
+    if begun and f"{DATA}/{READY}" not in names:
+        files.append(missing(listed, f"{DATA}/{READY}", "the data was not prepared to its end"))
+    return files
+
+
+# Folders that hold no model: vectors of words, token stores, indexes for search.
+
+
+STORE = "store.json"
+AT_ONCE = 1 << 22
+"""Token ids that are looked at together."""
+
+
+def is_vectors(listed: Listed) -> bool:
+    """Whether a folder holds vectors of words, or what is left of them."""
+    kind = json_object(listed.path(vectors_folder.DESCRIPTION)).get("kind")
+    return kind == vectors_folder.KIND or {vectors_folder.MATRIX, vectors_folder.WORDS} <= {*listed.names}
+
+
+def check_vectors(listed: Listed) -> Report:
+    """Check a folder of word vectors, by reading it as `read_vectors` does."""
+    own = vectors_folder
+    refusal = tried(lambda: own.read_folder(listed.folder, None))[1]
+    state = json_object(listed.path(own.DESCRIPTION))
+    needed = [own.DESCRIPTION, own.WORDS, own.MATRIX, *([own.SUBWORDS] if state.get("subwords") else [])]
+    known = [*needed, *(name for name in (own.COUNTS, own.SUBWORDS) if name not in needed and name in listed.names)]
+    files = _blamed([CheckedFile(path=name) for name in known if name in listed.names], refusal, listed)
+    files += [missing(listed, name) for name in needed if name not in listed.names]
+    if refusal and not any(file.wrong for file in files):  # what is wrong with the numbers names no file
+        files = [replace(file, state="damaged", remark=refusal) if file.path == own.MATRIX else file for file in files]
+    files += unexpected(listed, {*known})
+    readers = {} if refusal else {"Regard": "vectors of words"}
+    return Report(
+        folder=str(listed.folder),
+        kind="vectors",
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        refusal=refusal,
+        blamed=bool(refusal) and "update regard" not in refusal,
+        readers=readers
+        | {
+            "numpy": f"numpy.load, {own.MATRIX}",
+            "gensim": "not as it is; regard vectors convert writes what gensim opens",
+        },
+    )
+
+
+def is_tokens(listed: Listed) -> bool:
+    """Whether a folder is a token store."""
+    return STORE in listed.names or (any(name.endswith(".offsets.bin") and "/" not in name for name in listed.names))
+
+
+def check_tokens(listed: Listed) -> Report:
+    """Check a token store: sizes, checksums where it has them, offsets that do not fall, ids in their vocabulary."""
+    state = json_object(listed.path(STORE))
+    told = state.get("columns")
+    columns: dict[str, Any] = told if isinstance(told, dict) else {}
+    named = list(columns)
+    summed = [name for name in named if isinstance(columns[name], dict) and "checks" in columns[name]]
+    needed = [STORE, *(f"{name}{ending}" for name in named for ending in (".bin", ".offsets.bin"))]
+    needed += [f"{name}.sums.bin" for name in summed]
+    store, refusal = tried(lambda: TokenStore.open(listed.folder))
+    if store is not None:
+        refusal = tried(store.verify)[1] or tried(lambda: _refuse_wrong_ids(store, columns, listed.folder))[1]
+    recorded = not refusal and named == summed and "check" in state
+    files = [
+        CheckedFile(path=name, digest="as recorded" if recorded else "no digest recorded")
+        for name in needed
+        if name in listed.names
+    ]
+    files = _blamed(files, refusal, listed)
+    files += [missing(listed, name) for name in needed if name not in listed.names]
+    files += unexpected(listed, {*needed})
+    return Report(
+        folder=str(listed.folder),
+        kind="tokens",
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        refusal=refusal,
+        blamed=bool(refusal),
+        readers={} if refusal else {"only Regard": "token ids for training"},
+    )
+
+
+def _refuse_wrong_ids(store: TokenStore, columns: Any, folder: Path) -> None:
+    """Look at every number of a store.
+
+    Raises:
+        InputError: naming the file and what is wrong in it.
+    """
+    for name in store.columns:
+        if (store.lengths(name) < 0).any():
+            raise InputError(f"{folder / name}.offsets.bin: its numbers fall")
+        size = columns[name].get("size")
+        path = folder / f"{name}.bin"
+        ids = np.memmap(path, dtype=columns[name]["dtype"], mode="r") if path.stat().st_size else np.empty(0)
+        for start in range(0, len(ids), AT_ONCE):
+            if isinstance(size, int) and (ids[start : start + AT_ONCE] >= size).any():
+                raise InputError(f"{path}: holds ids that the vocabulary of {size:,} has not")
+
+
+def check_index(listed: Listed) -> Report:
+    """Check texts with an index: the index itself, and whether the texts are those it was made of."""
+    path = listed.path(INDEX)
+    content, refusal = tried(lambda: _read_index(path))
+    files = [CheckedFile(path=INDEX, state="damaged" if refusal else "present", remark=unplaced(refusal, path))]
+    for name, (size, written) in sorted((content or {}).items()):
+        status, gone = tried(lambda name=name: listed.path(name).stat())
+        if status is None or gone:
+            files.append(missing(listed, name, "the next search leaves it out", harmless=True))
+        elif (status.st_size, status.st_mtime_ns) != (size, written):
+            files.append(CheckedFile(path=name, remark="changed since; the next search reads it anew"))
+        else:
+            files.append(CheckedFile(path=name, remark="as it was read, by size and date"))
+    return Report(
+        folder=str(listed.folder),
+        kind="index",
+        files=tuple(files),
+        refusal=refusal,
+        blamed=bool(refusal),
+        readers={} if refusal else {"only Regard": "regard search"},
+    )
+
+
+def _read_index(path: Path) -> dict[str, tuple[int, int]]:
+    """Size and date of every file in an index.
+
+    Raises:
+        InputError: for another format, or vectors that are not those of the passages; for other damage whatever a library raises.
+    """
+    with safe_open(path, framework="np") as file:
+        said = file.metadata() or {}
+        if said.get("regard_index") != FORMAT_VERSION:
+            raise InputError(f"is of the format {said.get('regard_index')!r}, and is made anew by the next search")
+        vectors = file.get_tensor("vectors")
+    files = parse_json(said["files"], "its list of files", "remove it")
+    passages = sum(len(entry["passages"]) for entry in files.values())
+    if vectors.ndim != 2 or len(vectors) != passages:
+        raise InputError(f"has {len(vectors):,} vectors for {passages:,} passages")
+    if not np.isfinite(vectors).all():
+        raise InputError("holds numbers that are not finite")
+    return {name: (int(entry["size"]), int(entry["written"])) for name, entry in files.items()}
+
+
+def _blamed(files: list[CheckedFile], refusal: str, listed: Listed) -> list[CheckedFile]:
+    """The files, with what reading the folder found out about one of them."""
+    if "update regard" in refusal:
+        return files
+    return [
+        CheckedFile(path=file.path, state="damaged", remark=unplaced(refusal, listed.path(file.path)))
+        if refusal.startswith(f"{listed.path(file.path)}:")
+        else file
+        for file in files
+    ]

@@ -74,7 +74,7 @@ def plan(
 
     from regard.errors import InputError, nearest
     from regard.planning.plan import plan as make
-    from regard.planning.report import rows_of
+    from regard.planning.plan import rows_of
 
     formats = Literal["auto", "float32", "bfloat16", "float16"]
     if precision not in get_args(formats):

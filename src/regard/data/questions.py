@@ -273,5 +273,5 @@ def _each_id_once(found: _Found, unit: str) -> _Found:
 
 
 def answer_texts(questions: Sequence[Question]) -> Mapping[str, tuple[str, ...]]:
-    """The right answers to each question by its id, as the metrics of `regard.metrics.spans` take them."""
+    """The right answers to each question by its id, as the metrics of `regard.metrics.answers` take them."""
     return {question.id: tuple(answer.text for answer in question.answers) for question in questions}

@@ -3,9 +3,6 @@
 They need scikit-learn (`pip install 'regard[eval]'`).
 """
 
-from regard.estimators.classifier import TextClassifier
-from regard.estimators.embedder import TextEmbedder
-from regard.estimators.regressor import TextRegressor
-from regard.estimators.tagger import TextTagger
+from regard.estimators.estimators import TextClassifier, TextEmbedder, TextRegressor, TextTagger
 
 __all__ = ["TextClassifier", "TextEmbedder", "TextRegressor", "TextTagger"]

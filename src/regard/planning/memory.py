@@ -13,9 +13,8 @@ from regard.attention import AttentionLayer, RelativeDot, RelativeKeys, ScoredAt
 from regard.layers import CausalBlock, CausalTransformer, DecoderBlock, EncoderBlock, GatedFeedForward, Residual
 from regard.layers.blocks import Block
 from regard.layers.encoder import MaskedHead
+from regard.planning.counting import NORMS, Shape, count_parameters, size_of
 from regard.planning.devices import NumberFormat
-from regard.planning.parameters import NORMS, count_parameters, size_of
-from regard.planning.shapes import Shape
 from regard.tasks.losses import AT_A_TIME
 from regard.training.optimizers import numbers_kept
 from regard.training.settings import OptimizerName

@@ -10,7 +10,7 @@ from typing import Any
 from regard.errors import InputError, nearest
 from regard.models import BertConfig, GPT2Config, GPT3Config, GPTConfig, T5Config, TransformerConfig
 from regard.models.gpt3 import SIZES
-from regard.planning.shapes import Shape, Work
+from regard.planning.counting import Shape, Work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,10 +1,9 @@
 """Tasks put to a language model as text, without training it for them: templates, examples shown, answers by likelihood."""
 
 from regard.prompting.asking import Prompted, PromptedAnswer, ask
-from regard.prompting.examples import Example, read_examples
-from regard.prompting.posed import Posed, posed
-from regard.prompting.scores import SCORES
-from regard.prompting.shots import Shots
+from regard.prompting.examples import Example, Shots, read_examples
+from regard.prompting.likelihood import SCORES
+from regard.prompting.prompts import Posed, posed
 from regard.prompting.template import Template, read_template, templates
 
 __all__ = [

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
-from regard.metrics.spans import exact_match, token_f1
-from regard.prompting.examples import Example
-from regard.prompting.likelihood import Told, continued, told
-from regard.prompting.posed import Posed, posed
-from regard.prompting.prompts import prompt_of, prompts_of
-from regard.prompting.scores import SCORES, Score, score_of
-from regard.prompting.shots import Shots
+from regard.metrics.answers import exact_match, token_f1
+from regard.prompting.examples import Example, Shots
+from regard.prompting.likelihood import SCORES, Score, Told, continued, score_of, told
+from regard.prompting.prompts import Posed, posed, prompt_of, prompts_of
 from regard.prompting.template import Template
 from regard.tasks.language_modelling.language_model import LanguageModel
 from regard.tasks.translation.metrics import compared

@@ -1,16 +1,134 @@
-"""Whole prompts: instruction, examples shown, question; and whether they fit the model."""
+"""An example as text, what stands before the answer and what may follow; and the whole prompt that is made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from regard.errors import InputError
-from regard.prompting.examples import Example
+from regard.errors import InputError, nearest
+from regard.prompting.examples import Example, Shots
 from regard.prompting.likelihood import continued
-from regard.prompting.posed import Posed, posed
-from regard.prompting.shots import Shots
-from regard.prompting.template import Template
+from regard.prompting.template import Template, filled
 from regard.tasks.language_modelling.language_model import LanguageModel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Posed:
+    """A question with what may follow.
+
+    Arguments:
+        question: what stands before the answer.
+        continuations: texts that may follow, as they would stand there.
+        answers: the same without what the template puts around them; where the model writes, all that are right.
+        right: which continuation is the right one.
+        where: the example's file and line.
+    """
+
+    question: str
+    continuations: tuple[str, ...]
+    answers: tuple[str, ...]
+    right: int
+    where: str
+
+    @property
+    def shown(self) -> str:
+        """The question with its right answer."""
+        return self.question + self.continuations[self.right]
+
+
+def posed(template: Template, example: Example) -> Posed:
+    """An example put as a template says.
+
+    Raises:
+        InputError: for a field that is not there, a right answer that is none of the choices, or a blank that is not there once;
+            with the example's file and line.
+
+    >>> example = Example({"text": "fine", "label": "1"})
+    >>> sentiment = Template(task="choice", question="{text}:", right="label", labels={"0": "bad", "1": "good"})
+    >>> posed(sentiment, example).continuations, posed(sentiment, example).shown
+    ((' bad', ' good'), 'fine: good')
+    """
+    where, fields = example.where, example.fields
+    question = filled(template.question, fields, where)
+    if template.task == "cloze" and not template.answer:
+        return _last_word(question, where)
+    after = ""
+    if template.blank:
+        parts = question.split(template.blank)
+        if len(parts) != 2:
+            raise InputError(f"{where}: {template.blank!r} stands there {len(parts) - 1} times; one blank is filled")
+        question, after = parts
+    answers, right = _answers(template, fields, where)
+    kept = question.rstrip(" ")
+    spaces = "" if template.writes else question[len(kept) :]  # where it writes, the model writes the space itself
+    return Posed(
+        question=kept,
+        continuations=tuple(
+            spaces + filled(template.answer, {**fields, "answer": answer}, where) + after for answer in answers
+        ),
+        answers=answers,
+        right=right,
+        where=where,
+    )
+
+
+def _last_word(text: str, where: str) -> Posed:
+    text = text.rstrip()
+    before, space, word = text.rpartition(" ")
+    if not before.strip():
+        raise InputError(f"{where}: there is one word, and nothing that it could be told from; give a longer text")
+    return Posed(question=before, continuations=(space + word,), answers=(word,), right=0, where=where)
+
+
+def _answers(template: Template, fields: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], int]:
+    """The answers there are, and which is right."""
+    if template.right not in fields:
+        raise InputError(f"{where}: there is no field {template.right!r}; {nearest(template.right, list(fields))}")
+    right = fields[template.right]
+    if template.task != "choice":
+        many = [str(each) for each in (right if isinstance(right, list | tuple) else [right])]
+        if not many or (template.task != "answer" and len(many) > 1):
+            raise InputError(f"{where}: {template.right!r} has {len(many)} right answers; give one")
+        return tuple(many), 0
+    if template.labels:
+        labels = list(template.labels)
+        if str(right) not in labels:
+            raise InputError(f"{where}: {template.right!r} is {right!r}; {nearest(str(right), labels)}")
+        return tuple(template.labels.values()), labels.index(str(right))
+    choices = _choices(template.choices, fields, where)
+    return choices, _place(right, choices, f"{where}: {template.right!r}")
+
+
+def _choices(names: str | Sequence[str], fields: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    for name in [names] if isinstance(names, str) else names:
+        if name not in fields:
+            raise InputError(f"{where}: there is no field {name!r}; {nearest(name, list(fields))}")
+    found = fields[names] if isinstance(names, str) else [fields[name] for name in names]
+    if (
+        not isinstance(found, list | tuple)
+        or len(found) < 2
+        or not all(isinstance(each, str) and each for each in found)
+    ):
+        raise InputError(f"{where}: the choices are {found!r}; give a list of two texts or more, none empty")
+    return tuple(found)
+
+
+def _place(right: object, choices: Sequence[str], where: str) -> int:
+    """Which choice is right: one of them, a number from 0, or a letter from A."""
+    if isinstance(right, str) and right in choices:
+        return choices.index(right)
+    place: int | None = right if isinstance(right, int) and not isinstance(right, bool) else None
+    if isinstance(right, str) and right.strip().isdecimal():
+        place = int(right)
+    elif isinstance(right, str) and len(right) == 1 and "A" <= right <= "Z":
+        place = ord(right) - ord("A")
+    if place is None or not 0 <= place < len(choices):
+        raise InputError(f"{where} is {right!r}, none of the {len(choices)} choices; give one, or its number from 0")
+    return place
+
+
+# Whole prompts, and whether they fit the model.
 
 
 def prompt_of(template: Template, shown: Sequence[Posed], question: str) -> str:

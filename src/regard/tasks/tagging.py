@@ -23,8 +23,7 @@ from regard.data.words import Span as Extent
 from regard.data.words import words_of
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind
-from regard.metrics.chunks import ChunkScores, chunk_scores
-from regard.metrics.classification import ClassScore, accuracy, classification_scores
+from regard.metrics.classification import ChunkScores, ClassScore, accuracy, chunk_scores, classification_scores
 from regard.models.config import check
 from regard.tasks.classification.foreign import names_of
 from regard.tasks.encoders import (

@@ -17,7 +17,7 @@ from regard.data.tagged import TaggedSentence, read_tagged
 from regard.data.tags import convert, scheme_of, spans_of
 from regard.embeddings.features import layer_choice
 from regard.errors import InputError
-from regard.metrics.chunks import chunk_scores
+from regard.metrics.classification import chunk_scores
 from regard.models.config import check
 from regard.tasks.loading import load
 from regard.vectors.reading import read_vectors

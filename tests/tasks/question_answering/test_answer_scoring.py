@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.metrics.spans import squad2_scores
+from regard.metrics.answers import squad2_scores
 from regard.tasks.question_answering.findings import Answer, Passage
 from regard.tasks.question_answering.scoring import judged
 

@@ -12,7 +12,7 @@ import regard
 from regard.data.predictions import read_predictions, write_candidates, write_no_answer, write_predictions
 from regard.data.questions import Question
 from regard.errors import InputError
-from regard.metrics.spans import squad2_scores, squad_scores
+from regard.metrics.answers import squad2_scores, squad_scores
 from regard.tasks.question_answering.answerer import Answerer
 from regard.tasks.question_answering.examples import in_memory
 

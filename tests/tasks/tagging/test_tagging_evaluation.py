@@ -8,7 +8,7 @@ import regard
 from regard.data.tagged import TaggedSentence, read_tagged
 from regard.data.tags import convert, spans_of
 from regard.errors import InputError
-from regard.metrics.chunks import chunk_scores
+from regard.metrics.classification import chunk_scores
 from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.tagging import SENTENCES, TaggedData, Tagger, evaluate_tags, prepare_tags
 

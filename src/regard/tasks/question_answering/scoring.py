@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from regard.metrics.spans import squad2_scores, squad_scores
+from regard.metrics.answers import squad2_scores, squad_scores
 from regard.tasks.question_answering.findings import Answer
 
 THRESHOLD = "no_answer_threshold"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.metrics.rouge import rouge_scores
-from regard.metrics.spans import exact_match, token_f1
+from regard.metrics.answers import exact_match, rouge_scores, token_f1
 from regard.tasks.translation.metrics import compared
 from regard.text import Tokenizer
 

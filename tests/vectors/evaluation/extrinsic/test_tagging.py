@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from regard.data.tagged import TaggedSentence
 from regard.data.tags import convert, spans_of
 from regard.errors import InputError
-from regard.metrics.chunks import chunk_scores
+from regard.metrics.classification import chunk_scores
 from regard.vectors import WordVectors
 from regard.vectors.evaluation.extrinsic import evaluate_tagging, gathered
 from regard.vectors.evaluation.extrinsic.tagging import _counts, fit_windows, scaled, windows_around

@@ -1,26 +1,192 @@
-"""How many floating-point operations a model takes: those of its matrix products, a multiplication and an addition being two."""
+"""What is counted of a model: its parameters, and the floating-point operations of batches of such and such a shape."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
+from typing import Any
 
 from torch import nn
 
-from regard.attention import AttentionLayer, RelativeAttention, RelativeKeys, ScoredAttention
+from regard.attention import (
+    AttentionLayer,
+    LearnedPositions,
+    RelativeAttention,
+    RelativeBias,
+    RelativeKeys,
+    ScoredAttention,
+)
 from regard.layers import (
     CausalBlock,
     CausalClassifier,
     CausalTransformer,
     DecoderBlock,
     EncoderBlock,
+    FeedForward,
+    GatedFeedForward,
+    PositionedEmbedding,
+    TextEmbedding,
     TextEncoder,
     VectorReader,
 )
 from regard.layers.blocks import Block
 from regard.layers.encoder import MaskedHead, PretrainingHead, TokenHead
-from regard.planning.shapes import Shape
+from regard.models import MODELS
+from regard.models.config import shapes_only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """Batches of one shape.
+
+    Arguments:
+        rows: texts, or pairs of texts, in a batch.
+        length: tokens of each, padding included; of the source, where a model writes a target.
+        target: tokens of each target; 0 where there is none.
+        told: tokens of a batch whose logits over the vocabulary are computed; None = all of the target, or else of the text.
+        times: how many such batches the run reads.
+    """
+
+    rows: float
+    length: float
+    target: float = 0
+    told: float | None = None
+    times: float = 1
+
+    @property
+    def tokens(self) -> float:
+        """Of one batch, padding included, both sides together."""
+        return self.rows * (self.length + self.target)
+
+    @property
+    def logits(self) -> float:
+        """How many tokens of one batch have logits over the vocabulary."""
+        return self.told if self.told is not None else self.rows * (self.target or self.length)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """All that a run reads.
+
+    Arguments:
+        shapes: its batches.
+        updates: of the parameters; None where unknown.
+        largest: the batch that one device holds at a time, by which memory is counted.
+        source: where these numbers are from.
+    """
+
+    shapes: tuple[Shape, ...]
+    updates: float | None
+    largest: Shape
+    source: str
+
+    @property
+    def tokens(self) -> float:
+        """D, read in the whole run, padding included."""
+        return total_tokens(self.shapes)
+
+
+def total_tokens(shapes: Iterable[Shape]) -> float:
+    """Tokens of all batches.
+
+    >>> total_tokens([Shape(rows=2, length=8, times=3), Shape(rows=1, length=4, target=6)])
+    58
+    """
+    return sum(shape.times * shape.tokens for shape in shapes)
+
+
+# Parameters, counted on a model without numbers: exact, and at once whatever its size.
+
+
+NORMS = (nn.LayerNorm, nn.RMSNorm)
+TABLES = (nn.Embedding, LearnedPositions, PositionedEmbedding, TextEmbedding)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameters:
+    """How many numbers a model has.
+
+    Arguments:
+        parts: by part; a table that two parts share is counted once, among the embeddings.
+        trained: how many of them are updated.
+        block: those of its largest block; 0 where it has none.
+        products: those that are matrices which vectors are multiplied by, a shared table among them where the output uses it.
+    """
+
+    parts: Mapping[str, int]
+    trained: int
+    block: int
+    products: int
+
+    @property
+    def total(self) -> int:
+        """N."""
+        return sum(self.parts.values())
+
+
+def outline(config: Any) -> nn.Module:
+    """The model of a config with shapes and no numbers.
+
+    >>> from regard.models import GPT3Config
+    >>> sum(parameter.numel() for parameter in outline(GPT3Config.named("175b")).parameters())
+    174604259328
+    """
+    with shapes_only():
+        return MODELS[config.model_type].model(config)
+
+
+def count_parameters(model: nn.Module) -> Parameters:
+    """The parameters of a model by part: embeddings, attention, feed-forward nets, norms, and the rest, such as an output.
+
+    >>> from regard.models import GPT2Config
+    >>> counted = count_parameters(outline(GPT2Config.small()))
+    >>> counted.total, dict(counted.parts)["attention"]
+    (124439808, 28348416)
+    """
+    parts: dict[str, int] = {}
+    seen: set[int] = set()
+    for part, parameter in _owned(model, "rest"):
+        if id(parameter) not in seen:
+            seen.add(id(parameter))
+            parts[part] = parts.get(part, 0) + parameter.numel()
+    matrices = {id(m.weight): m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear)}
+    return Parameters(
+        parts=parts,
+        trained=sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
+        block=max((size_of(module) for module in model.modules() if isinstance(module, Block)), default=0),
+        products=sum(matrices.values()),
+    )
+
+
+def size_of(module: nn.Module) -> int:
+    """How many numbers a module has."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _owned(module: nn.Module, part: str) -> list[tuple[str, nn.Parameter]]:
+    """Every parameter with the part that it belongs to: that of the outermost module that stands for one."""
+    part = part if part != "rest" else _part(module)
+    found = [(part, parameter) for parameter in module.parameters(recurse=False)]
+    # Tables first: an output that shares one has no parameters of its own.
+    children = sorted(module.children(), key=lambda child: _part(child) != "embeddings")
+    for child in children:
+        found += _owned(child, part)
+    return sorted(found, key=lambda each: each[0] != "embeddings")
+
+
+def _part(module: nn.Module) -> str:
+    if isinstance(module, TABLES):
+        return "embeddings"
+    if isinstance(module, AttentionLayer | RelativeBias):
+        return "attention"
+    if isinstance(module, FeedForward | GatedFeedForward):
+        return "feed-forward"
+    return "norms" if isinstance(module, NORMS) else "rest"
+
+
+# Operations: those of the matrix products, a multiplication and an addition being two.
+
 
 PROJECTIONS, SCORES, FEEDFORWARD, OUTPUT, MATRICES = (
     "attention projections",
@@ -73,7 +239,7 @@ def count_operations(model: nn.Module, shapes: Iterable[Shape]) -> Operations:
     with which this agrees.
 
     >>> from regard.models import GPT2Config
-    >>> from regard.planning.parameters import outline
+    >>> from regard.planning.counting import outline
     >>> count_operations(outline(GPT2Config.small()), [Shape(rows=1, length=1024)]).forward / 1e9
     291.648307...
     """
