@@ -16,10 +16,9 @@ from regard.vectors.evaluation.battery import Battery, evaluate
 from regard.vectors.evaluation.categories import CATEGORIES
 from regard.vectors.evaluation.similarity import JudgedPair, SimilaritySet
 from regard.vectors.report import Subject, html_page
-from regard.vectors.report.drawing import Bar, drawn_bars, drawn_map, label_width
-from regard.vectors.report.maps import WordMap, word_map
-from regard.vectors.report.prejudice import direction
-from regard.vectors.report.tables import Cell, Row, Table, drawn_table, figure
+from regard.vectors.report.bias import direction
+from regard.vectors.report.figures import Cell, Row, Table, drawn_table, figure
+from regard.vectors.report.maps import Bar, WordMap, drawn_bars, drawn_map, label_width, word_map
 
 WORDS = [word for words in CATEGORIES.values() for word in words]
 ODD = ["<b>bold</b>", "</script>", '"quoted"', "{{title}}", "日本"]

@@ -1,7 +1,14 @@
 """People as judges of vectors: a page to ask them with, and what their answers say (Schnabel et al. 2015)."""
 
-from regard.vectors.judging.page import html_page
-from regard.vectors.judging.questionnaire import Answer, Item, Questionnaire, make_questionnaire, read_answers, read_key
+from regard.vectors.judging.questionnaire import (
+    Answer,
+    Item,
+    Questionnaire,
+    html_page,
+    make_questionnaire,
+    read_answers,
+    read_key,
+)
 from regard.vectors.judging.scores import Judgement, judge
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What people are asked about several tables of vectors, without being told which word is whose, and their answers."""
+"""What people are asked about several tables of vectors, without being told which word is whose; the page; their answers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from regard.vectors.evaluation.battery import in_common
 from regard.vectors.evaluation.categories import intruder_items
 from regard.vectors.neighbours import neighbours
 from regard.vectors.store import WordVectors
+from regard.web import page
 
 Kind = Literal["neighbour", "intruder"]
 RANKS = (1, 5, 50)
@@ -282,3 +283,22 @@ def _answer(content: bytes, items: dict[str, Item], page: str) -> Answer | str:
     if values.get("word") not in (None, item.options[choice]):
         return "choice and word differ"
     return Answer(judge.strip(), item, choice)
+
+
+# The page.
+
+
+def html_page(questionnaire: Questionnaire) -> str:
+    """The page that asks people: one question at a time, answered with the pointer or the number keys.
+
+    One file without any link to another; the browser is told so by a content security policy. It does not hold which word is of
+    which table, keeps answers in the browser, and saves them as JSONL.
+
+    >>> owners = (("x",), ("y",))
+    >>> item = Item(name="1a", kind="neighbour", query="</script>", options=("b", "c"), owners=owners, tables=("x", "y"))
+    >>> page = html_page(Questionnaire(tables=("x", "y"), items=(item,), seed=0))
+    >>> page.count("</script>"), "u003c/script" in page
+    (2, True)
+    """
+    parts = {"title": "Words and their neighbours", "count": f"{len(questionnaire.items):,}"}
+    return page("questionnaire", parts, data=questionnaire.shown(), styles=("questionnaire.css",))

@@ -1,6 +1,6 @@
 """What was found of vectors of words, as one offline page."""
 
+from regard.vectors.report.figures import Subject
 from regard.vectors.report.page import html_page
-from regard.vectors.report.subject import Subject
 
 __all__ = ["Subject", "html_page"]

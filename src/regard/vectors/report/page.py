@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from regard import __version__
 from regard.vectors.evaluation.categories import CATEGORIES
-from regard.vectors.report import figures, places, prejudice
-from regard.vectors.report.subject import Subject
-from regard.vectors.report.tables import Table, drawn_table
+from regard.vectors.report import bias, figures, maps
+from regard.vectors.report.figures import Subject, Table, drawn_table
 from regard.web import page
 
 WORDS = ("king", "woman", "city", "car", "music", "red", "good", "run", "small", "war", "science", "bank")
@@ -83,17 +82,17 @@ def _sections(
         ),
     )
     yield "probes", _with("Cosines of two pairs, and which is nearer.", figures.probes(subjects))
-    yield "neighbours", drawn_table(places.nearest_words(subjects, words))
+    yield "neighbours", drawn_table(maps.nearest_words(subjects, words))
     yield (
         "maps",
         _told(
             "By PCA distances are shadows of what they are. By t-SNE who is near to whom is kept, and nothing else: sizes of "
             "groups, and distances between them, mean nothing.",
-            places.maps(subjects, groups, seed=seed),
+            maps.drawn_maps(subjects, groups, seed=seed),
         ),
     )
-    found = prejudice.direction(subjects) + prejudice.associations(subjects)
-    yield "bias", found + prejudice.cautions(subjects) if found else ""
+    found = bias.direction(subjects) + bias.associations(subjects)
+    yield "bias", found + bias.cautions(subjects) if found else ""
 
 
 def _with(sentence: str, table: Table | None) -> str:

@@ -11,9 +11,8 @@ from regard.errors import InputError
 from regard.vectors.bias import Association, Audit, BiasSubspace, DirectionAudit, bias_subspace, cluster_test
 from regard.vectors.bias.debiasing import CANDIDATES
 from regard.vectors.bias.lists import unit64
-from regard.vectors.report.drawing import Bar, drawn_bars
-from regard.vectors.report.subject import Subject
-from regard.vectors.report.tables import NOTHING, Cell, Row, Table, drawn_table, figure
+from regard.vectors.report.figures import NOTHING, Cell, Row, Subject, Table, drawn_table, figure
+from regard.vectors.report.maps import Bar, drawn_bars
 from regard.vectors.store import WordVectors
 
 ENDS = 10
