@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.malformed import MalformedRows
-from regard.data.music import Grid, Note, Piece, Writing, read_pieces
-from regard.data.music import events as performance
+from regard.data.music import Grid, Note, Piece, Writing, performance, read_pieces
 from regard.data.music.events import in_keys
 from regard.data.music.files import own_split, read_chorales, write_midi
 from regard.errors import InputError

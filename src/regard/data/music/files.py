@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any, Literal
 
 from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.music.events import Grid, Note, Piece, Steps, from_events, seconds_of, to_events
+from regard.data.music.events import Grid, Note, Piece, Steps
+from regard.data.music.performance import from_events, seconds_of, to_events
 from regard.errors import InputError
 from regard.files import write_file
 from regard.reading import read_bytes, read_json
