@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention
+from regard.attention import MultiHeadAttention, Positions
 from regard.layers import (
     ACTIVATIONS,
     Activation,
@@ -238,8 +238,9 @@ class ViT(nn.Module):
         """LN(z_L), (B, N + 1, D) with the class token first, or (B, N, D) without one."""
         x = self.stem(self.pixels(pictures, self.norm.weight.dtype))
         x = self.dropout(self.embedding(x))
+        positions = Positions.of_text(x.shape[1], device=x.device)
         for layer in self.layers:
-            x = layer(x, None)
+            x = layer(x, None, positions=positions)
         return self.norm(x)
 
     def forward(self, pictures: Pictures) -> Tensor:

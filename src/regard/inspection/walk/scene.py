@@ -45,7 +45,7 @@ class Scene:
     @property
     def exact(self) -> torch.dtype:
         """The precision of the equation: that of `weights`."""
-        return torch.float64 if self.inputs.query.dtype == torch.float64 else torch.float32
+        return self.inputs.exact
 
     @property
     def query(self) -> Tensor:
