@@ -24,7 +24,7 @@ from regard.inspection.viewer import save_page
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WANDERING = """async () => {
-  const box = canvas.getBoundingClientRect(), times = [];
+  const canvas = regard.canvas, box = canvas.getBoundingClientRect(), times = [];
   const frame = () => new Promise(requestAnimationFrame);
   await frame();
   let last = performance.now();
@@ -101,7 +101,7 @@ def seen_in_browser(path: Path, rounds: int) -> dict[str, float]:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(path.as_uri() + "#view=heatmap&head=0")
             page.wait_for_selector("body[data-ready]")
-            page.evaluate("valueText(3, 5)")
+            page.evaluate("regard.valueText(3, 5)")
             seconds = page.evaluate("performance.now()") / 1e3
             page.evaluate(WANDERING)
             times = page.evaluate(WANDERING)

@@ -122,7 +122,8 @@ export function addExport(viewer) {
     const { map } = state;
     /** @type {(number | "mean")[]} */
     const heads = state.view === "heads" ? [...state.on].sort((a, b) => a - b) : [state.view === "model" && state.head === "mean" ? 0 : state.head];
-    return { map, matrices: (heads.length ? heads : ["mean"]).map((head) => viewer.matrixOf(map, head, state.merge)) };
+    if (!heads.length) heads.push("mean");
+    return { map, matrices: heads.map((head) => viewer.matrixOf(map, head, state.merge)) };
   }
   for (const [kind, saver] of Object.entries(SAVERS)) $("save-" + kind).addEventListener("click", saver, { signal: viewer.signal });
 }

@@ -5,6 +5,13 @@ import { LETTER, clamp, element, headText, inSight, pairTip, sideNames } from ".
 import { widthOf } from "./surface.js";
 import { apart, largest, strongest, written } from "./weights.js";
 
+/**
+ * @typedef {import("./types").Frame} Frame
+ * @typedef {import("./types").Spot} Spot
+ * @typedef {import("./weights.js").Matrix} Matrix
+ * @typedef {{ head: number, row: number, column: number, value: number, error: number }} Strong
+ */
+
 /** Lines drawn at once, the strongest. */
 const LINES = 2000;
 
@@ -22,7 +29,7 @@ export function addHeads(viewer) {
     },
     prepare(space) {
       const { query, key, rows, columns } = state.matrix;
-      const longest = (list) => clamp(Math.max(...list.slice(0, 400).map((token) => widthOf(token, 15, true))) + 10, 70, 210);
+      const longest = (/** @type {string[]} */ list) => clamp(Math.max(...list.slice(0, 400).map((token) => widthOf(token, 15, true))) + 10, 70, 210);
       this.line = clamp(Math.round(24 * state.zoom), 10, 60);
       this.font = clamp(this.line * 0.6, LETTER, 17);
       this.left = longest(query) + 14;
@@ -35,9 +42,9 @@ export function addHeads(viewer) {
     // Where a token is chosen only its lines are drawn, of the others those in sight.
     draw(surface, frame) {
       const { rows, columns, query, key, map } = state.matrix, { line, font, from, to } = this, ink = inks();
-      const at = (index) => 30 + (index + 0.5) * line - frame.y, sheet = -frame.x;
+      const at = (/** @type {number} */ index) => 30 + (index + 0.5) * line - frame.y, sheet = -frame.x;
       const chosen = state.hover || (state.side ? state : null), weakest = chosen ? 0.14 : 0.03;
-      const tokenRoom = (isQuery) => (isQuery ? from : this.right) - 10;
+      const tokenRoom = (/** @type {boolean} */ isQuery) => (isQuery ? from : this.right) - 10;
       const matrices = [...state.on].sort((a, b) => a - b).map((head) => viewer.matrixOf(map, head, state.merge));
       const end = state.scale === "unit" ? 1 : state.limit;
       const chosenEnd = chosen && state.scale === "row"
@@ -83,12 +90,20 @@ export function addHeads(viewer) {
       surface.text(asking, sheet + from - 10, 13, { ...style, align: "right" });
       surface.text(asked, sheet + to + 10, 13, style);
     },
+    /**
+     * The lines to draw, weak ones first; a token that is chosen has its own alone.
+     *
+     * @param {Matrix[]} matrices @param {Frame} frame @param {Spot | null} chosen @param {number} end
+     */
     lines(matrices, frame, chosen, end) {
-      const { rows } = state.matrix, found = [], least = 0.03 * end;
-      const add = (matrix, place, row, column, value) => found.push({ head: matrix.head, place, row, column, value });
+      const { rows } = state.matrix, least = 0.03 * end;
+      /** @type {{ head: number, place: number, row: number, column: number, value: number }[]} */
+      const found = [];
+      /** @param {Matrix} matrix @param {number} place @param {number} row @param {number} column @param {number} value */
+      const add = (matrix, place, row, column, value) => found.push({ head: Number(matrix.head), place, row, column, value });
       const { first, last } = inSight(frame.y - 30, frame.y + frame.height - 30, this.line, rows);
       for (const [place, matrix] of matrices.entries()) {
-        const addRow = (row) => matrix.over(row, least, (column, value) => add(matrix, place, row, column, value));
+        const addRow = (/** @type {number} */ row) => matrix.over(row, least, (column, value) => add(matrix, place, row, column, value));
         if (chosen && chosen.side === "key") {
           matrix.column(chosen.column).forEach((value, row) => Math.abs(value) >= least && add(matrix, place, row, chosen.column, value));
         } else if (chosen) addRow(chosen.row);
@@ -105,6 +120,7 @@ export function addHeads(viewer) {
       if (!side || index >= (side === "query" ? state.matrix.rows : state.matrix.columns)) return null;
       return { side, row: side === "query" ? index : -1, column: side === "key" ? index : -1 };
     },
+    /** The largest weights of a token, of all heads that are on. @param {Spot} spot @param {number} count @returns {Strong[]} */
     strongestOf(spot, count) {
       const isKey = spot.side === "key", all = [];
       for (const head of state.on) {
@@ -127,6 +143,7 @@ export function addHeads(viewer) {
       const same = state.side === spot.side && (spot.side === "query" ? state.row === spot.row : state.column === spot.column);
       this.choose(same ? null : spot.side, spot.side === "query" ? spot.row : spot.column);
     },
+    /** @param {"query" | "key" | null} side @param {number} index */
     choose(side, index) {
       state.side = side;
       if (side) state[side === "query" ? "row" : "column"] = clamp(index, 0, (side === "query" ? state.matrix.rows : state.matrix.columns) - 1);
@@ -139,9 +156,9 @@ export function addHeads(viewer) {
     say() {
       if (!state.side) return "All lines. Arrow down chooses a token, arrow right goes to the other side.";
       const { map } = state, found = this.strongestOf(state, 3);
-      const other = (one) => apart(state.side === "query" ? viewer.tokenName(map.key, one.column) : viewer.tokenName(map.query, one.row));
+      const other = (/** @type {Strong} */ one) => apart(state.side === "query" ? viewer.tokenName(map.key, one.column) : viewer.tokenName(map.query, one.row));
       const name = apart(state.side === "query" ? viewer.tokenName(map.query, state.row) : viewer.tokenName(map.key, state.column));
-      return `${name}: ${found.map((one) => `${other(one)} ${written(one.value, one.error)} in ${headText(map, one.head)}`).join(", ")}`;
+      return `${name}: ${found.map((/** @type {Strong} */ one) => `${other(one)} ${written(one.value, one.error)} in ${headText(map, one.head)}`).join(", ")}`;
     },
     sight() {
       const index = state.side === "key" ? state.column : state.row;
@@ -150,6 +167,7 @@ export function addHeads(viewer) {
     key(event) {
       const side = state.side || "query", index = side === "query" ? state.row : state.column;
       const count = side === "query" ? state.matrix.rows : state.matrix.columns;
+      /** @type {Record<string, number>} */
       const steps = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: count - 1, PageUp: index - 10, PageDown: index + 10 };
       if (event.key in steps) this.choose(side, state.side ? steps[event.key] : index);
       else if (event.key === "ArrowRight") this.choose("key", state.side ? Math.min(index, state.matrix.columns - 1) : 0);

@@ -43,6 +43,7 @@ export function addImage(viewer) {
       return { byKey, patched: byKey ? map.key : map.query, other: byKey ? map.query : map.key, both: Boolean(map.key.patches && map.query.patches) };
     },
     index: () => (VIEWS.image.sides().byKey ? viewer.place().row : viewer.place().column),
+    /** The weights of a token of the other side: all, and those of the patches. @param {number} index */
     values(index) {
       const { byKey, patched } = this.sides(), [rows, columns, first] = patched.patches;
       const all = byKey ? state.matrix.row(index) : state.matrix.column(index);
@@ -81,6 +82,11 @@ export function addImage(viewer) {
         this.one(surface, x, y, index, frame);
       }
     },
+    /**
+     * Draws the picture as one token sees it.
+     *
+     * @param {import("./types").Surface} surface @param {number} x @param {number} y @param {number} index @param {import("./types").Frame} frame
+     */
     one(surface, x, y, index, frame) {
       const { width, height } = this, { all, rows, columns, first, part } = this.values(index), ink = inks();
       const held = bitmaps.get(state.map.example), end = state.scale === "unit" ? 1 : largest(part) || 1;
@@ -88,7 +94,7 @@ export function addImage(viewer) {
       if (picture) surface.image(picture, [0, 0, picture.width, picture.height], [x, y, width, height], true);
       else surface.rect(x, y, width, height, state.overlay === "light" ? "#ffffff" : "#888888");
       const pixels = new ImageData(columns, rows), ramp = coloursOf(isSigned(state.map) ? SIGNED.dark : SCALES.dark);
-      part.forEach((value, i) => {
+      part.forEach((/** @type {number} */ value, /** @type {number} */ i) => {
         const share = clamp(Math.abs(value) / end, 0, 1);
         if (state.overlay === "light") pixels.data[4 * i + 3] = Math.round(195 * (1 - share));
         else {

@@ -6,6 +6,8 @@ import { clamp, headOf, inSight, isSigned, pairTip } from "./names.js";
 import { widthOf } from "./surface.js";
 import { apart, largest, scaleOf, strongest, written } from "./weights.js";
 
+/** @typedef {import("./types").AttentionMap} AttentionMap */
+
 /** Cells of a small heatmap along a side; of the weights under one the largest is shown. */
 const POOLED = 64;
 
@@ -43,15 +45,15 @@ export function addModel(viewer) {
     show: () => viewer.load(state.map).then(viewer.listStrongest, () => {}),
     maps: () => viewer.mapsOf(state.map.example),
     label() {
-      const maps = this.maps(), heads = Math.max(...maps.map((map) => map.heads));
+      const maps = this.maps(), heads = Math.max(...maps.map((/** @type {AttentionMap} */ map) => map.heads));
       return `all layers and heads: ${maps.length} layers by up to ${heads} heads. Enter opens a head.`;
     },
     chosen() {
       return { layer: this.maps().indexOf(state.map), head: state.head === "mean" ? 0 : state.head };
     },
     prepare(space) {
-      const maps = this.maps(), heads = Math.max(...maps.map((map) => map.heads));
-      this.left = clamp(Math.ceil(Math.max(...maps.map((map) => widthOf(map.address, 12, true)))) + 14, 40, 230);
+      const maps = this.maps(), heads = Math.max(...maps.map((/** @type {AttentionMap} */ map) => map.heads));
+      this.left = clamp(Math.ceil(Math.max(...maps.map((/** @type {AttentionMap} */ map) => widthOf(map.address, 12, true)))) + 14, 40, 230);
       const usual = clamp((space.width - this.left - 20) / heads, 26, heads * maps.length < 20 ? 190 : 120);
       this.step = Math.floor(clamp(usual * state.zoom, 14, 400));
       this.gap = this.step > 60 ? 8 : 4;
@@ -59,8 +61,8 @@ export function addModel(viewer) {
     },
     draw(surface, frame) {
       const maps = this.maps(), { left, step, gap } = this, ink = inks(), chosen = this.chosen(), { hover } = state;
-      const heads = Math.max(...maps.map((map) => map.heads));
-      const x = (head) => left + head * step - frame.x, y = (layer) => 28 + layer * step - frame.y;
+      const heads = Math.max(...maps.map((/** @type {AttentionMap} */ map) => map.heads));
+      const x = (/** @type {number} */ head) => left + head * step - frame.x, y = (/** @type {number} */ layer) => 28 + layer * step - frame.y;
       const layers = inSight(frame.y, frame.y + frame.height - 28, step, maps.length);
       const across = inSight(frame.x, frame.x + frame.width - left, step, heads);
       const until = performance.now() + 12, size = step - gap;
@@ -107,6 +109,7 @@ export function addModel(viewer) {
       if (x < this.left || y < 28 || layer >= maps.length || head >= maps[layer].heads) return null;
       return { layer, head, row: layer, column: head };
     },
+    /** The largest weight of a head, in words; null where it is not loaded. @param {AttentionMap} map @param {number} head */
     best(map, head) {
       if (!viewer.isLoaded(map)) return null;
       const matrix = viewer.matrixOf(map, head, state.merge), [[row, column]] = matrix.strongest(1);

@@ -30,7 +30,7 @@ export function addStrongest(viewer) {
       const isQuery = chosen.side !== "key", name = isQuery ? viewer.tokenName(map.query, chosen.row) : viewer.tokenName(map.key, chosen.column);
       return {
         title: isQuery ? `${apart(name)} sees` : `${apart(name)} is seen by`, heads,
-        rows: VIEWS.heads.strongestOf(chosen, LISTED).map((one) =>
+        rows: VIEWS.heads.strongestOf(chosen, LISTED).map((/** @type {{ head: number, row: number, column: number, value: number, error: number }} */ one) =>
           [isQuery ? viewer.tokenName(map.key, one.column) : viewer.tokenName(map.query, one.row),
             String(single ? (isQuery ? one.column : one.row) : one.head), written(one.value, one.error), one.value]),
       };
