@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-import pytest
+import dataclasses
 
-from regard.cli.generation_options import check_known, split_settings, with_options
+import pytest
+import typer
+
+from regard.cli.generation_options import OPTIONS, check_known, split_settings, with_options
+from regard.cli.main import app
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 
@@ -58,3 +62,19 @@ def test_a_wrong_setting_is_refused():
     check_known({"beam": 5, "sample": True})
     with pytest.raises(InputError, match="did you mean 'beam'"):
         check_known({"length_penalty": 1, "beem": 5})
+
+
+def test_every_option_of_decoding_is_a_setting():
+    assert OPTIONS.keys() <= {part.name for part in dataclasses.fields(GenerationSettings)}
+
+
+def test_commands_that_write_have_the_same_options_of_decoding():
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+    def options_of(command: str) -> set[str]:
+        return {each.name for each in commands[command].params} & OPTIONS.keys()
+
+    assert options_of("translate") == options_of("caption") == OPTIONS.keys()
+    assert options_of("generate") == OPTIONS.keys() - {"coverage_penalty"}
+    assert options_of("summarize") == OPTIONS.keys() - {"n_best"}
+    assert options_of("compose") == OPTIONS.keys() - {"beam", "n_best", "length_penalty", "coverage_penalty"}

@@ -23,6 +23,7 @@ MOST_SHOWN = 64
 """Pictures that one page shows; a batch is as large."""
 
 
+@options.decoding_options()
 def caption(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     pictures: Annotated[
@@ -43,16 +44,7 @@ def caption(
         Path | None,
         typer.Option(metavar="FILE", help="Also write a page (.html) that shows where the model looked for each word."),
     ] = None,
-    beam: options.Beam = None,
-    n_best: options.NBest = None,
-    length_penalty: options.LengthPenalty = None,
-    maximum_length: options.MaximumLength = None,
-    sample: options.Draw = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    seed: options.Seed = None,
+    decoding: options.Decoding = options.NOTHING,
     device: Device = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Pictures read together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with scores.")] = False,
@@ -78,21 +70,7 @@ def caption(
         named = pictures_named(pictures, captioner)
         if frames:
             named = [NamedPicture(" ".join(each.name for each in named), [each.picture for each in named])]
-        settings = options.with_options(
-            captioner.task.generation,
-            {
-                "beam": beam,
-                "n_best": n_best,
-                "length_penalty": length_penalty,
-                "maximum_length": maximum_length,
-                "sample": sample,
-                "temperature": temperature,
-                "top_k": top_k,
-                "top_p": top_p,
-                "min_p": min_p,
-                "seed": seed,
-            },
-        )
+        settings = options.with_options(captioner.task.generation, decoding)
         record = None if page is None else stack.enter_context(_looking(captioner, len(named)))
         objects: list[dict[str, Any]] = []
         size = batch_size if page is None else MOST_SHOWN

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from regard.tasks.language_modelling.composing import Composition
 
 
+@options.decoding_options("beam", "n_best", "length_penalty", "coverage_penalty", maximum_length=256, sample=True)
 def compose(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     piece: Annotated[
@@ -39,15 +40,7 @@ def compose(
     tempo: Annotated[
         float | None, typer.Option(min=1, max=1000, help="Quarters a minute, where events are steps of a grid.")
     ] = None,
-    maximum_length: Annotated[int, typer.Option(min=1, help="The most events to write.")] = 256,
-    sample: Annotated[
-        bool, typer.Option("--sample/--no-sample", help="Draw events instead of taking the most probable.")
-    ] = True,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    seed: options.Seed = None,
+    decoding: options.Decoding = options.NOTHING,
     device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, with events, notes and scores.")
@@ -76,18 +69,7 @@ def compose(
         if piece is None:
             raise InputError("--first is how much of a piece to take, and there is none; name one, or leave it out")
         words = words[: writing.whole(first)]
-    settings = options.with_options(
-        COMPOSING,
-        {
-            "maximum_length": maximum_length,
-            "sample": sample,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "min_p": min_p,
-            "seed": seed,
-        },
-    )
+    settings = options.with_options(COMPOSING, decoding)
     found = composed(composer, words, settings, writing=writing)
     _write(found, output, picture, title=Path(piece or model).name)
     if as_json:

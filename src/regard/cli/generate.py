@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BATCHES_AT_ONCE = 16
 
 
+@options.decoding_options("coverage_penalty", maximum_length=100)
 def generate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     prompts: Annotated[
@@ -39,24 +40,11 @@ def generate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each prompt.")
     ] = None,
-    maximum_length: Annotated[int, typer.Option(min=1, help="The most tokens to write.")] = 100,
     stop: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="Ends the text, and is not part of it; may be repeated.", show_default=False),
     ] = None,
-    beam: options.Beam = None,
-    n_best: options.NBest = None,
-    length_penalty: options.LengthPenalty = None,
-    sample: options.Draw = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    seed: options.Seed = None,
-    repetition_penalty: options.RepetitionPenalty = None,
-    presence_penalty: options.PresencePenalty = None,
-    frequency_penalty: options.FrequencyPenalty = None,
-    logit_bias: options.LogitBias = None,
+    decoding: options.Decoding = options.NOTHING,
     top_log_probabilities: Annotated[
         int, typer.Option(min=0, help="With --json: the most probable tokens of each place, so many.")
     ] = 0,
@@ -106,25 +94,7 @@ def generate(
             if not after:
                 raise InputError(f"--draft guesses for a language model, and {model} is none; leave it out")
             guessing = opened(draft, device, "language_modelling", precision=precision)
-        settings = options.with_options(
-            writer.usual,
-            {
-                "maximum_length": maximum_length,
-                "beam": beam,
-                "n_best": n_best,
-                "length_penalty": length_penalty,
-                "sample": sample,
-                "temperature": temperature,
-                "top_k": top_k,
-                "top_p": top_p,
-                "min_p": min_p,
-                "seed": seed,
-                "repetition_penalty": repetition_penalty,
-                "presence_penalty": presence_penalty,
-                "frequency_penalty": frequency_penalty,
-                "logit_bias": options.biases(logit_bias),
-            },
-        )
+        settings = options.with_options(writer.usual, decoding)
         alone = after and prompts is not None and len(prompts) == 1 and settings.beam == settings.n_best == 1
         if alone and guessing is None and file is None and not as_json and on_terminal(sys.stdout):
             for piece in writer.stream(prompts[0], settings, stop=stop or ()):  # type: ignore[index]

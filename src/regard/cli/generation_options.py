@@ -1,8 +1,10 @@
-"""The options that say how to decode."""
+"""The options that say how to decode: stated once, for every command that writes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,33 +14,53 @@ from regard.errors import InputError, nearest
 if TYPE_CHECKING:
     from regard.generation import GenerationSettings
 
+Decoding = Mapping[str, Any]
+"""What was given of the options below, by the name of the setting; None where one was not given."""
+
+NOTHING: Decoding = {}
+
 Beam = Annotated[int | None, typer.Option(help="Live hypotheses per text; 1 is greedy search.", show_default=False)]
-NBest = Annotated[int | None, typer.Option(help="Answers per text, at most as many as the beam; or samples to draw.")]
 LengthPenalty = Annotated[float | None, typer.Option(help="Alpha of ((5 + length) / 6)^alpha; favours long answers.")]
-CoveragePenalty = Annotated[
-    float | None, typer.Option(help="Beta of the coverage term; favours reading all of the source.")
-]
-MaximumLength = Annotated[int | None, typer.Option(help="The most tokens of an answer.")]
-Draw = Annotated[bool | None, typer.Option("--sample/--no-sample", help="Draw tokens instead of taking the best.")]
-Temperature = Annotated[float | None, typer.Option(help="Of sampling; below 1 is more careful, above 1 bolder.")]
-TopK = Annotated[int | None, typer.Option(help="Draw from the k most probable tokens.")]
-TopP = Annotated[float | None, typer.Option(help="Draw from the most probable tokens that hold this probability.")]
-MinP = Annotated[float | None, typer.Option(help="Draw from tokens at least this many times as probable as the best.")]
-Seed = Annotated[int | None, typer.Option(help="Of sampling.")]
-RepetitionPenalty = Annotated[
-    float | None,
-    typer.Option(help="Makes tokens of the prompt and of the text so far less probable; above 1, 1.2 is usual."),
-]
-PresencePenalty = Annotated[float | None, typer.Option(help="Taken off the logits of tokens written before.")]
-FrequencyPenalty = Annotated[float | None, typer.Option(help="The same, as many times as a token was written.")]
-LogitBias = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TOKEN=NUMBER",
-        help="Added to the logit of a token, given as text or as id:NUMBER; may be repeated.",
-        show_default=False,
-    ),
-]
+
+OPTIONS: Mapping[str, Any] = {
+    "beam": Beam,
+    "n_best": Annotated[
+        int | None, typer.Option(help="Answers per text, at most as many as the beam; or samples to draw.")
+    ],
+    "length_penalty": LengthPenalty,
+    "coverage_penalty": Annotated[
+        float | None, typer.Option(help="Beta of the coverage term; favours reading all of the source.")
+    ],
+    "minimum_length": Annotated[int | None, typer.Option(min=0, help="The least tokens of an answer.")],
+    "maximum_length": Annotated[int | None, typer.Option(help="The most tokens of an answer.")],
+    "sample": Annotated[
+        bool | None, typer.Option("--sample/--no-sample", help="Draw tokens instead of taking the best.")
+    ],
+    "temperature": Annotated[float | None, typer.Option(help="Of sampling; below 1 is more careful, above 1 bolder.")],
+    "top_k": Annotated[int | None, typer.Option(help="Draw from the k most probable tokens.")],
+    "top_p": Annotated[
+        float | None, typer.Option(help="Draw from the most probable tokens that hold this probability.")
+    ],
+    "min_p": Annotated[
+        float | None, typer.Option(help="Draw from tokens at least this many times as probable as the best.")
+    ],
+    "seed": Annotated[int | None, typer.Option(help="Of sampling.")],
+    "repetition_penalty": Annotated[
+        float | None,
+        typer.Option(help="Makes tokens of the prompt and of the text so far less probable; above 1, 1.2 is usual."),
+    ],
+    "presence_penalty": Annotated[float | None, typer.Option(help="Taken off the logits of tokens written before.")],
+    "frequency_penalty": Annotated[float | None, typer.Option(help="The same, as many times as a token was written.")],
+    "logit_bias": Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOKEN=NUMBER",
+            help="Added to the logit of a token, given as text or as id:NUMBER; may be repeated.",
+            show_default=False,
+        ),
+    ],
+}
+"""The options of decoding, by the setting of `regard.generation.GenerationSettings` that each one gives."""
 
 To = Annotated[
     str | None,
@@ -48,6 +70,41 @@ To = Annotated[
 _OF_SEARCH = ("beam", "coverage_penalty", "enough", "search_end")
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 _OF_SINGLE_TEXTS = ("repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias")
+
+
+def decoding_options(*without: str, **usual: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command's parameter `decoding` stand for the options of decoding: its signature lists each of them there.
+
+    Arguments:
+        without: settings that have no option here, because the command has no place for what they ask for.
+        usual: values where an option is not given, by setting; else None, which leaves the model's own.
+    """
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        chosen = [name for name in OPTIONS if name not in without]
+
+        @functools.wraps(command)
+        def decoding_command(*arguments: Any, **given: Any) -> None:
+            found = {name: given.pop(name, usual.get(name)) for name in chosen}
+            if "logit_bias" in found:
+                found["logit_bias"] = biases(found["logit_bias"])
+            command(*arguments, decoding=found, **given)
+
+        signature = inspect.signature(command, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            if parameter.name != "decoding":
+                parameters.append(parameter)
+                continue
+            for name in chosen:
+                # typer calls by name; the order here is the order of --help.
+                option = parameter.replace(name=name, annotation=OPTIONS[name], default=usual.get(name))
+                parameters.append(option)
+        decoding_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        decoding_command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return decoding_command
+
+    return decorated
 
 
 def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> GenerationSettings:

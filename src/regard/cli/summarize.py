@@ -43,6 +43,7 @@ Summary = list["Written"]
 """What was written for each piece of a document."""
 
 
+@options.decoding_options("n_best")
 def summarize(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     files: Annotated[
@@ -65,17 +66,7 @@ def summarize(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each document.")
     ] = None,
-    minimum_length: Annotated[
-        int | None, typer.Option(min=0, help="The least tokens of a summary.", show_default=False)
-    ] = None,
-    maximum_length: options.MaximumLength = None,
-    beam: options.Beam = None,
-    length_penalty: options.LengthPenalty = None,
-    sample: options.Draw = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    seed: options.Seed = None,
+    decoding: options.Decoding = options.NOTHING,
     device: Device = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Documents decoded together.")] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with log-probabilities.")] = False,
@@ -94,20 +85,7 @@ def summarize(
         file = stack.enter_context(NewFile(output)) if output is not None else None
         writer: TextToText = opened(model, device, "text_to_text")
         _check_prefix(writer, prefix, model)
-        settings = options.with_options(
-            writer.task.generation,
-            {
-                "minimum_length": minimum_length,
-                "maximum_length": maximum_length,
-                "beam": beam,
-                "length_penalty": length_penalty,
-                "sample": sample,
-                "temperature": temperature,
-                "top_k": top_k,
-                "top_p": top_p,
-                "seed": seed,
-            },
-        )
+        settings = options.with_options(writer.task.generation, decoding)
         shown = file is not None or not on_terminal(sys.stdout)
         stack.enter_context(text_bar(writer, None if lines or long == Long.pieces else len(files or "-"), shown=shown))
 

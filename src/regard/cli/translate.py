@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BATCHES_AT_ONCE = 16  # read together and sorted by length, so that batches hold little padding
 
 
+@options.decoding_options()
 def translate(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     texts: Annotated[
@@ -38,17 +39,7 @@ def translate(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
     ] = None,
     to: options.To = None,
-    beam: options.Beam = None,
-    n_best: options.NBest = None,
-    length_penalty: options.LengthPenalty = None,
-    coverage_penalty: options.CoveragePenalty = None,
-    maximum_length: options.MaximumLength = None,
-    sample: options.Draw = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    seed: options.Seed = None,
+    decoding: options.Decoding = options.NOTHING,
     device: Device = "auto",
     precision: Precision = "float32",
     batch_size: Annotated[
@@ -73,22 +64,7 @@ def translate(
         file = stack.enter_context(NewFile(output)) if output is not None else None
         translator = opened(model, device, "translation", precision=precision)
         translator.task.check_language(to)
-        settings = options.with_options(
-            translator.task.generation,
-            {
-                "beam": beam,
-                "n_best": n_best,
-                "length_penalty": length_penalty,
-                "coverage_penalty": coverage_penalty,
-                "maximum_length": maximum_length,
-                "sample": sample,
-                "temperature": temperature,
-                "top_k": top_k,
-                "top_p": top_p,
-                "min_p": min_p,
-                "seed": seed,
-            },
-        )
+        settings = options.with_options(translator.task.generation, decoding)
         typed = by_hand(texts, input_file)
         shown = not typed and (file is not None or not on_terminal(sys.stdout))
         stack.enter_context(text_bar(translator, len(texts) if texts else None, shown=shown))
