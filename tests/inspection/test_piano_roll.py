@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgba
 
 from regard.data.music import Note, Piece
 from regard.errors import InputError
-from regard.inspection.piano_roll import AFTER, BEFORE, roll, save_roll
+from regard.inspection.drawings import AFTER, BEFORE, roll, save_roll
 
 PIECE = Piece.of([Note(0, 1, 60, 100), Note(1, 3, 64, 100), Note(3, 4, 67, 100, voice=1)])
 

@@ -88,7 +88,7 @@ def caption(
         if as_json:
             print_json({"model": str(model), "captions": objects}, file)
     if page is not None and record is not None:
-        from regard.inspection.saving import save_view
+        from regard.inspection.record import save_view
 
         save_view(record.view(), page)
         say(f"{page}: where the model looked in {len(named)} picture{'s' if len(named) > 1 else ''}")
@@ -96,7 +96,7 @@ def caption(
 
 def _looking(captioner: Captioner, count: int) -> Any:
     """A record of all that the model looks at."""
-    from regard.inspection import look
+    from regard.inspection import record as look
 
     if count > MOST_SHOWN:
         raise InputError(f"--page shows up to {MOST_SHOWN} pictures, and there are {count}; name some of them")

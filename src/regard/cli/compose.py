@@ -94,7 +94,7 @@ def _write(found: Composition, output: Path | None, picture: Path | None, *, tit
         counts = f"{len(found.prompt):,} events of the prompt and {len(found.continuation):,} that follow"
         say(f"{output}: {counts}, {found.piece.length:.1f} seconds")
     if picture is not None:
-        from regard.inspection.piano_roll import save_roll
+        from regard.inspection.drawings import save_roll
 
         save_roll(found.piece, picture, border=border, title=title)
         say(f"{picture}: the piano roll of {len(found.piece.notes):,} notes")

@@ -46,8 +46,7 @@ def depth(
         if not text.strip():
             raise InputError(f"text {number} is empty; there is nothing to look at")
     module, read = _opened(model, texts)
-    from regard.inspection.analysis.collapse import depth_table
-    from regard.inspection.analysis.collapse_forms import collapse_figure, collapse_forms
+    from regard.inspection.analysis.collapse import collapse_figure, collapse_forms, depth_table
 
     found = collapse_forms(module, read)
     if output is not None:
@@ -82,7 +81,7 @@ def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], 
         return _encoder(place, texts)
     raise InputError(
         f"{folder}: a {config.model_type} is no encoder of texts and no language model; in Python "
-        "regard.inspection.analysis.collapse_forms takes any model of blocks"
+        "regard.inspection.analysis.collapse takes any model of blocks"
     )
 
 

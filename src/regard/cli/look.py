@@ -88,7 +88,7 @@ def look(
     if head:
         view = view.with_heads(head)
     if output is not None:
-        from regard.inspection.saving import save_view
+        from regard.inspection.record import save_view
 
         save_view(view, output)
         say(f"{output}: {len(view.maps)} attention maps of {view.title!r}")
@@ -150,7 +150,7 @@ def _seen(
 def _translating(model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None) -> AttentionView:
     import torch
 
-    from regard.inspection import look as recording
+    from regard.inspection import record as recording
     from regard.tasks.loading import load, task_of
 
     if task_of(model) == "text_to_text":
@@ -177,7 +177,7 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
     import torch
 
     from regard.cli.pictures import pictures_named
-    from regard.inspection import look as recording
+    from regard.inspection import record as recording
     from regard.tasks.loading import load
 
     captioner = load(model, task="captioning")
@@ -197,8 +197,8 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
 def _classifying(model: Path, picture: str, layers: list[str] | None) -> AttentionView:
     """The maps of a classifier over a picture, and where it has a class token the rollout of all its layers."""
     from regard.cli.pictures import pictures_named
-    from regard.inspection import look as recording
-    from regard.inspection.with_rollout import with_rollout
+    from regard.inspection import record as recording
+    from regard.inspection.analysis.rollout import with_rollout
     from regard.tasks.loading import load
 
     classifier = load(model, task="picture_classification")
@@ -215,7 +215,7 @@ def _writing(model: Path, text: str, target: str | None, layers: list[str] | Non
     """The maps of a text-to-text model, whatever it is asked."""
     import torch
 
-    from regard.inspection import look as recording
+    from regard.inspection import record as recording
     from regard.tasks.loading import load
 
     writer = load(model, task="text_to_text")
@@ -235,7 +235,7 @@ def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
     """The places of memory that a model reads and writes while it copies vectors of bits, a row for each step."""
     from dataclasses import replace
 
-    from regard.inspection import look as recording
+    from regard.inspection import record as recording
     from regard.tasks.loading import load
 
     copier = load(model, task="copying")
@@ -270,7 +270,7 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
 
     import torch
 
-    from regard.inspection import look as recording
+    from regard.inspection import record as recording
     from regard.tasks.loading import load
 
     if not text.strip():
@@ -316,8 +316,8 @@ def _show(view: AttentionView, *, every: bool) -> None:
 
     from rich.console import Console
 
-    from regard.inspection.document import DocumentText, is_document
     from regard.inspection.terminal import render
+    from regard.inspection.text_reader import DocumentText, is_document
 
     if is_document(view) and not every:
         for number, title in enumerate(view.examples):

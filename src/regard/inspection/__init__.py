@@ -1,21 +1,12 @@
 """Looking inside: the recorder, its record, pictures of attention; changing what is inside, and what comes of it."""
 
-from regard.inspection.choosing import attention_addresses
-from regard.inspection.editing import (
-    MeanHeads,
-    ScaleHeads,
-    SetHeads,
-    SetOutput,
-    SetWeights,
-    ablate,
-    change,
-    patch,
-)
-from regard.inspection.look import look
-from regard.inspection.pruning import prune
-from regard.inspection.record import Record
+from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, ablate, patch
+from regard.inspection.editing import edits as change
+from regard.inspection.editing.removal import prune
+from regard.inspection.hooks.modules import attention_addresses
+from regard.inspection.joining import Run
+from regard.inspection.record import Record, look
 from regard.inspection.recorder import Recorder
-from regard.inspection.run import Run
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.walk import Walk, walk, walk_attention
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.attention.layer import Side
 from regard.errors import InputError
-from regard.inspection.pictured import places_named
-from regard.inspection.run import Run
+from regard.inspection.joining import Run
+from regard.inspection.patches import places_named
 from regard.layers import Pictures
 
 if TYPE_CHECKING:

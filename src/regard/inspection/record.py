@@ -1,31 +1,46 @@
-"""What was seen inside a model: weights by address, and pictures of them."""
+"""`regard.look`: see the attention of a model while it runs. Its record gives weights by address, and pictures of them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import InputError, nearest
 from regard.inspection.calls import Call
-from regard.inspection.following import Index, check_hypothesis, followed, indices
-from regard.inspection.joining import Joined
+from regard.inspection.joining import Index, Joined, Run, check_hypothesis, followed, indices
 from regard.inspection.labels import Labels
-from regard.inspection.patches import Patches
-from regard.inspection.pictured import shown
+from regard.inspection.patches import Patches, shown
 from regard.inspection.recorder import Recorder
-from regard.inspection.run import Run
-from regard.inspection.saving import save_view
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.words import word_numbers
 from regard.layers import Pictures
+from regard.tasks.predictor import Predictor
 
 if TYPE_CHECKING:
     from regard.tasks.task import Task
+
+
+def save_view(view: AttentionView, path: str | os.PathLike[str]) -> None:
+    """Write a view into a file of the kind its suffix says: `.html`, `.png`, `.svg` or `.json`.
+
+    Raises:
+        InputError: for another suffix, or a place that cannot be written to.
+    """
+    if Path(path).suffix.lower() in (".html", ".htm"):
+        from regard.inspection.viewer import save_page
+
+        save_page(view, path)
+    else:
+        from regard.inspection.plots import save_plot
+
+        save_plot(view, path)
 
 
 class Record:
@@ -416,3 +431,55 @@ def _widened(parts: Sequence[Tensor]) -> list[Tensor]:
     """Parts of a map side by side, keys that came later filled with zeros in the earlier ones."""
     widest = max(part.shape[3] for part in parts)
     return [torch.nn.functional.pad(part, (0, widest - part.shape[3])) for part in parts]
+
+
+@contextlib.contextmanager
+def look(
+    model: Predictor[Any] | nn.Module,
+    addresses: Sequence[str] | None = None,
+    *,
+    keep: int | None = None,
+    values: bool = False,
+    hidden: Sequence[str] = (),
+) -> Iterator[Record]:
+    """Record the attention of a model inside a `with` block.
+
+    Nothing is slower by more than a few percent, and nothing changes: what is kept is the queries and keys that the model
+    computes anyway, and weights are computed from them when they are read. That holds for the modules of other libraries too,
+    under the kernels they run by default: whatever calls `scaled_dot_product_attention` or flex attention, torch's own
+    multi-head attention, and modules that lay their weights out themselves.
+
+    Arguments:
+        model: what `regard.load` gives, or any torch module.
+        addresses: which layers, as names or patterns such as `decoder.layers.*.cross_attention`; all where None.
+        keep: how many forward passes or searches to keep, the latest. Queries and keys stay in memory as long as they are
+            kept, so give a number when looking at a long training run. All where None.
+        values: whether to keep what is weighed too, so that `Record.value_norms` can tell how long the values are.
+        hidden: modules whose outputs to keep for `Record.hidden`, as names or patterns such as `encoder.layers.*`, where `*`
+            stands for what has no dot in it: the layers, not their parts.
+
+    Yields:
+        The record, to be read inside the block or after it.
+
+    Raises:
+        InputError: for an address that no layer has, or one of this package's models without attention.
+
+    >>> from regard.models import Transformer, TransformerConfig
+    >>> from regard.layers import Tokens
+    >>> model = Transformer(TransformerConfig(source_vocabulary=9, target_vocabulary=9, width=8, heads=2, encoder_layers=1,
+    ...                                       decoder_layers=1))
+    >>> with look(model) as seen:
+    ...     logits = model(Tokens.pad([[3, 4, 5]]), Tokens.pad([[1, 3]]))
+    >>> seen.weights("decoder.layers.0.cross_attention").shape
+    torch.Size([1, 2, 2, 3])
+    """
+    if isinstance(model, Predictor):
+        recorder = Recorder(model.model, addresses, keep, values=values, hidden=hidden)
+        with model.observing(recorder), recorder.recording():
+            yield Record(recorder, model.task)
+    elif isinstance(model, nn.Module):
+        recorder = Recorder(model, addresses, keep, values=values, hidden=hidden)
+        with recorder.recording():
+            yield Record(recorder)
+    else:
+        raise InputError(f"a {type(model).__name__} cannot be looked at; give a loaded model or a torch module")

@@ -1,7 +1,7 @@
 """The recorder: keeps what attention weights are a function of, while a model runs at full speed.
 
 It hangs a hook before every attention mechanism of a module and keeps its inputs, detached, without copying them. In modules
-that are not this package's it sees the attention functions of torch instead (`regard.inspection.foreign`). Weights are
+that are not this package's it sees the attention functions of torch instead (`regard.inspection.hooks`). Weights are
 computed when they are read. The model's path, its kernels and its output are what they are without it.
 """
 
@@ -21,8 +21,7 @@ from regard.attention import Attention, AttentionInputs, AttentionLayer, Dense
 from regard.errors import InputError
 from regard.generation import Hypothesis
 from regard.inspection.calls import Call, Called, Kept, Snapshot
-from regard.inspection.choosing import attention_addresses, chosen_mechanisms, chosen_modules
-from regard.inspection.foreign import (
+from regard.inspection.hooks import (
     Around,
     Attended,
     FusedLayers,
@@ -32,7 +31,8 @@ from regard.inspection.foreign import (
     around_forward,
     is_compiled,
 )
-from regard.inspection.run import Run
+from regard.inspection.hooks.modules import attention_addresses, chosen_mechanisms, chosen_modules
+from regard.inspection.joining import Run
 from regard.layers import Pictures, Source, Tokens
 from regard.models.families import is_packaged
 from regard.prepared import ForUse
@@ -200,7 +200,7 @@ class Recorder:
         calls.append(self._call(called, inputs, growing=bool(calls)))
 
     def attended(self, place: Place, attended: Attended, run: Callable[[], Any]) -> Any:
-        """A module that is not this package's is about to compute attention (`regard.inspection.foreign.Listener`)."""
+        """A module that is not this package's is about to compute attention (`regard.inspection.hooks.Listener`)."""
         if self._listening():
             address = self._address(place, attended)
             if self._addresses is None or any(fnmatchcase(address, pattern) for pattern in self._addresses):

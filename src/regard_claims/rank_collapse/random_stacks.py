@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.claims.measure import Measure
-from regard.inspection.analysis.rank_one import relative_residual
+from regard.inspection.analysis.collapse import relative_residual
 from regard.models import AttentionStack, AttentionStackConfig
 from regard.models.config import check
 

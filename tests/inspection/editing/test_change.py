@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, change
+from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights
+from regard.inspection.editing import edits as change
 
 transformers: Any = pytest.importorskip("transformers", reason="changes models of transformers, which is not installed")
 

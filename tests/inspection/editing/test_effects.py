@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.inspection.editing import ScaleHeads, ablate, change, patch
+from regard.inspection.editing import ScaleHeads, ablate, patch
+from regard.inspection.editing import edits as change
 
 
 class Heads(nn.Module):

@@ -11,8 +11,7 @@ import regard
 from regard.cli.main import app
 from regard.data.cue_documents import CueDocuments
 from regard.errors import InputError
-from regard.inspection.document import BOTH, with_shares
-from regard.inspection.text_reader import TextReader
+from regard.inspection.text_reader import BOTH, TextReader, with_shares
 from regard.tasks.encoders import sentences_of, tokens_of
 from regard.text import Tokenizer
 

@@ -1,8 +1,25 @@
 """What weights, gradients and hidden states say: head statistics, rollout, attribution, probes, rank by depth."""
 
-from regard.inspection.analysis.attribution import Attribution, TokenAttributions, attribute, attribute_scored
-from regard.inspection.analysis.collapse import Collapse, depth_table, stack_addresses
-from regard.inspection.analysis.collapse_forms import collapse_figure, collapse_forms
+from regard.inspection.analysis.attribution import (
+    SCORES,
+    Attribution,
+    TargetProbability,
+    TextProbability,
+    TokenAttributions,
+    attribute,
+    attribute_scored,
+)
+from regard.inspection.analysis.collapse import (
+    Collapse,
+    PathLengths,
+    collapse_figure,
+    collapse_forms,
+    composite_norm,
+    depth_table,
+    relative_residual,
+    row_residual,
+    stack_addresses,
+)
 from regard.inspection.analysis.encoder_scores import (
     AnswerProbability,
     ChoiceProbability,
@@ -10,7 +27,10 @@ from regard.inspection.analysis.encoder_scores import (
     Likeness,
     MaskProbability,
     PredictedValue,
+    ReadTokens,
+    Scored,
     TagProbability,
+    TaskScore,
 )
 from regard.inspection.analysis.gradients import (
     Gradients,
@@ -21,15 +41,9 @@ from regard.inspection.analysis.gradients import (
     token,
     zeros,
 )
-from regard.inspection.analysis.head import PLACES, Criteria, Head, Share
-from regard.inspection.analysis.head_statistics import DELIMITERS, HeadStatistics
-from regard.inspection.analysis.hidden_states import hidden_states
-from regard.inspection.analysis.paths import PathLengths
-from regard.inspection.analysis.probing import LayerProbe, Probed
-from regard.inspection.analysis.rank_one import composite_norm, relative_residual, row_residual
+from regard.inspection.analysis.heads import DELIMITERS, PLACES, Criteria, Head, HeadStatistics, Share
+from regard.inspection.analysis.probing import LayerProbe, Probed, hidden_states
 from regard.inspection.analysis.rollout import Rollout
-from regard.inspection.analysis.scored import ReadTokens, Scored, TaskScore
-from regard.inspection.analysis.scores import SCORES, TargetProbability, TextProbability
 
 __all__ = [
     "DELIMITERS",

@@ -1,24 +1,208 @@
-"""Depth against rank: how alike the vectors of a text are after each layer of a model (Dong et al. 2021)."""
+"""Depth against rank (Dong et al. 2021): how alike the vectors of a text become from layer to layer.
+
+How far a matrix is from one whose rows are all the same, and with that from rank one; a stack of attention alone as the sum of
+its paths; and the residuals of a model's layers as it is, and with its skip connections or feed-forward nets taken out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
+from regard.attention import AttentionLayer
 from regard.errors import InputError, nearest
-from regard.inspection.analysis.rank_one import relative_residual
-from regard.layers import Pictures, PositionedEmbedding, TextEmbedding, Tokens
+from regard.inspection.drawings import COLOURS
+from regard.inspection.editing import without_feedforward, without_skips
+from regard.inspection.record import look
+from regard.layers import EncoderBlock, Pictures, PositionedEmbedding, Residual, Straight, TextEmbedding, Tokens
 from regard.layers.blocks import Block
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
+    from regard.inspection.joining import Run
     from regard.inspection.record import Record
-    from regard.inspection.run import Run
+
+
+def composite_norm(x: Tensor) -> Tensor:
+    """||X||_{1,inf} = sqrt(||X||_1 ||X||_inf), the root of the largest column sum times the largest row sum.
+
+    The paper's norm, as its authors' code has it; sums are of absolute values. Not a norm in the strict sense: the triangle
+    inequality does not hold for it.
+
+    Arguments:
+        x: (..., L, D), a matrix for each of the leading axes.
+
+    Returns:
+        (...) float64.
+
+    >>> composite_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]])).item()
+    4.0
+    """
+    sizes = _matrix(x).abs()
+    return (sizes.sum(dim=-2).amax(dim=-1) * sizes.sum(dim=-1).amax(dim=-1)).sqrt()
+
+
+def row_residual(x: Tensor) -> Tensor:
+    """res(X) = X - 1 x^T: what is left of rows when the same row x is taken from all of them.
+
+    Of two rows x, the mean of all rows and the median of each column, the one is taken that leaves less in `composite_norm`. No
+    formula gives the x that leaves least; that would be at least half of what the mean leaves: by the triangle inequality the
+    mean's largest row sum, and its largest column sum, are at most twice the smallest that any x leaves.
+
+    Arguments:
+        x: (..., L, D).
+
+    Returns:
+        (..., L, D) float64.
+
+    >>> row_residual(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
+    wide = _matrix(x)
+    left = wide - wide.mean(dim=-2, keepdim=True), wide - wide.quantile(0.5, dim=-2, keepdim=True)
+    nearer = composite_norm(left[1]) < composite_norm(left[0])
+    return torch.where(nearer[..., None, None], left[1], left[0])
+
+
+def relative_residual(x: Tensor) -> Tensor:
+    """||res(X)||_{1,inf} / ||X||_{1,inf}: 0 where all rows are the same; 0 too for a matrix of zeros.
+
+    Arguments:
+        x: (..., L, D).
+
+    Returns:
+        (...) float64. It does not change when X is multiplied by a number.
+
+    >>> relative_residual(torch.ones(3, 5)).item(), relative_residual(torch.eye(2)).item()
+    (0.0, 1.0)
+    """
+    whole = composite_norm(x)
+    return torch.where(whole > 0, composite_norm(row_residual(x)) / whole.clamp_min(torch.finfo(whole.dtype).tiny), 0.0)
+
+
+def _matrix(x: Tensor) -> Tensor:
+    if x.dim() < 2 or 0 in x.shape or not x.is_floating_point():
+        raise InputError(
+            f"a matrix is wanted, floats (..., rows, columns), and {x.dtype} {tuple(x.shape)} was given; give one"
+        )
+    return x.detach().double()
+
+
+# A stack of attention alone as the sum of its paths (Dong et al. 2021, section 2).
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PathLengths:
+    """What goes through a stack by paths of each length.
+
+        X_L = sum over paths (h_1 ... h_L) of  P_{h_L} ... P_{h_1} X W_{h_1} ... W_{h_L}  +  1 b^T
+
+    A path takes in each layer one head, or where there are skip connections the skip, for which P and W are the identity. Its
+    length is how many heads it takes. P are the weights that the model itself computes on this text, W_h is a head's map of
+    values and of outputs; all biases together are the same row b for every token.
+
+    Arguments:
+        terms: (L + 1, N, D), the sum over all paths of 0, 1, ... L heads; zeros where there is none.
+        counts: how many paths of each length there are.
+        bias: (D,), b.
+    """
+
+    terms: Tensor
+    counts: tuple[int, ...]
+    bias: Tensor
+
+    @classmethod
+    def of(cls, blocks: Sequence[nn.Module], x: Tensor) -> Self:
+        """Take a stack of attention apart; exact, and in time linear in its depth.
+
+        Arguments:
+            blocks: from the bottom up, `EncoderBlock`s without norms and feed-forward nets, such as the layers of an
+                `AttentionStack` with `norm="none"` and `feedforward=False`, in evaluation mode.
+            x: (N, D), the vectors of one text, without padding.
+
+        Raises:
+            InputError: for blocks with anything in them that is not linear in what is attended to, and in training mode.
+        """
+        if x.dim() != 2:
+            raise InputError(f"x is {tuple(x.shape)}; give the vectors of one text, (tokens, width)")
+        terms, bias = [x.detach()], torch.zeros_like(x[0])
+        counts = [1]
+        for number, block in enumerate(blocks):
+            attention, skips = _attention_alone(block, number)
+            weights, maps, added = _heads(attention, torch.stack(terms).sum(dim=0) + bias)
+            higher = [_through(weights, maps, term) for term in terms]
+            many = [len(maps) * count for count in counts]
+            nothing = torch.zeros_like(x)
+            below = (
+                (terms, counts, bias) if skips else ([nothing] * len(terms), [0] * len(counts), torch.zeros_like(bias))
+            )
+            # What attention adds to the same row of every token is the same row: each row of P sums to one.
+            bias = below[2] + bias @ maps.sum(dim=0) + added
+            terms = [one + other for one, other in zip([*below[0], nothing], [nothing, *higher], strict=True)]
+            counts = [one + other for one, other in zip([*below[1], 0], [0, *many], strict=True)]
+        return cls(terms=torch.stack(terms), counts=tuple(counts), bias=bias)
+
+    @property
+    def output(self) -> Tensor:
+        """(N, D), the sum of all paths and b: what the stack gives."""
+        return self.terms.sum(dim=0) + self.bias
+
+    @property
+    def residuals(self) -> tuple[float, ...]:
+        """Of each length, how far the sum of its paths is from rank one, `relative_residual`; NaN where there is no path."""
+        found = relative_residual(self.terms).tolist()
+        return tuple(each if count else math.nan for each, count in zip(found, self.counts, strict=True))
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """The `composite_norm` of each length's sum."""
+        return tuple(composite_norm(self.terms).tolist())
+
+
+def _attention_alone(block: nn.Module, number: int) -> tuple[AttentionLayer, bool]:
+    """A block's attention, and whether it is added to its input; refuses a block that is more than attention."""
+    if not isinstance(block, EncoderBlock):
+        raise InputError(f"block {number} is a {type(block).__name__}; paths are those of a stack of EncoderBlock")
+    around, beyond = block.attention_residual, block.feedforward_residual
+    plain = all(isinstance(part, nn.Identity) for part in (around.before, around.after, beyond.before, beyond.after))
+    if not plain or not isinstance(block.feedforward, nn.Identity) or type(beyond) is not Straight:
+        raise InputError(
+            f"block {number} has a norm or a feed-forward net, with which it is no sum of paths; give one of attention alone"
+        )
+    if type(around) not in (Residual, Straight):
+        raise InputError(f"block {number} has a {type(around).__name__}; give one with a skip connection, or with none")
+    if any(part.training for part in block.modules()):
+        raise InputError(f"block {number} is in training mode; call eval() first")
+    return block.attention, type(around) is Residual
+
+
+def _heads(attention: AttentionLayer, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of every head P (H, N, N) and W (H, D, D), and what the biases of values and output add to each token, (D,)."""
+    value, output, heads = attention.value, attention.output, attention.heads
+    if not isinstance(value, nn.Linear) or not isinstance(output, nn.Linear) or attention.key_heads != heads:
+        raise InputError("the attention has no linear map of values and of outputs for each head; give one that has")
+    batch = state.unsqueeze(0)
+    with torch.no_grad():
+        inputs = attention.inputs(batch, attention.keys_values(batch).key)
+        weights = attention.attention.weights(inputs)[0].to(state.dtype)
+        maps = value.weight.unflatten(0, (heads, -1)).transpose(1, 2) @ output.weight.T.unflatten(0, (heads, -1))
+        added = torch.zeros_like(state[0]) if value.bias is None else value.bias @ output.weight.T
+        return weights, maps, added if output.bias is None else added + output.bias
+
+
+def _through(weights: Tensor, maps: Tensor, x: Tensor) -> Tensor:
+    """sum_h P_h X W_h: (N, D) to (N, D)."""
+    return (weights @ x @ maps).sum(dim=0)
+
+
+# Depth against rank: how alike the vectors of a text are after each layer of a model (Dong et al. 2021).
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -179,3 +363,88 @@ def _valid(seen: Run, state: Tensor, address: str) -> Tensor | None:
     if texts and not fitting:
         raise InputError(f"{address} gives {tuple(state.shape)}, which fits no text that was read; give valid")
     return fitting[0] if fitting else None
+
+
+# A model's depth against rank as it is, and with parts taken out of all its blocks; as a figure.
+
+
+WIDTH, HEIGHT = 5.2, 3.4  # inches
+
+FORMS: Mapping[str, Callable[[nn.Module], nn.Module]] = {
+    "as it is": lambda module: module,
+    "without skips": without_skips,
+    "without feed-forward": without_feedforward,
+    "attention alone": lambda module: without_feedforward(without_skips(module)),
+}
+"""What is compared, as the paper's figure 2 does: all with the parameters of the model as it was trained, norms included."""
+
+
+def collapse_forms(module: nn.Module, read: Callable[[Any], Any]) -> dict[str, Collapse]:
+    """The residuals after each layer of a model, and of copies of it without skip connections, feed-forward nets, or both.
+
+    Arguments:
+        module: a model of blocks, in evaluation mode.
+        read: runs the module it is given on the same texts each time.
+
+    Raises:
+        InputError: for a model that is not made of blocks, and in training mode.
+
+    >>> from regard.layers import Tokens
+    >>> from regard.models import Bert, BertConfig
+    >>> model = Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=2)).eval()
+    >>> found = collapse_forms(model, lambda each: each(Tokens.pad([[3, 4, 5]])))
+    >>> [*found], found["attention alone"].residuals.shape
+    (['as it is', 'without skips', 'without feed-forward', 'attention alone'], torch.Size([3, 1]))
+    """
+    if module.training:
+        raise InputError("the module is in training mode, where dropout changes its states; call eval() first")
+    addresses = stack_addresses(module)
+    if not any(isinstance(part, get_args(Block)) for part in module.modules()):
+        raise InputError(f"there is no block in a {type(module).__name__}; give a Transformer or one of its kin")
+    found = {}
+    for name, form in FORMS.items():
+        model = form(module)
+        with torch.no_grad(), look(model, [], hidden=addresses) as seen:
+            read(model)
+        found[name] = Collapse.of_record(seen)
+    return found
+
+
+def collapse_figure(found: Mapping[str, Collapse]) -> Figure:
+    """Residuals against depth, a line for each, means over texts; what is exactly 0 is not on a logarithmic axis.
+
+    Arguments:
+        found: by the line's name; all of the same layers.
+
+    Returns:
+        A figure that is not known to pyplot; write it with `regard.inspection.plots.write_figure`.
+
+    Raises:
+        InputError: for layers that differ, or without matplotlib.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("a plot needs matplotlib: pip install 'regard[plot]'") from None
+    if len({each.addresses for each in found.values()}) != 1:
+        raise InputError("these have different layers, or there are none; give those of one model")
+    addresses = next(iter(found.values())).addresses
+    drawing = Figure(figsize=(max(WIDTH, 0.4 * len(addresses)), HEIGHT), layout="constrained")
+    axes = drawing.add_subplot()
+    for number, (name, collapse) in enumerate(found.items()):
+        axes.plot(
+            range(len(addresses)),
+            collapse.means,
+            marker="o",
+            markersize=4,
+            linewidth=1.6,
+            color=COLOURS[number % len(COLOURS)],
+            label=name,
+        )
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(addresses)), list(addresses), fontsize=7, rotation=45, ha="right")
+    axes.set_ylabel("relative residual", fontsize=8)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False)
+    return drawing

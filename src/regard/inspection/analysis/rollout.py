@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -15,6 +15,7 @@ from regard.inspection.view import AttentionMap, AttentionView
 
 if TYPE_CHECKING:
     from regard.inspection.record import Record
+
 
 Fusion = Literal["mean", "max", "min"]
 
@@ -198,3 +199,23 @@ def _valid(valid: Tensor | None, batch: int, length: int) -> Tensor:
             f"valid is {valid.dtype} {tuple(valid.shape)}; give bool ({batch}, {length}), True where there is a real token"
         )
     return valid.cpu()
+
+
+ROLLOUT = "rollout"
+"""The address of what all layers come to."""
+
+
+def with_rollout(view: AttentionView) -> AttentionView:
+    """The view with one more map for each picture: the rollout through all layers, of models with a class token.
+
+    The row of the class token is then the share that each patch has in what the class is told from; see
+    `regard.inspection.analysis.rollout`. Other views stay as they are.
+    """
+    maps = list(view.maps)
+    for number in range(len(view.examples)):
+        own = [item for item in view.maps if item.example == number]
+        if not own or own[-1].query_patches is None or own[-1].query_patches.first == 0:
+            return view
+        rolled = Rollout.of_maps(own).weights[-1].numpy()
+        maps.append(replace(own[-1], address=ROLLOUT, weights=rolled))
+    return replace(view, maps=tuple(maps))

@@ -15,10 +15,8 @@ from rich.table import Table
 from torch import nn
 
 from regard.errors import InputError
-from regard.inspection.editing.change import change
-from regard.inspection.editing.edits import Edit, MeanHeads, ScaleHeads, SetHeads, SetOutput
-from regard.inspection.look import look
-from regard.inspection.record import Record
+from regard.inspection.editing.edits import Edit, MeanHeads, ScaleHeads, SetHeads, SetOutput, change
+from regard.inspection.record import Record, look
 from regard.inspection.view import AttentionView
 from regard.rendering import Fitted
 from regard.tasks.predictor import Predictor
@@ -79,7 +77,7 @@ class Effects:
     def show(self, path: str | os.PathLike[str] | None = None, count: int | None = 20) -> None:
         """Print the strongest effects, or draw all of them into a `.html`, `.png`, `.svg` or `.json` file."""
         if path is not None:
-            from regard.inspection.saving import save_view
+            from regard.inspection.record import save_view
 
             save_view(self.view(), path)
         else:

@@ -1,25 +1,81 @@
-"""Attention heads taken out of a model for good."""
+"""Models with parts taken out for good: attention heads, skip connections or feed-forward nets."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer
 from regard.errors import InputError
-from regard.layers import TextEncoder
+from regard.layers import Residual, Straight, TextEncoder
+from regard.layers.blocks import Block
 from regard.models.bert import heads_left
 from regard.tasks.predictor import Predictor
 
-M = TypeVar("M", bound="Predictor[Any] | TextEncoder")
+M = TypeVar("M", bound=nn.Module)
 
 
-def prune(model: M, heads: Mapping[int, Sequence[int]]) -> M:
+def without_skips(module: M) -> M:
+    """A copy whose sub-layers give their own output alone, and not their input with it (Dong et al. 2021, section 4).
+
+    The parameters are those of the model, norms included; what it learnt, it learnt with the skip connections.
+
+    Arguments:
+        module: a model of blocks, such as a BERT, a GPT-2, a T5 or a Transformer.
+
+    Raises:
+        InputError: where there is no residual connection in it.
+
+    >>> from regard.models import Bert, BertConfig
+    >>> model = Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=1))
+    >>> type(without_skips(model).layers[0].attention_residual).__name__
+    'Straight'
+    """
+    copied = copy.deepcopy(module)
+    found = False
+    for part in list(copied.modules()):
+        for name, child in part.named_children():
+            if isinstance(child, Residual):
+                setattr(part, name, _straight(child))
+                found = True
+    if not found:
+        raise InputError(f"there is no residual connection in a {type(module).__name__}; give a model made of blocks")
+    return copied
+
+
+def without_feedforward(module: M) -> M:
+    """A copy whose blocks attend only: what goes into a feed-forward net comes out as it was, past its norms too.
+
+    Arguments:
+        module: a model of blocks.
+
+    Raises:
+        InputError: where there is no block in it.
+    """
+    copied = copy.deepcopy(module)
+    blocks = [part for part in copied.modules() if isinstance(part, get_args(Block))]
+    if not blocks:
+        raise InputError(f"there is no feed-forward net in a {type(module).__name__}; give a model made of blocks")
+    for block in blocks:
+        block.feedforward = nn.Identity()
+        block.feedforward_residual = Straight(before=nn.Identity(), after=nn.Identity())
+    return copied
+
+
+def _straight(residual: Residual) -> Straight:
+    straight = Straight(before=residual.before, after=residual.after, dropout=residual.dropout.p)
+    return straight.train(residual.training)
+
+
+P = TypeVar("P", bound="Predictor[Any] | TextEncoder")
+
+
+def prune(model: P, heads: Mapping[int, Sequence[int]]) -> P:
     """A model without some of its attention heads (Michel et al. 2019), smaller and faster by them; the one given stays as it is.
 
     It answers as the model does while `change` scales those heads by zero: a head's query, key and value are rows of three
@@ -47,8 +103,8 @@ def prune(model: M, heads: Mapping[int, Sequence[int]]) -> M:
     """
     if isinstance(model, Predictor):
         smaller = _pruned(model.model, heads)
-        return cast(M, type(model)(smaller, model.task, recipe=model.recipe))
-    return cast(M, _pruned(model, heads))
+        return cast(P, type(model)(smaller, model.task, recipe=model.recipe))
+    return cast(P, _pruned(model, heads))
 
 
 def _pruned(model: Any, heads: Mapping[int, Sequence[int]]) -> TextEncoder:

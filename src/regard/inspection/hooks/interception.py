@@ -1,4 +1,7 @@
-"""Sees the attention functions of torch while any module runs, from within one thread, changing nothing."""
+"""Sees the attention functions of torch while any module runs, from within one thread, changing nothing.
+
+Where in the module a function was called is read off the running stack; heads that a module folded into batch rows are unfolded.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -17,19 +22,123 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention import Attention
 from regard.errors import InputError
-from regard.inspection.foreign.attended import (
-    Attended,
-    of_flex,
-    of_fused,
-    of_laid_out,
-    of_multi_head,
-    unfolded,
-)
-from regard.inspection.foreign.folded_heads import Folds
-from regard.inspection.foreign.forwards import addresses_of, around_forward, is_compiled
-from regard.inspection.foreign.laid_out import Softmaxes
-from regard.inspection.foreign.packed_heads import unpacked
-from regard.inspection.foreign.places import Place, place_of
+from regard.inspection.hooks.calls import Attended, of_flex, of_fused, of_laid_out, of_multi_head, unfolded, unpacked
+from regard.inspection.hooks.modules import addresses_of, around_forward, is_compiled
+from regard.inspection.hooks.softmaxes import Alive, Softmaxes, moved
+
+# Arguments by which attention layers are told what to look at, where that is not their own sequence: the names that
+# `transformers` and its relatives use.
+_OTHER_SEQUENCE = ("key_value_states", "encoder_hidden_states", "encoder_states", "memory", "context")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The innermost module that is running, and the line in it.
+
+    Arguments:
+        address: the module's name in the model.
+        module: the module.
+        line: tells apart the places in the module's code from which attention is called.
+        crossed: whether the module was given another sequence to look at; None where its arguments do not say.
+    """
+
+    address: str
+    module: nn.Module
+    line: tuple[tuple[str, int], ...]
+    crossed: bool | None
+
+
+def place_of(frame: FrameType | None, names: dict[int, str]) -> Place | None:
+    """The innermost module of a model among the callers of a frame.
+
+    Methods are found by their first argument `self`, functions on the way are passed over; so hooks, which would close the
+    fused paths of torch's own layers, are not needed.
+
+    Arguments:
+        frame: where to begin.
+        names: of the model's modules, by `id`.
+    """
+    line: list[tuple[str, int]] = []
+    found: nn.Module | None = None
+    crossed: bool | None = None
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith("<eval_with_key>"):
+            return None  # a graph that was traced runs as it is: it was told of already
+        module = frame.f_locals.get("self") if code.co_varnames[:1] == ("self",) else None
+        if found is None and isinstance(module, nn.Module) and id(module) in names:
+            found = module
+        if found is not None:
+            if module is not found:
+                break
+            line.append((code.co_qualname, frame.f_lineno))
+            crossed = _crossed(frame.f_locals) if crossed is None else crossed
+        frame = frame.f_back
+    return None if found is None else Place(names[id(found)], found, tuple(line), crossed)
+
+
+def _crossed(values: dict[str, Any]) -> bool | None:
+    flag = values.get("is_cross_attention")
+    if isinstance(flag, bool):
+        return flag
+    named = [name for name in _OTHER_SEQUENCE if name in values]
+    return any(values[name] is not None for name in named) if named else None
+
+
+class Folds:
+    """Remembers in which tensors (B*H, S, E) heads were folded into rows, and how many there are of each."""
+
+    def __init__(self) -> None:
+        self._known = Alive()
+
+    def ran(self, func: Any, arguments: tuple[Any, ...], output: Any) -> None:
+        """A function gave `output`."""
+        name = getattr(func, "__name__", "")
+        if name in ("view", "reshape", "flatten") and isinstance(output, Tensor) and output.dim() == 3:
+            given = arguments[0] if arguments else None
+            if isinstance(given, Tensor) and given is not output:
+                found = _folded(given, output)
+                if found is not None:
+                    self._known[output] = found
+        elif self._known and name in ("transpose", "contiguous", "mul", "div", "to", "permute", "clone", "type_as"):
+            known = self._known[arguments[0]] if arguments else None
+            if known is not None and isinstance(output, Tensor) and output.dim() == 3 and output is not arguments[0]:
+                axis, lead, heads_first = known
+                if output.shape != arguments[0].shape or name in ("transpose", "permute"):
+                    where = moved(func, arguments, {}, arguments[0], 1)
+                    axes = [] if where is None else where[0][0]
+                    axis = axes.index(axis - 3) if axis - 3 in axes else None
+                if axis is not None:
+                    self._known[output] = (axis, lead, heads_first)
+
+    def of(self, *tensors: Any) -> tuple[tuple[int, int], bool] | None:
+        """(B, H), and whether the rows go by heads first, of the first of these whose rows are heads; None where none is."""
+        for tensor in tensors:
+            known = self._known[tensor]
+            if known is not None and known[0] == 0:
+                return known[1], known[2]
+        return None
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+
+
+def _folded(given: Tensor, output: Tensor) -> tuple[int, tuple[int, int], bool] | None:
+    before, after = tuple(given.shape), tuple(output.shape)
+    if len(before) == 4:
+        for axis in (0, 1):
+            if (*before[:axis], before[axis] * before[axis + 1], *before[axis + 2 :]) == after:
+                # Heads are cut from the width, so they lie closer together in memory than rows do.
+                heads_first = given.stride(axis) < given.stride(axis + 1)
+                first, second = before[axis : axis + 2]
+                return axis, (second, first) if heads_first else (first, second), heads_first
+    if len(before) == 3 and before[0] == after[0] and before[2] > after[2] and before[2] % after[2] == 0:
+        heads = before[2] // after[2]
+        if after[1] == before[1] * heads:
+            return 1, (before[1], heads), False
+    return None
+
 
 FUSED = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
