@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from regard.claims.comparing import compare
     from regard.errors import InputError
-    from regard.inspection import record as look
+    from regard.inspection import look
     from regard.planning.plan import plan
     from regard.tasks.evaluation import evaluate
     from regard.tasks.exporting import export

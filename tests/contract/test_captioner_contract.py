@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.generation import GenerationSettings, search
-from regard.inspection import record as look
+from regard.inspection import look
 from regard.layers import Pictures, Tokens
 from regard.models import MODELS, ShowAndTellConfig, ShowAttendAndTellConfig
 from regard.testing import check_model

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.inspection import record as look
+from regard.inspection import look
 from regard.layers import Pictures
 from regard.models import (
     MODELS,

@@ -12,8 +12,7 @@ from regard.embeddings import PackedEncoder, PlainReader, Readers, read_all
 from regard.embeddings.packed import obstacle
 from regard.embeddings.reading import batches
 from regard.errors import InputError
-from regard.inspection.editing import ScaleHeads
-from regard.inspection.editing import edits as change
+from regard.inspection.editing import ScaleHeads, change
 from regard.layers import Tokens
 
 

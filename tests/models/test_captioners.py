@@ -106,7 +106,7 @@ def test_show_attend_and_tell_is_its_equations(randomize, attention):
 
 def test_what_is_drawn_in_training_is_what_was_looked_at(randomize):
     """Followed by the record: the context of each step is the annotation of the place that `drawn` tells."""
-    from regard.inspection import record as look
+    from regard.inspection import look
 
     model = randomize(ShowAttendAndTell(ShowAttendAndTellConfig(**SIZES, attention_width=7, attention="hard"))).train()
     torch.manual_seed(2)

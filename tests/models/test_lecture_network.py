@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.errors import InputError
-from regard.inspection import record as look
+from regard.inspection import look
 from regard.models import LectureNetwork, LectureNetworkConfig
 from regard.models.lecture_network import without_queries_and_keys
 from regard.tasks.picture_classification.task import batch_of

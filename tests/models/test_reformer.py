@@ -9,7 +9,7 @@ import torch
 
 from regard.attention import AxialPositions
 from regard.errors import InputError
-from regard.inspection import record as look
+from regard.inspection import look
 from regard.layers import Tokens
 from regard.models import Reformer, ReformerConfig
 

@@ -44,7 +44,7 @@ class Recording(_Looking):
         """A few passes; the amount is tokens."""
         import torch
 
-        from regard.inspection import record as look
+        from regard.inspection import look
 
         job = self._job
         began = 0.0
@@ -65,7 +65,7 @@ class Picture(_Looking):
         """One page; the amount is the seconds it takes."""
         import torch
 
-        from regard.inspection import record as look
+        from regard.inspection import look
 
         job = self._job
         addresses = [f"encoder.layer.{layer}.*" for layer in range(job["layers"])]

@@ -96,7 +96,7 @@ def caption(
 
 def _looking(captioner: Captioner, count: int) -> Any:
     """A record of all that the model looks at."""
-    from regard.inspection import record as look
+    from regard.inspection import look
 
     if count > MOST_SHOWN:
         raise InputError(f"--page shows up to {MOST_SHOWN} pictures, and there are {count}; name some of them")

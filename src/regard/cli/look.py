@@ -150,7 +150,7 @@ def _seen(
 def _translating(model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None) -> AttentionView:
     import torch
 
-    from regard.inspection import record as recording
+    from regard.inspection import look as recording
     from regard.tasks.loading import load, task_of
 
     if task_of(model) == "text_to_text":
@@ -177,7 +177,7 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
     import torch
 
     from regard.cli.pictures import pictures_named
-    from regard.inspection import record as recording
+    from regard.inspection import look as recording
     from regard.tasks.loading import load
 
     captioner = load(model, task="captioning")
@@ -197,7 +197,7 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
 def _classifying(model: Path, picture: str, layers: list[str] | None) -> AttentionView:
     """The maps of a classifier over a picture, and where it has a class token the rollout of all its layers."""
     from regard.cli.pictures import pictures_named
-    from regard.inspection import record as recording
+    from regard.inspection import look as recording
     from regard.inspection.analysis.rollout import with_rollout
     from regard.tasks.loading import load
 
@@ -215,7 +215,7 @@ def _writing(model: Path, text: str, target: str | None, layers: list[str] | Non
     """The maps of a text-to-text model, whatever it is asked."""
     import torch
 
-    from regard.inspection import record as recording
+    from regard.inspection import look as recording
     from regard.tasks.loading import load
 
     writer = load(model, task="text_to_text")
@@ -235,7 +235,7 @@ def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
     """The places of memory that a model reads and writes while it copies vectors of bits, a row for each step."""
     from dataclasses import replace
 
-    from regard.inspection import record as recording
+    from regard.inspection import look as recording
     from regard.tasks.loading import load
 
     copier = load(model, task="copying")
@@ -270,7 +270,7 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
 
     import torch
 
-    from regard.inspection import record as recording
+    from regard.inspection import look as recording
     from regard.tasks.loading import load
 
     if not text.strip():

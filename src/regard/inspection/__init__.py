@@ -1,7 +1,6 @@
 """Looking inside: the recorder, its record, pictures of attention; changing what is inside, and what comes of it."""
 
-from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, ablate, patch
-from regard.inspection.editing import edits as change
+from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, ablate, change, patch
 from regard.inspection.editing.removal import prune
 from regard.inspection.hooks.modules import attention_addresses
 from regard.inspection.joining import Run

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.attention import Attention, Score, ScoredAttention
 from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
-from regard.inspection import record as look
+from regard.inspection import look
 from regard.layers import NEVER, Tokens
 from regard.models import MODELS
 from regard.models.config import config_from_json, config_to_json

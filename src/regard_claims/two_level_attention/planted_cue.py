@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from regard.data.cue_documents import CueDocument, CueDocuments
-from regard.inspection import record as look
+from regard.inspection import look
 from regard.models.config import check
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.loading import load

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.errors import InputError
-from regard.inspection.analysis import probing as hidden_states
+from regard.inspection.analysis import hidden_states
 from regard.layers import Tokens
 
 

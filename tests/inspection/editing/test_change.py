@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights
-from regard.inspection.editing import edits as change
+from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, change
 
 transformers: Any = pytest.importorskip("transformers", reason="changes models of transformers, which is not installed")
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.inspection.editing import ScaleHeads, ablate, patch
-from regard.inspection.editing import edits as change
+from regard.inspection.editing import ScaleHeads, ablate, change, patch
 
 
 class Heads(nn.Module):
