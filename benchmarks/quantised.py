@@ -20,7 +20,7 @@ from measured import record
 from regard.data.malformed import MalformedRows
 from regard.data.running_text import read_texts
 from regard.generation import GenerationSettings
-from regard.tasks.language_modelling.evaluation import evaluate
+from regard.tasks.language_modelling import evaluate
 
 ROOT = Path(__file__).resolve().parent.parent
 PROMPTS, WORDS, TOKENS = 200, 16, 32

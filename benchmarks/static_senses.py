@@ -28,7 +28,7 @@ from measured import record
 from regard.data.labelled import LabelledText, read_labelled
 from regard.embeddings import unit
 from regard.metrics.bootstrap import bootstrap_interval
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.training.memory import keep_freed_memory
 from regard.vectors import WordVectors
 from regard.vectors.evaluation.extrinsic.words import logistic

@@ -29,7 +29,7 @@ from regard.embeddings import packaged
 from regard.inspection import AttentionMap, AttentionView
 from regard.inspection.analysis import HeadStatistics
 from regard.inspection.terminal import colour_of
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.training.precision import resolve
 
 QUESTIONS = ("how do I read a file line by line", "glue strings together", "delete a folder and everything in it")

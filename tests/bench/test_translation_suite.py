@@ -15,8 +15,7 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import BahdanauConfig
 from regard.models.bahdanau import Bahdanau
-from regard.tasks.translation.task import TranslationTask
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import TranslationTask, Translator
 from regard.text import Tokenizer
 
 

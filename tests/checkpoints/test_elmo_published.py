@@ -16,7 +16,7 @@ from regard.checkpoints import parameters_of
 from regard.checkpoints.elmo import published_files, read_published, write_published
 from regard.errors import InputError
 from regard.models import ELMo, ELMoConfig
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard.tasks.sentence_embedding import SentenceEncoder
 
 h5py = pytest.importorskip("h5py")
 

@@ -126,7 +126,7 @@ def test_equal_tokens_for_unequal_batches(small, tmp_path):
 
 
 def test_data_that_is_the_same_is_prepared_once(small, tmp_path, monkeypatch):
-    from regard.tasks.translation import preparation
+    from regard.tasks import translation as preparation
 
     made: list[Path] = []
     real = preparation._Preparation.run

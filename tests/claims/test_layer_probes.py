@@ -11,8 +11,7 @@ import torch
 from regard.claims.claim import claim
 from regard.errors import InputError
 from regard.models import ELMo, ELMoConfig
-from regard.tasks.bidirectional_language_modelling.bidirectional_language_model import BidirectionalLanguageModel
-from regard.tasks.bidirectional_language_modelling.task import BidirectionalLanguageModellingTask
+from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel, BidirectionalLanguageModellingTask
 from regard.text import Tokenizer
 from regard.text.word_list import WordList
 from regard_claims.layers_of_elmo.layer_probes import LayerProbes

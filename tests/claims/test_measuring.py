@@ -10,7 +10,7 @@ import regard
 from regard.claims.comparison import read_comparison
 from regard.claims.measure import Measure
 from regard.claims.measuring import RunMeasures
-from regard.tasks.translation.evaluation import teacher_forced
+from regard.tasks.translation import teacher_forced
 
 
 @pytest.fixture

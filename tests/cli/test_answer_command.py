@@ -11,9 +11,8 @@ import torch
 
 import regard
 from regard.models import Bert, BertConfig
-from regard.tasks.question_answering.answerer import Answerer
-from regard.tasks.question_answering.findings import Answer
-from regard.tasks.question_answering.task import QuestionAnsweringTask
+from regard.tasks.answer_spans import Answer
+from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
 from regard.text import Tokenizer
 
 CONTEXT = "She has lived in Paris since 1999, and the café\nis in the middle of the town."

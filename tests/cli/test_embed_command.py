@@ -14,8 +14,7 @@ import pytest
 
 import regard
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.text import Tokenizer
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "road", "old", "green"]

@@ -101,7 +101,7 @@ def test_builtin_dates_are_of_the_test_split_in_the_models_languages(command, da
 
 
 def test_builtin_sequences_are_of_the_models_own_problem_or_another(command, sequences_model):
-    from regard.tasks.translation.data import builtin_pairs
+    from regard.tasks.translation_data import builtin_pairs
 
     own = {"kind": "reversal", "symbols": 6, "shortest": 3, "longest": 5}
     model = regard.load(sequences_model)

@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard.inspection import AttentionView
-from regard.tasks.translation.data import builtin_pairs
+from regard.tasks.translation_data import builtin_pairs
 
 SEQUENCES = {"symbols": 6, "shortest": 2, "longest": 4, "size": 200, "validation_size": 10}
 TARGETS = {kind: {"sequences": SEQUENCES | {"kind": kind}} for kind in ("copy", "reversal")}

@@ -11,8 +11,7 @@ import regard
 from regard.checkpoints import parameters_of, write_model
 from regard.inspection import AttentionView, prune
 from regard.models import MODELS, BertConfig, DistilBertConfig
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.classification import ClassificationTask, Classifier
 from regard.text import Tokenizer
 
 TEXTS = ["the cat sat on the mat.", "a dog ran off, far away", "cats and dogs are not unaffable"] * 6

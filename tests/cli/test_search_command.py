@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.text import Tokenizer
 
 TEXTS = {

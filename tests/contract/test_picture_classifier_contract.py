@@ -18,7 +18,7 @@ from regard.models import (
     LectureNetworkConfig,
     ViTConfig,
 )
-from regard.tasks.picture_classification.task import batch_of
+from regard.tasks.picture_classification import batch_of
 from regard.testing import check_model
 
 SIZES: dict[str, Any] = {"picture_height": 16, "picture_width": 24, "picture_channels": 3, "outputs": 5}

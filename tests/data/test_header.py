@@ -8,8 +8,7 @@ from regard.data.labelled import read_labelled
 from regard.data.malformed import MalformedRows
 from regard.data.pairs import read_pairs
 from regard.errors import InputError
-from regard.tasks.sentence_embedding.data import SentenceData
-from regard.tasks.sentence_embedding.examples import reader
+from regard.tasks.sentence_data import SentenceData, reader
 
 
 def file(tmp_path, text, name="data.csv"):

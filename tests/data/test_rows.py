@@ -9,14 +9,14 @@ from regard.data.labelled import labelled_in_memory
 from regard.data.pairs import pairs_in_memory
 from regard.data.rows import texts_of_rows
 from regard.errors import InputError
-from regard.tasks.captioning.examples import in_memory as captions
-from regard.tasks.masked_language_modelling.documents import in_memory as documents
-from regard.tasks.multiple_choice.preparation import in_memory as choices
-from regard.tasks.picture_classification.examples import listed as pictures
-from regard.tasks.question_answering.examples import in_memory as questions
-from regard.tasks.sentence_embedding.examples import in_memory as sentences
+from regard.tasks.caption_data import in_memory as captions
+from regard.tasks.documents import in_memory as documents
+from regard.tasks.multiple_choice import in_memory as choices
+from regard.tasks.picture_classification import listed as pictures
+from regard.tasks.question_data import in_memory as questions
+from regard.tasks.sentence_data import in_memory as sentences
 from regard.tasks.tagging import SENTENCES
-from regard.tasks.text_to_text.examples import in_memory as text_to_text
+from regard.tasks.text_to_text import in_memory as text_to_text
 
 READERS = {
     "translation": pairs_in_memory,

@@ -11,7 +11,7 @@ from regard.data.masking import Masking
 from regard.layers import DecoderBlock, Tokens
 from regard.models import Bert, BertConfig
 from regard.tasks.encoders import Joined
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
+from regard.tasks.masked_language_modelling import MaskedLanguageModellingTask
 from regard.text import Tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(95))]

@@ -11,8 +11,7 @@ import torch
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.models import MODELS
-from regard.tasks.translation.task import TranslationTask
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import TranslationTask, Translator
 from regard.text import Tokenizer
 
 LOOKED_AT: dict[str, dict[str, Any]] = {

@@ -18,11 +18,9 @@ from regard.inspection.text_reader import TextReader
 from regard.layers import Tokens
 from regard.models import MODELS, BertConfig, DistilBertConfig
 from regard.tasks import TASKS
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.rater import Rater
-from regard.tasks.classification.regression import RegressionTask
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.classification import ClassificationTask, Classifier
 from regard.tasks.encoders import join
+from regard.tasks.regression import Rater, RegressionTask
 from regard.text import Tokenizer
 
 SIZES: dict[str, Any] = {"width": 12, "heads": 3, "feedforward_width": 10, "layers": 2, "maximum_positions": 30}

@@ -18,8 +18,7 @@ from regard.errors import InputError
 from regard.inspection import ScaleHeads, change, prune
 from regard.layers import Tokens
 from regard.models import MODELS, BertConfig, DistilBertConfig, Transformer, TransformerConfig
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.classification import ClassificationTask, Classifier
 from regard.text import Tokenizer
 
 SIZES: dict[str, Any] = {"vocabulary": 13, "width": 12, "heads": 4, "feedforward_width": 10, "layers": 3}

@@ -40,8 +40,7 @@ from regard.inspection.walk.reading import layers_of
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config, ViT, ViTConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
-from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-from regard.tasks.picture_classification.task import PictureClassificationTask
+from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
 from regard.tasks.pictures import PictureSize
 from regard.text import Tokenizer
 

@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.inspection import look
 from regard.models import LectureNetwork, LectureNetworkConfig
 from regard.models.lecture_network import without_queries_and_keys
-from regard.tasks.picture_classification.task import batch_of
+from regard.tasks.picture_classification import batch_of
 
 MNIST = {"picture_height": 28, "picture_width": 28, "picture_channels": 1, "outputs": 10}
 

@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.layers import PatchEmbedding
 from regard.layers.pictures import resized_positions
 from regard.models import ConvolutionalNetwork, ConvolutionalNetworkConfig, ViT, ViTConfig
-from regard.tasks.picture_classification.task import batch_of
+from regard.tasks.picture_classification import batch_of
 
 TINY = {
     "picture_height": 12,

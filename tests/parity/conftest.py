@@ -12,8 +12,7 @@ from torch import nn
 
 from regard.layers import Tokens
 from regard.models import Transformer, TransformerConfig
-from regard.tasks.translation.task import TranslationTask
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import TranslationTask, Translator
 from regard.text import Tokenizer
 
 LINES = ["The dog barks at the  cat.", "Où est-il? 12 €", "a <b> c </d>", "never mind", "été, déjà (vu)!"] * 3

@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.inspection import prune
 from regard.layers import Encoded, Tokens
 from regard.models import Bert, BertConfig, DistilBert, DistilBertConfig
-from regard.tasks.classification.classifier import Classifier
+from regard.tasks.classification import Classifier
 from regard.tasks.encoders import join, padded
 from regard.text import Tokenizer
 

@@ -23,7 +23,7 @@ from regard.checkpoints import read_model
 from regard.checkpoints.hf_format import hf_format
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.picture_classification.task import batch_of
+from regard.tasks.picture_classification import batch_of
 
 transformers = pytest.importorskip("transformers")
 

@@ -11,8 +11,7 @@ import torch
 import regard
 from regard.generation import GenerationSettings
 from regard.models import Transformer
-from regard.tasks.translation.task import TranslationTask
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import TranslationTask, Translator
 from regard.text import Tokenizer
 
 transformers = pytest.importorskip("transformers")

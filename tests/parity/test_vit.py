@@ -14,8 +14,7 @@ from regard.checkpoints import read_config, read_model
 from regard.checkpoints.pretrained import adopt
 from regard.errors import InputError
 from regard.models import ViT, ViTConfig
-from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-from regard.tasks.picture_classification.task import PictureClassificationTask, batch_of
+from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor, batch_of
 from regard.tasks.pictures import PictureSize
 
 transformers = pytest.importorskip("transformers")

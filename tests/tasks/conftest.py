@@ -10,8 +10,7 @@ import torch
 
 from regard.generation import GenerationSettings
 from regard.models import MODELS
-from regard.tasks.translation.task import TranslationTask
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import TranslationTask, Translator
 from regard.text import Tokenizer
 
 SIZES: dict[str, dict[str, Any]] = {

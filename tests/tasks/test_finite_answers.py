@@ -27,28 +27,19 @@ from regard.models import (
     ViTConfig,
 )
 from regard.prompting.likelihood import Continued, told
-from regard.tasks.bidirectional_language_modelling.bidirectional_language_model import BidirectionalLanguageModel
-from regard.tasks.bidirectional_language_modelling.task import BidirectionalLanguageModellingTask
-from regard.tasks.captioning.captioner import Captioner
-from regard.tasks.captioning.task import CaptioningTask
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.rater import Rater
-from regard.tasks.classification.regression import RegressionTask
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel, BidirectionalLanguageModellingTask
+from regard.tasks.captioning import Captioner, CaptioningTask
+from regard.tasks.classification import ClassificationTask, Classifier
 from regard.tasks.copying import Copier, CopyingTask
-from regard.tasks.language_modelling.language_model import LanguageModel
-from regard.tasks.language_modelling.task import LanguageModellingTask
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
-from regard.tasks.multiple_choice.chooser import Chooser
-from regard.tasks.multiple_choice.task import MultipleChoiceTask
-from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-from regard.tasks.picture_classification.task import PictureClassificationTask
+from regard.tasks.language_modelling import LanguageModel
+from regard.tasks.language_task import LanguageModellingTask
+from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
+from regard.tasks.multiple_choice import Chooser, MultipleChoiceTask
+from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
 from regard.tasks.pictures import PictureSize
-from regard.tasks.question_answering.answerer import Answerer
-from regard.tasks.question_answering.task import QuestionAnsweringTask
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
+from regard.tasks.regression import Rater, RegressionTask
+from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.tasks.tagging import Tagger, TaggingTask
 from regard.text import Tokenizer
 from regard.text.word_list import WordList

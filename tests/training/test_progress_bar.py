@@ -11,7 +11,7 @@ from torch import nn
 import regard
 import regard.training.run as run_module
 from regard.tasks import TASKS
-from regard.tasks.classification.task import ClassificationTask
+from regard.tasks.classification import ClassificationTask
 from regard.text import Tokenizer
 from regard.training import Trained
 from regard.training.progress import Progress

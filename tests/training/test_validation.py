@@ -8,8 +8,8 @@ import math
 import pytest
 
 import regard
-from regard.tasks.translation.data import builtin_pairs
-from regard.tasks.translation.evaluation import teacher_forced
+from regard.tasks.translation import teacher_forced
+from regard.tasks.translation_data import builtin_pairs
 
 COPY = {"sequences": {"kind": "copy", "symbols": 6, "shortest": 2, "longest": 4, "size": 200, "validation_size": 20}}
 LAST_FIRST = {"sequences": COPY["sequences"] | {"kind": "reversal", "validation_size": 10}}

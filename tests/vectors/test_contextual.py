@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from regard.embeddings import LayerChoice
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.text import Tokenizer
 from regard.vectors.contextual import averaged_vectors, piece_vectors, taken, vectors_alone, words_in
 

@@ -15,7 +15,7 @@ from regard.bench.options import Options
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.sentence_embedding import SentenceEncoder
 
 PRECISIONS = ("bfloat16", "float32", "int8")
 """Of our vectors."""
@@ -129,8 +129,7 @@ def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, Senten
     from regard.embeddings import packaged
     from regard.models import MODELS, BertConfig, DistilBertConfig
     from regard.tasks.loading import load, model_folder
-    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-    from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+    from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
     from regard.text import Tokenizer
 
     place, name = (None, "") if options.model is None else (model_folder(options.model), options.model.name)

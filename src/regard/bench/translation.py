@@ -100,8 +100,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
 def _untrained(pairs: Sequence[tuple[str, str]], sizes: Sizes) -> Translator:
     """A pre-norm Transformer with random weights and a vocabulary learnt from the pairs."""
     from regard.models import Transformer, TransformerConfig
-    from regard.tasks.translation.task import TranslationTask
-    from regard.tasks.translation.translator import Translator
+    from regard.tasks.translation import TranslationTask, Translator
     from regard.text import Tokenizer
 
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), kind="bpe", size=sizes.vocabulary)

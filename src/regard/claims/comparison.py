@@ -17,8 +17,8 @@ from regard.errors import InputError, nearest
 from regard.reading import yaml_value
 from regard.structure import coerced, from_mapping
 from regard.tasks.kinds import kind_of
-from regard.tasks.translation.data import TranslationData
-from regard.tasks.translation.task import TranslationTask
+from regard.tasks.translation import TranslationTask
+from regard.tasks.translation_data import TranslationData
 from regard.training.recipe import Recipe, put, read_override, read_recipe, read_yaml, recipe_file
 from regard.training.settings import LIMITS
 

@@ -12,7 +12,7 @@ from regard.parts import own_names
 from regard.reading import parse_yaml
 from regard.structure import from_mapping
 from regard.tasks.kinds import TASKS
-from regard.tasks.translation.data import TranslationData
+from regard.tasks.translation_data import TranslationData
 
 Kind = Literal[
     "validation",

@@ -23,8 +23,8 @@ from regard.reading import parse_json, read_json_object, read_text
 from regard.structure import from_mapping
 from regard.tasks.kinds import kind_of
 from regard.tasks.loading import load
-from regard.tasks.translation.data import TranslationData, builtin_pairs
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import Translator
+from regard.tasks.translation_data import TranslationData, builtin_pairs
 from regard.training.recipe import Recipe
 
 CACHE = "measures.json"

@@ -28,10 +28,9 @@ from regard.generation import GenerationSettings
 from regard.models.config import config_from_json, config_to_json
 from regard.structure import from_mapping
 from regard.tasks.kinds import kind_of
-from regard.tasks.language_modelling.language_model import LanguageModel
-from regard.tasks.language_modelling.task import COLUMN, LanguageModellingTask
-from regard.tasks.translation.evaluation import evaluate, teacher_forced
-from regard.tasks.translation.translator import Translator
+from regard.tasks.language_modelling import LanguageModel
+from regard.tasks.language_task import COLUMN, LanguageModellingTask
+from regard.tasks.translation import Translator, evaluate, teacher_forced
 from regard.training.recipe import Recipe
 
 Pairs = Sequence[tuple[str, str]]

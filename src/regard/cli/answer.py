@@ -20,7 +20,7 @@ from regard.cli.texts import Text, read_texts
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.question_answering.findings import Answer
+    from regard.tasks.answer_spans import Answer
 
 TOGETHER = 32
 """Questions read from a file before they are answered; contexts may be long."""

@@ -17,7 +17,7 @@ from regard.cli.pictures import NamedPicture, pictures_named
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.captioning.captioner import Caption, Captioner
+    from regard.tasks.captioning import Caption, Captioner
 
 MOST_SHOWN = 64
 """Pictures that one page shows; a batch is as large."""

@@ -20,8 +20,8 @@ from regard.cli.texts import Text, TextColumn, columns_trained_on, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.classification.classifier import Classification, Labelling
-    from regard.tasks.classification.rater import Rating, Ratings
+    from regard.tasks.classification import Classification, Labelling
+    from regard.tasks.regression import Rating, Ratings
 
 CLASSIFYING = ("classification", "multi_label_classification")
 """The tasks that this command is for, beside those of numbers and pictures."""

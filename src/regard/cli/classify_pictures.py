@@ -16,7 +16,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.tasks.few_shot import FewShotClassifier
-    from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+    from regard.tasks.picture_classification import PictureClassifierPredictor
     from regard.tasks.pictures import Picture, PictureClassification
 
 TOGETHER = 256

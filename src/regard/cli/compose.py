@@ -14,7 +14,7 @@ from regard.cli.pieces import words_of
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.language_modelling.composing import Composition
+    from regard.tasks.language_modelling import Composition
 
 
 @options.decoding_options("beam", "n_best", "length_penalty", "coverage_penalty", maximum_length=256, sample=True)
@@ -59,8 +59,8 @@ def compose(
       regard compose runs/piano --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     _check_suffixes(output, picture)
-    from regard.tasks.language_modelling.composing import COMPOSING, writing_of
-    from regard.tasks.language_modelling.composing import compose as composed
+    from regard.tasks.language_modelling import COMPOSING, writing_of
+    from regard.tasks.language_modelling import compose as composed
 
     composer = opened(model, device, "language_modelling")
     writing = writing_of(composer, tempo=tempo)

@@ -21,7 +21,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.embeddings.vector_file import VectorFile
-    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.sentence_embedding import SentenceEncoder
 
 TOGETHER = 4096
 """Texts that are sorted by length before they are read, and written down before the next are read."""

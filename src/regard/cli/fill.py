@@ -20,7 +20,7 @@ from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.masked_language_modelling.answers import Filled
+    from regard.tasks.masked_language_modelling import Filled
 
 USUAL_TOP = 5
 
@@ -72,7 +72,7 @@ def fill(
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.tasks.loading import task_of
-        from regard.tasks.masked_language_modelling.inputs import mask_of
+        from regard.tasks.masked_language_modelling import mask_of
 
         spans = task_of(model) in WITH_SENTINELS
         predictor = opened(model, device, "span_corruption" if spans else "masked_language_modelling")

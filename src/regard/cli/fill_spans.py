@@ -8,7 +8,7 @@ from regard.cli.texts import Text
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.span_corruption.span_filler import FilledSpans, SpanFiller
+    from regard.tasks.span_corruption import FilledSpans, SpanFiller
 
 
 def fill_spans(model: SpanFiller, chunk: list[Text]) -> list[FilledSpans]:

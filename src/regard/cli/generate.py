@@ -19,7 +19,7 @@ from regard.cli.texts import Text, TextColumn, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.language_modelling.writer import Written
+    from regard.tasks.language_writing import Written
 
 BATCHES_AT_ONCE = 16
 

@@ -174,7 +174,7 @@ def _encoder(path: Path, place: Path) -> dict[str, Any]:
     from regard.inspection import attention_addresses
     from regard.inspection.text_reader import TextReader
     from regard.models.config import config_to_json
-    from regard.tasks.classification.foreign import names_of
+    from regard.tasks.labelled import names_of
     from regard.tasks.loading import task_of
 
     reader, card = TextReader.load(place), read_card(place)

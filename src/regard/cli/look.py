@@ -14,7 +14,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.inspection import AttentionMap, AttentionView
-    from regard.tasks.language_modelling.language_model import LanguageModel
+    from regard.tasks.language_modelling import LanguageModel
 
 SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 EVENTS_SHOWN = 128
@@ -287,7 +287,7 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
 def _music(text: str, model: LanguageModel) -> str:
     """The text itself; or where a model of music is given the place of a piece, the first of its events."""
     from regard.cli.pieces import MOTIFS, words_of
-    from regard.tasks.language_modelling.composing import writing_of
+    from regard.tasks.language_modelling import writing_of
     from regard.text.events import EVENTS
 
     place = text.strip()

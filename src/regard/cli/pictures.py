@@ -11,9 +11,9 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.data.scenes import Scenes
-    from regard.tasks.captioning.captioner import Captioner
+    from regard.tasks.captioning import Captioner
     from regard.tasks.few_shot import FewShotClassifier
-    from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
+    from regard.tasks.picture_classification import PictureClassifierPredictor
     from regard.tasks.pictures import Picture
 
     Reader = Captioner | PictureClassifierPredictor | FewShotClassifier
@@ -66,7 +66,7 @@ def _at(place: str, model: Reader) -> list[NamedPicture]:
 
 
 def _builtin(name: str, number: int | None, model: Reader) -> list[NamedPicture]:
-    from regard.tasks.captioning.captioner import Captioner
+    from regard.tasks.captioning import Captioner
 
     if isinstance(model, Captioner) != (name == "scenes"):
         raise InputError(
@@ -98,7 +98,7 @@ def scenes_to_test(captioner: Captioner, size: int) -> Scenes:
         InputError: for a model that was trained on files.
     """
     from regard.structure import from_mapping
-    from regard.tasks.captioning.data import CaptionData
+    from regard.tasks.caption_data import CaptionData
 
     section = captioner.recipe.get("data")
     data = from_mapping(CaptionData, section, "the recipe's data") if section else CaptionData()

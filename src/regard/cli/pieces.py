@@ -11,7 +11,7 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.data.motifs import Motifs
     from regard.data.music import Writing
-    from regard.tasks.language_modelling.language_model import LanguageModel
+    from regard.tasks.language_modelling import LanguageModel
 
 MOTIFS = "motifs"
 NUMBERED = re.compile(r"(.+\.json):(\d+)", re.IGNORECASE)
@@ -46,7 +46,7 @@ def test_melodies(model: LanguageModel, size: int) -> Motifs:
         InputError: for a model that was trained on files.
     """
     from regard.structure import from_mapping
-    from regard.tasks.language_modelling.data import TextData
+    from regard.tasks.language_task import TextData
 
     section = model.recipe.get("data")
     motifs = from_mapping(TextData, section, "the recipe's data").motifs if section else None

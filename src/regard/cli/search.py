@@ -18,7 +18,7 @@ from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from regard.embeddings.search import Found, Index
-    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.sentence_embedding import SentenceEncoder
 
 INDEX = ".regard-index.safetensors"
 SHOWN = 240

@@ -22,8 +22,8 @@ from regard.cli.texts import Text, read_texts
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.language_modelling.writer import Written
-    from regard.tasks.text_to_text.text_to_text import TextToText
+    from regard.tasks.language_writing import Written
+    from regard.tasks.text_to_text import TextToText
 
 TOGETHER = 16
 """Documents read before they are answered."""

@@ -31,9 +31,20 @@ from regard.data.tables import tsv_rows
 from regard.data.usable import usable
 from regard.errors import InputError, nearest
 
-__all__ = ["LABELLED_FORMATS", "LabelledText", "MalformedRow", "MalformedRows", "labelled_in_memory", "read_labelled"]
+__all__ = [
+    "LABELLED_FORMATS",
+    "LabelledText",
+    "MalformedRow",
+    "MalformedRows",
+    "labelled_in_memory",
+    "labelled_row",
+    "read_labelled",
+]
 
 AnyPath = str | os.PathLike[str]
+
+ROW = "(text, label), or ((first, second), label)"
+"""What a row in memory is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,29 +195,45 @@ def labelled_in_memory(
     >>> [(row.text, row.label) for row in labelled_in_memory([("fine", 1), {"id": 7, "text": "poor", "label": 0}])]
     [('fine', 1), ('poor', 0)]
     """
-    wanted = "(text, label), or ((first, second), label)"
-    found = []
-    for number, row in enumerate(listed(given, "labelled texts", wanted), start=1):
-        if isinstance(row, LabelledText):
-            if (fault := text_fault("text", row.text)) is not None:
-                sound(malformed_row(row.file, row.line, *fault), wanted)
-            found.append(row)
-            continue
-        where = f"example {number}"
-        if isinstance(row, Mapping):
-            first, second, held = parts_of_mapping(row, where, (text, pair, label), wanted)
-        else:
-            content, held = parts_of(row, where, [["text"], ["label"]], wanted)
-            first, second = content, None
-            if isinstance(content, tuple | list):
-                first, second = parts_of(content, f"the text of {where}", [["text"], ["pair"]], "(first, second)")
-        read = _example("examples", number, Parts(first, second, None, None), False, _Labelling(False, None))
-        held = held.tolist() if hasattr(held, "tolist") else held
-        several = tuple(held) if isinstance(held, list | tuple | set | frozenset) else None
-        found.append(
-            dataclasses.replace(sound(read, wanted), label=None if several is not None else held, labels=several)
-        )
-    return found
+    return [
+        labelled_row(row, f"example {number}", number, text, pair, label)
+        for number, row in enumerate(listed(given, "labelled texts", ROW), start=1)
+    ]
+
+
+def labelled_row(
+    row: Any,
+    where: str,
+    number: int,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | tuple[str, ...] | None = None,
+) -> LabelledText:
+    """One of them.
+
+    Arguments:
+        where: what messages call it.
+        number: of the row, from 1.
+        text, pair, label: as `labelled_in_memory`.
+
+    Raises:
+        InputError: as `labelled_in_memory`.
+    """
+    if isinstance(row, LabelledText):
+        if (fault := text_fault("text", row.text)) is not None:
+            sound(malformed_row(row.file, row.line, *fault), ROW)
+        return row
+    if isinstance(row, Mapping):
+        first, second, held = parts_of_mapping(row, where, (text, pair, label), ROW)
+    else:
+        content, held = parts_of(row, where, [["text"], ["label"]], ROW)
+        first, second = content, None
+        if isinstance(content, tuple | list):
+            first, second = parts_of(content, f"the text of {where}", [["text"], ["pair"]], "(first, second)")
+    read = _example("examples", number, Parts(first, second, None, None), False, _Labelling(False, None))
+    held = held.tolist() if hasattr(held, "tolist") else held
+    several = tuple(held) if isinstance(held, list | tuple | set | frozenset) else None
+    return dataclasses.replace(sound(read, ROW), label=None if several is not None else held, labels=several)
 
 
 def _known(

@@ -21,7 +21,7 @@ class Drawn:
     Arguments:
         places: (B, L) int64, the place each word looked at.
         valid: (B, L) bool, True = it was drawn; a word that took the mean of all places drew none.
-        baseline: a scalar of the model's, moved in place by whoever knows the loss; see `regard.tasks.captioning.objective`.
+        baseline: a scalar of the model's, moved in place by whoever knows the loss; see `regard.tasks.caption_data`.
     """
 
     places: Tensor

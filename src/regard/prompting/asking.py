@@ -13,8 +13,8 @@ from regard.prompting.examples import Example, Shots
 from regard.prompting.likelihood import SCORES, Score, Told, continued, score_of, told
 from regard.prompting.prompts import Posed, posed, prompt_of, prompts_of
 from regard.prompting.template import Template
-from regard.tasks.language_modelling.language_model import LanguageModel
-from regard.tasks.translation.metrics import compared
+from regard.tasks.language_modelling import LanguageModel
+from regard.tasks.translation import compared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ import torch
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.layers.output import check_finite
-from regard.tasks.language_modelling.language_model import LanguageModel
+from regard.tasks.language_modelling import LanguageModel
 
 LOGITS = 1 << 24
 """Numbers that are computed at once and thrown away, where a text is only read for the state after it."""

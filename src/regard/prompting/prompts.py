@@ -10,7 +10,7 @@ from regard.errors import InputError, nearest
 from regard.prompting.examples import Example, Shots
 from regard.prompting.likelihood import continued
 from regard.prompting.template import Template, filled
-from regard.tasks.language_modelling.language_model import LanguageModel
+from regard.tasks.language_modelling import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,35 +9,20 @@ from typing import Any, overload
 
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
-from regard.tasks.captioning.captioner import Captioner
-from regard.tasks.captioning.evaluation import CaptionEvaluation
-from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
-from regard.tasks.classification.evaluation import (
-    ClassificationEvaluation,
-    MultiLabelEvaluation,
-    MultiOutputEvaluation,
-    RegressionEvaluation,
-)
-from regard.tasks.classification.rater import MultiRater, Rater
-from regard.tasks.copying.copier import Copier
-from regard.tasks.copying.evaluation import CopyEvaluation
-from regard.tasks.few_shot.evaluation import EpisodeEvaluation, Question
-from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
+from regard.tasks.captioning import Captioner, CaptionEvaluation
+from regard.tasks.classification import ClassificationEvaluation, Classifier, MultiLabelClassifier, MultiLabelEvaluation
+from regard.tasks.copying import Copier, CopyEvaluation
+from regard.tasks.few_shot import EpisodeEvaluation, FewShotClassifier, Question
 from regard.tasks.kinds import kind_of
-from regard.tasks.language_modelling.evaluation import TextEvaluation
-from regard.tasks.language_modelling.language_model import LanguageModel
-from regard.tasks.masked_language_modelling.evaluation import MaskedEvaluation
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-from regard.tasks.picture_classification.evaluation import PictureEvaluation
+from regard.tasks.language_modelling import LanguageModel, TextEvaluation
+from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
+from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
 from regard.tasks.predictor import Predictor
-from regard.tasks.span_corruption.evaluation import SpanEvaluation
-from regard.tasks.span_corruption.span_filler import SpanFiller
+from regard.tasks.regression import MultiOutputEvaluation, MultiRater, Rater, RegressionEvaluation
+from regard.tasks.span_corruption import SpanEvaluation, SpanFiller
 from regard.tasks.tagging import Decoding
-from regard.tasks.text_to_text.evaluation import TextToTextEvaluation
-from regard.tasks.text_to_text.text_to_text import TextToText
-from regard.tasks.translation.evaluation import Evaluation
-from regard.tasks.translation.translator import Translator
+from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
+from regard.tasks.translation import Evaluation, Translator
 
 
 @overload
@@ -183,8 +168,8 @@ def evaluate(
 ) -> Any:
     """Measure a model on examples it has not seen.
 
-    For a `Translator` this is `regard.tasks.translation.evaluation.evaluate`, on pairs; for a `LanguageModel`
-    `regard.tasks.language_modelling.evaluation.evaluate`, on texts; and so on, as `regard.tasks.kinds` names them.
+    For a `Translator` this is `regard.tasks.translation.evaluate`, on pairs; for a `LanguageModel`
+    `regard.tasks.language_modelling.evaluate`, on texts; and so on, as `regard.tasks.kinds` names them.
 
     Arguments:
         model: a predictor, such as `regard.load` gives.

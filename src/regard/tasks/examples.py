@@ -34,7 +34,8 @@ class Examples(Generic[T]):
 
     Arguments:
         type: of an example. Rows in memory that are of it are taken as they are.
-        rows: what messages call the rows, such as `sentences`; the first of them is `sentence 1`.
+        rows: what messages call the rows, such as `sentences`.
+        one: and one of them; the first is `sentence 1`. Empty: `rows` without its last letter.
         wanted: what a row in memory has to be, such as `(words, tags), two lists`.
         file: what messages call a file of them, such as `file of tagged words`.
         formats: what they add where no file is named, such as `, in SQuAD's JSON or JSONL`.
@@ -45,6 +46,7 @@ class Examples(Generic[T]):
 
     type: type[T]
     rows: str
+    one: str = ""
     wanted: str
     file: str
     formats: str = ""
@@ -61,9 +63,9 @@ class Examples(Generic[T]):
         Raises:
             InputError: where there is no row, or naming the first that is no example.
         """
-        one, found = self.rows.removesuffix("s"), []
+        found = []
         for number, row in enumerate(listed(given, self.rows, self.wanted), start=1):
-            example = row if isinstance(row, self.type) else self.row(row, f"{one} {number}", number, data)
+            example = row if isinstance(row, self.type) else self.row(row, f"{self._one} {number}", number, data)
             self.check(example)
             found.append(example)
         return found
@@ -75,9 +77,12 @@ class Examples(Generic[T]):
             InputError: as `in_memory`.
         """
         if isinstance(given, str) or (hasattr(given, "__len__") and not len(given)):
-            one = self.rows.removesuffix("s")
-            raise InputError(f"there is nothing to evaluate; give a list with at least one {one}")
+            raise InputError(f"there is nothing to evaluate; give a list with at least one {self._one}")
         return self.in_memory(given)
+
+    @property
+    def _one(self) -> str:
+        return self.one or self.rows.removesuffix("s")
 
     def reader(self, data: Any, place: Place | None, given: Any = None) -> Reader[T] | None:
         """What reads the examples in memory where there are any, else those of a place; None where there is neither."""

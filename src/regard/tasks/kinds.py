@@ -12,26 +12,26 @@ TASKS: WithOwn[TaskSpec] = WithOwn(
     "task",
     Imported(
         {
-            "translation": "regard.tasks.translation.kinds:TRANSLATION",
-            "language_modelling": "regard.tasks.language_modelling.kinds:LANGUAGE_MODELLING",
-            "masked_language_modelling": "regard.tasks.masked_language_modelling.kinds:MASKED_LANGUAGE_MODELLING",
+            "translation": "regard.tasks.translation:TRANSLATION",
+            "language_modelling": "regard.tasks.language_modelling:LANGUAGE_MODELLING",
+            "masked_language_modelling": "regard.tasks.masked_language_modelling:MASKED_LANGUAGE_MODELLING",
             "bidirectional_language_modelling": (
-                "regard.tasks.bidirectional_language_modelling.kinds:BIDIRECTIONAL_LANGUAGE_MODELLING"
+                "regard.tasks.bidirectional_language_modelling:BIDIRECTIONAL_LANGUAGE_MODELLING"
             ),
-            "text_to_text": "regard.tasks.text_to_text.kinds:TEXT_TO_TEXT",
-            "span_corruption": "regard.tasks.span_corruption.kinds:SPAN_CORRUPTION",
-            "classification": "regard.tasks.classification.kinds:CLASSIFICATION",
-            "multi_label_classification": "regard.tasks.classification.kinds:MULTI_LABEL",
-            "regression": "regard.tasks.classification.kinds:REGRESSION",
-            "multi_output_regression": "regard.tasks.classification.kinds:MULTI_OUTPUT",
+            "text_to_text": "regard.tasks.text_to_text:TEXT_TO_TEXT",
+            "span_corruption": "regard.tasks.span_corruption:SPAN_CORRUPTION",
+            "classification": "regard.tasks.classification:CLASSIFICATION",
+            "multi_label_classification": "regard.tasks.classification:MULTI_LABEL",
+            "regression": "regard.tasks.regression:REGRESSION",
+            "multi_output_regression": "regard.tasks.regression:MULTI_OUTPUT",
             "tagging": "regard.tasks.tagging:TAGGING",
-            "question_answering": "regard.tasks.question_answering.kinds:QUESTION_ANSWERING",
-            "multiple_choice": "regard.tasks.multiple_choice.kinds:MULTIPLE_CHOICE",
-            "captioning": "regard.tasks.captioning.kinds:CAPTIONING",
-            "copying": "regard.tasks.copying.kinds:COPYING",
-            "few_shot": "regard.tasks.few_shot.kinds:FEW_SHOT",
-            "picture_classification": "regard.tasks.picture_classification.kinds:PICTURE_CLASSIFICATION",
-            "sentence_embedding": "regard.tasks.sentence_embedding.kinds:SENTENCE_EMBEDDING",  # last: it takes any encoder
+            "question_answering": "regard.tasks.question_answering:QUESTION_ANSWERING",
+            "multiple_choice": "regard.tasks.multiple_choice:MULTIPLE_CHOICE",
+            "captioning": "regard.tasks.captioning:CAPTIONING",
+            "copying": "regard.tasks.copying:COPYING",
+            "few_shot": "regard.tasks.few_shot:FEW_SHOT",
+            "picture_classification": "regard.tasks.picture_classification:PICTURE_CLASSIFICATION",
+            "sentence_embedding": "regard.tasks.sentence_embedding:SENTENCE_EMBEDDING",  # last: it takes any encoder
         }
     ),
     lambda part: part.value,

@@ -19,21 +19,21 @@ from regard.reading import read_json_object
 from regard.tasks.kinds import kind_of, task_for
 
 if TYPE_CHECKING:
-    from regard.tasks.captioning.captioner import Captioner
-    from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
-    from regard.tasks.classification.rater import MultiRater, Rater
-    from regard.tasks.copying.copier import Copier
-    from regard.tasks.few_shot.few_shot_classifier import FewShotClassifier
-    from regard.tasks.language_modelling.language_model import LanguageModel
-    from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-    from regard.tasks.multiple_choice.chooser import Chooser
-    from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-    from regard.tasks.question_answering.answerer import Answerer
-    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-    from regard.tasks.span_corruption.span_filler import SpanFiller
+    from regard.tasks.captioning import Captioner
+    from regard.tasks.classification import Classifier, MultiLabelClassifier
+    from regard.tasks.copying import Copier
+    from regard.tasks.few_shot import FewShotClassifier
+    from regard.tasks.language_modelling import LanguageModel
+    from regard.tasks.masked_language_modelling import MaskedLanguageModel
+    from regard.tasks.multiple_choice import Chooser
+    from regard.tasks.picture_classification import PictureClassifierPredictor
+    from regard.tasks.question_answering import Answerer
+    from regard.tasks.regression import MultiRater, Rater
+    from regard.tasks.sentence_embedding import SentenceEncoder
+    from regard.tasks.span_corruption import SpanFiller
     from regard.tasks.tagging import Tagger
-    from regard.tasks.text_to_text.text_to_text import TextToText
-    from regard.tasks.translation.translator import Translator
+    from regard.tasks.text_to_text import TextToText
+    from regard.tasks.translation import Translator
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POINTER = "checkpoints.json"

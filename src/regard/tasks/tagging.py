@@ -25,7 +25,6 @@ from regard.errors import InputError, nearest
 from regard.layers import HeadKind
 from regard.metrics.classification import ChunkScores, ClassScore, accuracy, chunk_scores, classification_scores
 from regard.models.config import check
-from regard.tasks.classification.foreign import names_of
 from regard.tasks.encoders import (
     PLACES,
     TEXT,
@@ -38,6 +37,7 @@ from regard.tasks.encoders import (
 )
 from regard.tasks.examples import Examples, Place, Splits, check_amount
 from regard.tasks.gaps import refuse_gaps
+from regard.tasks.labelled import names_of
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (

@@ -16,7 +16,7 @@ from regard.text import Tokenizer
 from regard.vectors.store import Counts, Matrix, WordVectors
 
 if TYPE_CHECKING:
-    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.sentence_embedding import SentenceEncoder
 
 Layers = LayerChoice | str | int | Sequence[int]
 

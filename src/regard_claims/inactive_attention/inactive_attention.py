@@ -15,9 +15,7 @@ from regard.models import LectureNetwork
 from regard.models.config import check
 from regard.models.lecture_network import without_queries_and_keys
 from regard.tasks.loading import load
-from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-from regard.tasks.picture_classification.evaluation import evaluate_pictures
-from regard.tasks.picture_classification.task import PictureBatch
+from regard.tasks.picture_classification import PictureBatch, PictureClassifierPredictor, evaluate_pictures
 from regard_claims.shared import trained
 
 TOGETHER = 500

@@ -17,7 +17,7 @@ from regard.data.tagged import read_tagged
 from regard.errors import InputError
 from regard.layers import ScalarMix
 from regard.models.config import check
-from regard.tasks.bidirectional_language_modelling.bidirectional_language_model import BidirectionalLanguageModel
+from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel
 from regard.tasks.loading import load
 from regard_claims.contextual_tagger.frozen_features import tagged_file
 from regard_claims.shared import file_of

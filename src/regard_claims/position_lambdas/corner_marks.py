@@ -13,7 +13,7 @@ from regard.data.labelled_pictures import LabelledPicture, read_labelled_picture
 from regard.data.pictures import fitted
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard.tasks.picture_classification.evaluation import evaluate_pictures
+from regard.tasks.picture_classification import evaluate_pictures
 from regard_claims.shared import trained
 
 SIDE, MARK, EDGE = 32, 4, 4

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from regard.data.cue_documents import CueDocument, CueDocuments
 from regard.inspection import look
 from regard.models.config import check
-from regard.tasks.classification.classifier import Classifier
+from regard.tasks.classification import Classifier
 from regard.tasks.loading import load
 from regard_claims.shared import trained
 

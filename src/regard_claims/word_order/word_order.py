@@ -16,7 +16,7 @@ from regard.embeddings.pooling import unit
 from regard.layers import Tokens
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+from regard.tasks.sentence_embedding import SentenceEncoder
 from regard_claims.shared import trained
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)

@@ -14,8 +14,7 @@ import regard
 from regard.cli.vectors.extract import extract
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.text import Tokenizer
 from regard.vectors.contextual import averaged_vectors, vectors_alone
 from regard.vectors.reading import read_vectors

@@ -24,18 +24,12 @@ from regard.inspection.analysis import (
     attribute,
 )
 from regard.models import Bert, BertConfig
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.rater import Rater
-from regard.tasks.classification.regression import RegressionTask
-from regard.tasks.classification.task import ClassificationTask
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
-from regard.tasks.multiple_choice.chooser import Chooser
-from regard.tasks.multiple_choice.task import MultipleChoiceTask
-from regard.tasks.question_answering.answerer import Answerer
-from regard.tasks.question_answering.task import QuestionAnsweringTask
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.classification import ClassificationTask, Classifier
+from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
+from regard.tasks.multiple_choice import Chooser, MultipleChoiceTask
+from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
+from regard.tasks.regression import Rater, RegressionTask
+from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.tasks.tagging import Tagger, TaggingTask
 from regard.text import Tokenizer
 

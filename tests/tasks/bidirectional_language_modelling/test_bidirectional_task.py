@@ -13,9 +13,11 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.models import ELMo, ELMoConfig
-from regard.tasks.bidirectional_language_modelling.bidirectional_language_model import BidirectionalLanguageModel
-from regard.tasks.bidirectional_language_modelling.sentences import spelt
-from regard.tasks.bidirectional_language_modelling.task import BidirectionalLanguageModellingTask
+from regard.tasks.bidirectional_language_modelling import (
+    BidirectionalLanguageModel,
+    BidirectionalLanguageModellingTask,
+    spelt,
+)
 from regard.text import Tokenizer
 from regard.text.word_list import WordList
 

@@ -19,12 +19,8 @@ from regard.generation import GenerationSettings
 from regard.layers import Pictures, Tokens
 from regard.models import ShowAttendAndTell, ShowAttendAndTellConfig
 from regard.models.captioning import Captioned
-from regard.tasks.captioning.captioner import Captioner
-from regard.tasks.captioning.examples import CaptionExample
-from regard.tasks.captioning.metrics import compared
-from regard.tasks.captioning.pointing import middles_of, pointed
-from regard.tasks.captioning.preparation import prepare
-from regard.tasks.captioning.store import CaptionStore
+from regard.tasks.caption_data import CaptionExample, CaptionStore
+from regard.tasks.captioning import Captioner, compared, middles_of, pointed, prepare
 from regard.tasks.pictures import PictureSize, frames_of
 from regard.training.recipe import read_recipe
 

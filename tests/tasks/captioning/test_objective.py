@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import InputError
 from regard.models.captioning import Captioned, Drawn
-from regard.tasks.captioning.objective import Objective, entropy, uncovered
+from regard.tasks.caption_data import Objective, entropy, uncovered
 
 WORDS = torch.tensor([[True, True, True], [True, True, False]])
 

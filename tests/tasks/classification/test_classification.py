@@ -14,10 +14,10 @@ import torch
 import regard
 from regard.data.labelled import LabelledText
 from regard.errors import InputError
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.data import LabelledData
-from regard.tasks.classification.preparation import prepare_classes, prepare_ratings
+from regard.tasks.classification import Classifier, prepare_classes
+from regard.tasks.labelled import LabelledData
 from regard.tasks.preparation import EncoderTokenizerSettings
+from regard.tasks.regression import prepare_ratings
 
 SETTINGS = EncoderTokenizerSettings(size=200)
 

@@ -10,10 +10,10 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.layers import Encoded
-from regard.tasks.classification.data import LabelledData, MultiLabelData, MultiOutputData
-from regard.tasks.classification.preparation import prepare_classes, prepare_ratings
-from regard.tasks.classification.task import LABEL
+from regard.tasks.classification import prepare_classes
+from regard.tasks.labelled import LABEL, LabelledData, MultiLabelData, MultiOutputData
 from regard.tasks.preparation import EncoderTokenizerSettings
+from regard.tasks.regression import prepare_ratings
 
 SETTINGS = EncoderTokenizerSettings(size=200)
 

@@ -16,13 +16,10 @@ from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.inspection.analysis import ClassProbability, PredictedValue
 from regard.metrics.classification import multi_label_scores
-from regard.tasks.classification.classifier import MultiLabelClassifier
-from regard.tasks.classification.data import MultiLabelData, MultiOutputData
-from regard.tasks.classification.preparation import labels_of, prepare_labels, prepare_numbers, ratings_of, reader
-from regard.tasks.classification.rater import MultiRater
-from regard.tasks.classification.regression import stored_ratings
-from regard.tasks.classification.task import stored_labels
+from regard.tasks.classification import MultiLabelClassifier, prepare_labels
+from regard.tasks.labelled import MultiLabelData, MultiOutputData, labelled, labels_of, ratings_of, stored_labels
 from regard.tasks.preparation import EncoderTokenizerSettings
+from regard.tasks.regression import MultiRater, prepare_numbers, stored_ratings
 
 WORDS = {"food": ["soup", "bread"], "people": ["waiter", "cook"], "price": ["cheap", "dear"]}
 FILLER = ["the", "of", "was", "and", "with", "in", "some", "town"]
@@ -189,7 +186,7 @@ def test_the_losses_are_theirs(randomize, tmp_path):
 
 
 def _joined(predictor, text: str):
-    from regard.tasks.classification.inputs import joined
+    from regard.tasks.labelled import joined
 
     return joined(predictor.task, [text], pairs=False, maximum=20)[0]
 
@@ -249,7 +246,7 @@ def test_a_run_of_one_task_is_no_model_of_the_other(folder):
 
 
 def read(data: MultiLabelData | MultiOutputData, *, number: bool) -> list[Any]:
-    found = list(reader(data, data.train, number=number, several=True)(MalformedRows()))
+    found = list(labelled(number=number, several=True).reader(data, data.train)(MalformedRows()))
     return [ratings_of(each) if number else labels_of(each, data.separator) for each in found]
 
 

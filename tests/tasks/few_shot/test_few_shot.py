@@ -19,9 +19,15 @@ from regard.claims.measure import Measure
 from regard.claims.scoring import evaluated
 from regard.data.characters import Characters, Episodes, alphabets_of, digit_characters, read_characters
 from regard.errors import InputError
-from regard.tasks.few_shot import FewShotClassifier, FewShotData, FewShotTask
-from regard.tasks.few_shot.evaluation import evaluate_episodes, read_episodes
-from regard.tasks.few_shot.preparation import prepare, write_pictures
+from regard.tasks.few_shot import (
+    FewShotClassifier,
+    FewShotData,
+    FewShotTask,
+    evaluate_episodes,
+    prepare,
+    read_episodes,
+    write_pictures,
+)
 from regard.training import read_recipe
 
 Image = pytest.importorskip("PIL.Image")

@@ -11,8 +11,8 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.models import GPT2, GPT2Config
-from regard.tasks.language_modelling.data import TextData
-from regard.tasks.language_modelling.preparation import prepare
+from regard.tasks.language_modelling import prepare
+from regard.tasks.language_task import TextData
 from regard.tasks.preparation import TokenizerSettings
 
 TEXTS = ["a b c", "d", "e f g h", "b a", "c d e f g h a b", "h"] * 3

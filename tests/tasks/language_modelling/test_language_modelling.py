@@ -18,8 +18,8 @@ from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
-from regard.tasks.language_modelling.data import TextData
-from regard.tasks.language_modelling.preparation import _stretches, prepare
+from regard.tasks.language_modelling import _stretches, prepare
+from regard.tasks.language_task import TextData
 from regard.tasks.preparation import TokenizerSettings
 from regard.text import Tokenizer
 

@@ -12,7 +12,7 @@ from regard.data.music.files import write_midi
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.tasks.language_modelling.composing import compose, writing_of
+from regard.tasks.language_modelling import compose, writing_of
 from regard.training.recipe import read_recipe
 
 MODEL = {"name": "music_transformer", "width": 16, "heads": 2, "feedforward_width": 24, "layers": 1, "dropout": 0.0}

@@ -12,7 +12,7 @@ from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config
 from regard.tasks import LanguageModel, LanguageModellingTask
-from regard.tasks.language_modelling.windows import windows
+from regard.tasks.language_modelling import windows
 from regard.text import Tokenizer
 
 LIMIT = 12

@@ -12,7 +12,7 @@ from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
-from regard.tasks.language_modelling.stop_text import StopText
+from regard.tasks.language_writing import StopText
 from regard.text import Tokenizer
 
 TEXTS = ["the cat sat on the mat.", "a dog ran over the hill.", "rain falls on the plain and on the hill."] * 4
@@ -238,7 +238,7 @@ def test_what_is_read_once_is_as_if_read_with_every_prompt(model, settings, monk
     # The plain way: the tokens of both, one after another, read together.
     whole = type(model)(model.model, model.task)
     monkeypatch.setattr(
-        "regard.tasks.language_modelling.writer.Writer.encode",
+        "regard.tasks.language_writing.Writer.encode",
         lambda writer, prompt, place=0: [*first.ids, *writer.tokenizer.encode(prompt)],
     )
     for ours, plain in zip(found, whole.generate(prompts, settings), strict=True):

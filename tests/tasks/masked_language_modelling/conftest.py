@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from regard.models import MODELS
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
+from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
 from regard.text import Tokenizer
 
 SIZES: dict[str, Any] = {

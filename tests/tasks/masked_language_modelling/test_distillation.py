@@ -11,10 +11,9 @@ import torch.nn.functional as F
 import regard
 from regard.checkpoints import parameters_of
 from regard.errors import InputError
+from regard.tasks.distillation import Teacher, TeacherSettings
 from regard.tasks.encoders import join
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
-from regard.tasks.masked_language_modelling.teacher import Teacher
-from regard.tasks.masked_language_modelling.teacher_settings import TeacherSettings
+from regard.tasks.masked_language_modelling import MaskedLanguageModellingTask
 
 
 def taught(language_model, **settings) -> tuple[MaskedLanguageModellingTask, torch.nn.Module]:

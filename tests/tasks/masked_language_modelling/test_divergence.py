@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.tasks.masked_language_modelling import divergence as module
-from regard.tasks.masked_language_modelling.divergence import divergence
+from regard.tasks import distillation as module
+from regard.tasks.distillation import divergence
 
 
 def logits(

@@ -8,8 +8,7 @@ import pytest
 import regard
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.tasks.masked_language_modelling.data import MaskedTextData
-from regard.tasks.masked_language_modelling.evaluation import evaluate_masked, read_documents_of
+from regard.tasks.masked_language_modelling import MaskedTextData, evaluate_masked, read_documents_of
 
 
 def test_it_is_what_a_run_finds_of_its_validation_data(masked_recipe, documents, tmp_path):

@@ -9,8 +9,7 @@ import torch
 
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
+from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
 from regard.text import Tokenizer
 
 TEXTS = ["the [MASK] sees a cat.", "a [MASK] feeds every [MASK] horse.", "[MASK]", "The Dog likes the [MASK]!"]

@@ -18,7 +18,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.models import MODELS
 from regard.tasks.encoders import Joined, join
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
+from regard.tasks.masked_language_modelling import MaskedLanguageModellingTask
 from regard.training import read_recipe
 
 

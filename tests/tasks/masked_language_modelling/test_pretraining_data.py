@@ -10,9 +10,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.tasks.encoders import SECOND, TEXT
-from regard.tasks.masked_language_modelling.data import MaskedTextData
-from regard.tasks.masked_language_modelling.preparation import prepare
-from regard.tasks.masked_language_modelling.task import NEXT, ORDINARY
+from regard.tasks.masked_language_modelling import NEXT, ORDINARY, MaskedTextData, prepare
 from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.text import Tokenizer
 

@@ -15,10 +15,7 @@ import regard
 from regard.data.choices import ChoiceQuestion
 from regard.errors import InputError
 from regard.layers import Encoded
-from regard.tasks.multiple_choice.chooser import Chooser
-from regard.tasks.multiple_choice.data import ChoiceData
-from regard.tasks.multiple_choice.preparation import prepare_choices
-from regard.tasks.multiple_choice.task import read_questions
+from regard.tasks.multiple_choice import ChoiceData, Chooser, prepare_choices, read_questions
 from regard.tasks.preparation import EncoderTokenizerSettings
 
 KINDS = {"rains": ["wet", "damp"], "shines": ["warm", "bright"], "snows": ["white", "cold"]}
@@ -104,7 +101,7 @@ def test_what_training_judges_is_what_an_evaluation_finds(chooser_folder, choose
 def test_the_choice_does_not_depend_on_who_else_is_in_the_batch(chooser, monkeypatch):
     asked = [(context, choices) for context, choices, _ in made(30, seed=3)] + [("snows", ["a", "b " * 40])]
     together = chooser.choose_batch(asked)
-    monkeypatch.setattr("regard.tasks.multiple_choice.chooser.TOGETHER", 7)
+    monkeypatch.setattr("regard.tasks.multiple_choice.TOGETHER", 7)
     for one, other, alone in zip(
         together, chooser.choose_batch(asked), [chooser.choose(*each) for each in asked], strict=True
     ):

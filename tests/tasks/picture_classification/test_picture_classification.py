@@ -21,11 +21,7 @@ from regard.claims.measure import Measure
 from regard.claims.scoring import evaluated
 from regard.data.labelled_pictures import read_labelled_pictures
 from regard.errors import InputError
-from regard.tasks.picture_classification.classifier import PictureClassifierPredictor
-from regard.tasks.picture_classification.data import PictureData
-from regard.tasks.picture_classification.moving import moved
-from regard.tasks.picture_classification.preparation import prepare
-from regard.tasks.picture_classification.store import PictureStore
+from regard.tasks.picture_classification import PictureClassifierPredictor, PictureData, PictureStore, moved, prepare
 from regard.training.recipe import read_recipe
 
 Image = pytest.importorskip("PIL.Image")

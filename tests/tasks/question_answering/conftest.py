@@ -13,8 +13,7 @@ import torch
 import regard
 from regard.models import Bert, BertConfig
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.question_answering.answerer import Answerer
-from regard.tasks.question_answering.task import QuestionAnsweringTask
+from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
 from regard.text import Tokenizer
 
 Question = tuple[str, str, Any]

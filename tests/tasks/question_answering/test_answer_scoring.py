@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.metrics.answers import squad2_scores
-from regard.tasks.question_answering.findings import Answer, Passage
-from regard.tasks.question_answering.scoring import judged
+from regard.tasks.answer_spans import Answer, Passage, judged
 
 
 def said(text: str, lead: float | None) -> Answer:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.question_answering.answerer import Answerer
+from regard.tasks.question_answering import Answerer
 
 CONTEXT = "The café, 中文 words naïve 😀 in more of them; English and the words of 中 and more café."
 TEXTS = st.lists(
@@ -110,8 +110,8 @@ def test_batches_windows_and_company_do_not_change_an_answer(random_answerer, mo
     model = random_answerer(True)
     asked = [("the", CONTEXT), ("words", "café"), ("more of them", CONTEXT * 3), ("the", "a"), ("中", CONTEXT[20:])]
     alone = [model.answer(*pair, n_best=5) for pair in asked]
-    monkeypatch.setattr("regard.tasks.question_answering.answerer.TOGETHER", 3)
-    monkeypatch.setattr("regard.tasks.question_answering.answerer.QUESTIONS_TOGETHER", 2)
+    monkeypatch.setattr("regard.tasks.question_answering.TOGETHER", 3)
+    monkeypatch.setattr("regard.tasks.question_answering.QUESTIONS_TOGETHER", 2)
     for one, other in zip(alone, model.answer_batch(asked, n_best=5), strict=True):
         assert [passage.text for passage in one.passages] == [passage.text for passage in other.passages]
         assert one.probability == pytest.approx(other.probability, abs=1e-5)

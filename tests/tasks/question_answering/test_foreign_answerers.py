@@ -11,8 +11,8 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.tasks.question_answering.answerer import Answerer
-from regard.tasks.question_answering.windows import encoded_contexts, windows
+from regard.tasks.question_answering import Answerer
+from regard.tasks.question_data import encoded_contexts, windows
 from regard.text import Tokenizer
 
 TEXTS = [

@@ -13,8 +13,8 @@ from regard.data.predictions import read_predictions, write_candidates, write_no
 from regard.data.questions import Question
 from regard.errors import InputError
 from regard.metrics.answers import squad2_scores, squad_scores
-from regard.tasks.question_answering.answerer import Answerer
-from regard.tasks.question_answering.examples import in_memory
+from regard.tasks.question_answering import Answerer
+from regard.tasks.question_data import in_memory
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_resuming_reads_no_data_anew_and_ends_bit_for_bit_the_same(tiny_recipe, 
     half = tiny_recipe(training={**settings, "steps": 3}, model=model)
     whole = tiny_recipe(training=settings, model=model)
     regard.train(half, output=tmp_path / "run", data=data, validation=validation)
-    monkeypatch.setattr("regard.tasks.question_answering.preparation.encoded_contexts", None)
+    monkeypatch.setattr("regard.tasks.question_answering.encoded_contexts", None)
     again = regard.train(whole, output=tmp_path / "run", resume=True)
     monkeypatch.undo()
     other = regard.train(whole, output=tmp_path / "other", data=data, validation=validation)

@@ -17,10 +17,8 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Encoded
 from regard.tasks.preparation import Prepared
-from regard.tasks.question_answering.data import QuestionData
-from regard.tasks.question_answering.preparation import prepare_questions
-from regard.tasks.question_answering.store import ANSWER, stored_windows
-from regard.tasks.question_answering.task import QuestionAnsweringTask
+from regard.tasks.question_answering import QuestionAnsweringTask, prepare_questions
+from regard.tasks.question_data import ANSWER, QuestionData, stored_windows
 
 SMALL: dict[str, Any] = {"maximum_length": 12, "stride": 3, "maximum_question": 3, "maximum_answer": 4}
 LONG = "one two three four five six seven eight nine ten eleven twelve"

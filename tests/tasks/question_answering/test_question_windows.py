@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.tasks.question_answering.windows import begins, encoded_contexts, owners, places_of, windows
+from regard.tasks.question_data import begins, encoded_contexts, owners, places_of, windows
 from regard.text import Tokenizer
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h café naïve 中 文 😀"] * 3, kind="bert", size=120)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.tasks.question_answering.spans import best_spans
+from regard.tasks.answer_spans import best_spans
 
 
 @given(

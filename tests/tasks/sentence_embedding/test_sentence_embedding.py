@@ -17,10 +17,8 @@ from regard.embeddings.sentence_transformers import write_modules
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.sentence_embedding.data import SentenceData
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.losses import cosine_loss, ranking_loss, triplet_loss
-from regard.tasks.sentence_embedding.preparation import prepare_sentences
+from regard.tasks.sentence_data import SentenceData
+from regard.tasks.sentence_embedding import SentenceEncoder, cosine_loss, prepare_sentences, ranking_loss, triplet_loss
 
 SETTINGS = EncoderTokenizerSettings(size=120)
 OBJECTIVES = ("ranking", "cosine", "triplet")
@@ -312,7 +310,7 @@ def test_training_goes_on_with_the_pooling_it_starts_from(encoder, tmp_path, sen
 )
 def test_files_of_pairs_and_triples(tmp_path, name, content, data, examples):
     from regard.data.malformed import MalformedRows
-    from regard.tasks.sentence_embedding.evaluation import read_sentences
+    from regard.tasks.sentence_embedding import read_sentences
 
     (tmp_path / name).write_text(content)
     found = list(read_sentences(SentenceData(train=str(tmp_path / name), **data), MalformedRows()))

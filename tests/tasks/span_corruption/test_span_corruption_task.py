@@ -17,10 +17,14 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import MODELS
-from regard.tasks.span_corruption.data import SentinelTokenizerSettings, SpanTextData
-from regard.tasks.span_corruption.preparation import prepare
-from regard.tasks.span_corruption.span_filler import SpanFiller
-from regard.tasks.span_corruption.task import STRETCH, SpanCorruptionTask
+from regard.tasks.span_corruption import (
+    STRETCH,
+    SentinelTokenizerSettings,
+    SpanCorruptionTask,
+    SpanFiller,
+    SpanTextData,
+    prepare,
+)
 from regard.text import Tokenizer
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -18,10 +18,7 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.inspection.analysis import GradientTimesInput, TargetProbability, attribute
 from regard.models import MODELS
-from regard.tasks.text_to_text.examples import as_text
-from regard.tasks.text_to_text.metrics import measured
-from regard.tasks.text_to_text.task import PART, TextToTextTask
-from regard.tasks.text_to_text.text_to_text import TextToText
+from regard.tasks.text_to_text import PART, TextToText, TextToTextTask, as_text, measured
 from regard.text import Tokenizer
 
 SIZES: dict[str, Any] = {

@@ -10,8 +10,7 @@ import torch
 
 import regard
 from regard.generation import GenerationSettings
-from regard.tasks.translation.evaluation import compared, teacher_forced
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import Translator, compared, teacher_forced
 
 
 @pytest.fixture

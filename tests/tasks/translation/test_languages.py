@@ -11,9 +11,7 @@ import regard
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import MODELS
-from regard.tasks.translation.evaluation import teacher_forced
-from regard.tasks.translation.task import TranslationTask
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation import TranslationTask, Translator, teacher_forced
 from regard.text import Tokenizer
 
 NAMES = ("de", "fr")

@@ -11,11 +11,10 @@ import pytest
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
+from regard.tasks import translation as preparation
 from regard.tasks.preparation import Prepared
-from regard.tasks.translation import preparation
-from regard.tasks.translation.builtin_data import DatesData, SequencesData
-from regard.tasks.translation.data import PairTokenizerSettings, TranslationData
-from regard.tasks.translation.preparation import prepare
+from regard.tasks.translation import prepare
+from regard.tasks.translation_data import DatesData, PairTokenizerSettings, SequencesData, TranslationData
 from regard.text import Tokenizer
 
 CHARACTERS = PairTokenizerSettings(kind="character", size=60)

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 
 from regard.errors import InputError
 from regard.generation import GenerationSettings, search
-from regard.tasks.translation.task import TranslationTask
-from regard.tasks.translation.translator import Translation
+from regard.tasks.translation import Translation, TranslationTask
 from regard.text import Tokenizer
 
 FAMILIES = pytest.mark.parametrize("family", ["bahdanau", "transformer"])

@@ -7,8 +7,7 @@ import pytest
 from regard.data.sequences import Sequences
 from regard.errors import InputError
 from regard.structure import from_mapping
-from regard.tasks.translation.builtin_data import DatesData, SequencesData
-from regard.tasks.translation.data import TranslationData, builtin_pairs
+from regard.tasks.translation_data import DatesData, SequencesData, TranslationData, builtin_pairs
 
 FILES = {"train": "a.tsv"}
 

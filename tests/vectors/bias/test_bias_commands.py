@@ -15,8 +15,7 @@ from regard.cli.vectors.debias import debias
 from regard.cli.vectors.evaluate import evaluate
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_embedding.encoder import SentenceEncoder
-from regard.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.text import Tokenizer
 from regard.vectors.bias import bias_subspace, leftover
 from regard.vectors.reading import read_vectors

@@ -9,8 +9,7 @@ import torch
 
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-from regard.tasks.masked_language_modelling.task import MaskedLanguageModellingTask
+from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
 from regard.text import Tokenizer
 from regard.vectors.bias.lists import NamedWords
 from regard.vectors.bias.templates import template_bias

@@ -17,7 +17,7 @@ from regard.cli.pictures import scenes_to_test
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.captioning.examples import CaptionExample
+    from regard.tasks.caption_data import CaptionExample
 
 USUAL_SIZE = 1_000
 
@@ -32,7 +32,7 @@ def evaluate_captions(request: Request, file: NewFile | None) -> Report:
     Raises:
         InputError: for other places or options, or what cannot be read.
     """
-    from regard.tasks.captioning.evaluation import evaluate
+    from regard.tasks.captioning import evaluate
 
     request.refuse_options("captioning", but=("beam", "length_penalty"))
     places, limit = request.places, request.limit
@@ -63,7 +63,7 @@ def evaluate_captions(request: Request, file: NewFile | None) -> Report:
 
 
 def _read(places: Sequence[str], captioner: Any, limit: int | None) -> list[CaptionExample]:
-    from regard.tasks.captioning.reading import examples_in
+    from regard.tasks.caption_data import examples_in
 
     notes: list[str] = []
     colour = captioner.task.size.channels == 3

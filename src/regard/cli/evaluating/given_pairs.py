@@ -65,7 +65,7 @@ def builtin_test(place: str, recipe: Mapping[str, Any], to: str | None, size: in
         InputError: for settings that are unknown or out of range, or fewer different sources than `size`.
     """
     from regard.data.pair import Pair
-    from regard.tasks.translation.data import builtin_pairs
+    from regard.tasks.translation_data import builtin_pairs
 
     data = recipe.get("data") or {}
     data = (data.get("targets") or {}).get(to) or data

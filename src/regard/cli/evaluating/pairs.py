@@ -20,7 +20,7 @@ from regard.cli.texts import Text, refuse_too_long
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.translation.evaluation import LengthBin
+    from regard.tasks.translation import LengthBin
 
 USUAL_SIZE = 2_000
 

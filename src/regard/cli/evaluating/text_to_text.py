@@ -17,7 +17,7 @@ from regard.cli.text_bar import text_bar
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.text_to_text.data import TextToTextData
+    from regard.tasks.text_to_text import TextToTextData
 
 OF_READING = ("source", "target", "format", "on_error")
 """What is said of how a part's files are read."""
@@ -37,7 +37,7 @@ def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
     """
     from regard.data.malformed import MalformedRows
     from regard.tasks.evaluation import evaluate
-    from regard.tasks.text_to_text.examples import reader
+    from regard.tasks.text_to_text import reader
 
     known = ("beam", "length_penalty", "source", "target")
     request.refuse_options("text_to_text", but=known)
@@ -80,7 +80,7 @@ def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
 def _reading(trained: Mapping[str, Any], part: str | None, given: Mapping[str, Any]) -> TextToTextData:
     """How files are read: as those of the part in training, unless it was given otherwise."""
     from regard.structure import from_mapping
-    from regard.tasks.text_to_text.data import TextToTextData
+    from regard.tasks.text_to_text import TextToTextData
 
     own = (trained.get("parts") or {}).get(part) or trained
     said = {**{key: own.get(key) for key in OF_READING}, **given}

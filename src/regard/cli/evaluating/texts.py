@@ -15,7 +15,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.data.malformed import MalformedRows
-    from regard.tasks.language_modelling.language_model import LanguageModel
+    from regard.tasks.language_modelling import LanguageModel
 
 PYTHON_DOCS = "python_docs"
 MELODIES = 100
@@ -79,7 +79,7 @@ def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRow
     """The words of pieces of music, for a model that reads such; None for one of texts."""
     from regard.cli.pieces import MOTIFS, test_melodies
     from regard.data.music import read_pieces
-    from regard.tasks.language_modelling.composing import writing_of
+    from regard.tasks.language_modelling import writing_of
     from regard.text.events import EVENTS
 
     if model.task.tokenizer.kind not in EVENTS:

@@ -16,21 +16,21 @@ from regard.errors import InputError, nearest
 from regard.inspection.analysis.head_sums import SPACES
 from regard.inspection.words import shown_tokens, token_texts
 from regard.layers import Encoded, Tokens
-from regard.tasks.classification.inputs import Text, joined
-from regard.tasks.classification.regression import MultiOutputTask
-from regard.tasks.classification.task import MultiLabelTask
+from regard.tasks.classification import MultiLabelTask
 from regard.tasks.encoders import EncoderPredictor, Joined
-from regard.tasks.masked_language_modelling.inputs import read_masked
-from regard.tasks.question_answering.windows import Window, encoded_contexts, windows
+from regard.tasks.labelled import Text, joined
+from regard.tasks.masked_language_modelling import read_masked
+from regard.tasks.question_data import Window, encoded_contexts, windows
+from regard.tasks.regression import MultiOutputTask
 from regard.tasks.tagging_windows import read_sentences
 
 if TYPE_CHECKING:
-    from regard.tasks.classification.classifier import Classifier, MultiLabelClassifier
-    from regard.tasks.classification.rater import MultiRater, Rater
-    from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
-    from regard.tasks.multiple_choice.chooser import Chooser
-    from regard.tasks.question_answering.answerer import Answerer
-    from regard.tasks.sentence_embedding.encoder import SentenceEncoder
+    from regard.tasks.classification import Classifier, MultiLabelClassifier
+    from regard.tasks.masked_language_modelling import MaskedLanguageModel
+    from regard.tasks.multiple_choice import Chooser
+    from regard.tasks.question_answering import Answerer
+    from regard.tasks.regression import MultiRater, Rater
+    from regard.tasks.sentence_embedding import SentenceEncoder
     from regard.tasks.tagging import Tagger
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import InputError
-from regard.tasks.masked_language_modelling.inputs import mask_of, read_masked
-from regard.tasks.masked_language_modelling.masked_language_model import MaskedLanguageModel
+from regard.tasks.masked_language_modelling import MaskedLanguageModel, mask_of, read_masked
 from regard.vectors.bias import cautions
 from regard.vectors.bias.lists import NamedWords
 

@@ -1,0 +1,652 @@
+"""Bidirectional language modelling, ELMo's pre-training: the next word and the one before (Peters et al. 2018)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.checkpoints import located
+from regard.data.batching import Batches
+from regard.data.malformed import MalformedRows
+from regard.data.running_text import Boundary, Document, SentenceUnit, joined
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.layers import Reduction, Tokens
+from regard.layers.output import check_finite
+from regard.models.config import check
+from regard.structure import coerced
+from regard.tasks.card import write_with_card
+from regard.tasks.documents import Given, Reader, builtin, in_memory, reader
+from regard.tasks.examples import Place, Splits
+from regard.tasks.losses import drawn_words, projected_cross_entropy, sampled_cross_entropy
+from regard.tasks.predictor import Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, cleared, finish, is_prepared, opened, write_store
+from regard.tasks.spec import TaskSpec
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer
+from regard.text.spelling import MARK, SIZE
+from regard.text.word_list import END, SPECIAL, START, WordList
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BidirectionalTextData:
+    """The `data` section of a recipe.
+
+    Words are what stands between white space, so the text should be one in which punctuation stands apart.
+
+    Arguments:
+        train: a file of plain text, or several; gzip is recognised.
+        validation: likewise; held out from the training files, document by document, where null.
+        validation_share: of the documents, to be held out.
+        builtin: `python_docs`, the reference text that comes with Python, instead of files; a few of its topics are for
+            validation.
+        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        sentences: running text is `split` into sentences by rules, or each `line` is one.
+        cleaning: `wikitext` joins the parts of words and numbers between which those sets put ` @-@ `; else nothing is changed.
+        vocabulary: the most words that the models tell, the commonest; all others are told as one. Every word is read by its
+            letters all the same.
+        words: a list of words to tell, a file or the folder of a model, instead of the commonest.
+        length: the most words of a sentence that are read at once; what is left of a longer one is read by itself.
+        sampled: against how many words, drawn anew for each batch, the right one is told in training; 0 for all. What is measured
+            is measured against all.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.05
+    builtin: Literal["python_docs"] | None = None
+    documents: Boundary = "blank_line"
+    sentences: SentenceUnit = "split"
+    cleaning: Literal["none", "wikitext"] = "none"
+    vocabulary: int = 10_000
+    words: str | None = None
+    length: int = 64
+    sampled: int = 0
+
+    def __post_init__(self) -> None:
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
+        least = len(SPECIAL) + 1
+        check(self.vocabulary >= least, "data.vocabulary", self.vocabulary, f"at least {least}", "10000 is usual")
+        check(self.length >= 1, "data.length", self.length, "at least 1", "64 is usual")
+        check(self.sampled >= 0, "data.sampled", self.sampled, "0 or more", "a tenth of the vocabulary is usual")
+
+
+AT_ONCE = 4096
+"""Sentences that are turned into tokens together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelt:
+    """A sentence, or a stretch of one.
+
+    Arguments:
+        ids: its bytes, a mark before each word; nothing around.
+        words: the same words as strings.
+    """
+
+    ids: Sequence[int]
+    words: tuple[str, ...]
+
+    def read(self, tokenizer: Tokenizer) -> list[int]:
+        """The tokens that a model reads: with what begins and ends a text."""
+        return [tokenizer.start_id, *self.ids, tokenizer.end_id]
+
+    def told(self, words: WordList) -> list[int]:
+        """The numbers of the words that are told, among them what begins and ends a text."""
+        return [SPECIAL.index(START), *words.numbers(self.words), SPECIAL.index(END)]
+
+
+def spelt(tokenizer: Tokenizer, sentences: Iterable[str], *, length: int | None = None) -> Iterator[Spelt]:
+    """Sentences as bytes and words; those without a word are left out.
+
+    Arguments:
+        length: the most words of each; a longer one becomes several. None for no limit.
+
+    >>> tokenizer = Tokenizer.train([], kind="spelling", size=259)
+    >>> [each.words for each in spelt(tokenizer, ["Why not ? No idea .", " "], length=4)]
+    [('Why', 'not', '?', 'No'), ('idea', '.')]
+    """
+    iterator = iter(sentences)
+    while some := list(itertools.islice(iterator, AT_ONCE)):
+        for ids in tokenizer.encode_batch(some):
+            yield from _stretches(ids, length)
+
+
+def of_documents(documents: Iterable[Document], *, wikitext: bool) -> Iterator[str]:
+    """The sentences of documents; of WikiText's with the parts of words joined."""
+    for sentence in itertools.chain.from_iterable(documents):
+        yield joined(sentence) if wikitext else sentence
+
+
+def _stretches(ids: list[int], length: int | None) -> Iterator[Spelt]:
+    if not ids:
+        return
+    starts = np.flatnonzero(np.asarray(ids) == MARK).tolist()
+    edges = [*starts[:: length or len(starts)], len(ids)]
+    for start, stop in itertools.pairwise(edges):
+        part = ids[start:stop]
+        yield Spelt(part, tuple(bytes(part).decode().split(chr(MARK))[1:]))
+
+
+TEXT, WORDS = "text", "words"
+"""The columns of a token store: bytes read, and numbers of words told; both with what begins and ends a sentence."""
+
+BACKWARD = "backward"
+"""The loss beside the forward one: of words told from those after them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BidirectionalBatch:
+    """What one step of training reads.
+
+    Arguments:
+        tokens: (B, L), bytes of words.
+        words: (B, W) int64, the number of each word.
+        valid: (B, W) bool, True = a word.
+        drawn: (S,) int64, the words that right ones are told against; None = all.
+    """
+
+    tokens: Tokens
+    words: Tensor
+    valid: Tensor
+    drawn: Tensor | None = None
+
+    def to(self, device: torch.device) -> BidirectionalBatch:
+        """The same batch on another device."""
+        drawn = None if self.drawn is None else self.drawn.to(device)
+        return BidirectionalBatch(self.tokens.to(device), self.words.to(device), self.valid.to(device), drawn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidirectionalLanguageModellingTask(Task):
+    """What turns sentences into tensors of bytes, and what a model tells into a loss (Peters et al. 2018, section 3.1).
+
+        loss = - sum_k [ log p(t_k | t_1 .. t_{k-1}) + log p(t_k | t_{k+1} .. t_N) ]
+
+    A sentence stands between `<S>` and `</S>`: the forward model tells the latter and not the former, the backward model the
+    other way round. Each sentence is read by itself, from zeros.
+
+    Arguments:
+        tokenizer: of kind `spelling`.
+        words: that are told.
+        length: the most words of a sentence that are read at once in training.
+        sampled: how often to draw a word to tell the right ones against in training; 0 for all words.
+    """
+
+    name: ClassVar[str] = "bidirectional_language_modelling"
+    unit: ClassVar[str] = "words"
+
+    tokenizer: Tokenizer
+    words: WordList
+    length: int = 64
+    sampled: int = 0
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The one there is."""
+        return {"text": self.tokenizer}
+
+    def model_settings(self) -> dict[str, Any]:
+        """What tokenizer and list decide of a model's config."""
+        return {
+            "vocabulary": self.tokenizer.size,
+            "padding_id": self.tokenizer.padding_id,
+            "words": len(self.words),
+            "head": "none",
+            "outputs": 0,
+        }
+
+    def batch(self, sentences: Sequence[Spelt]) -> BidirectionalBatch:
+        """Sentences as a batch, told against all words."""
+        return self._batch(
+            [each.read(self.tokenizer) for each in sentences], [each.told(self.words) for each in sentences]
+        )
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Words of each sentence, its begin and end among them, (N, 1)."""
+        return data.lengths(WORDS)[:, None]
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """Words that the forward model tells of each sentence, (N,)."""
+        return data.lengths(WORDS) - 1
+
+    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+        """As many for the backward model."""
+        return {BACKWARD: self.labels(data)}
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> BidirectionalBatch:
+        """The sentences of these rows as a batch, told against all words."""
+        return self._batch(
+            [data.sequence(TEXT, row).tolist() for row in rows], [data.sequence(WORDS, row).tolist() for row in rows]
+        )
+
+    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> BidirectionalBatch:
+        """The same, told against words that are drawn."""
+        found = self.read_batch(data, rows)
+        if not self.sampled:
+            return found
+        drawn = drawn_words(len(self.words), self.sampled, key=(draw, int(rows[0])))
+        return BidirectionalBatch(found.tokens, found.words, found.valid, torch.from_numpy(drawn))
+
+    def loss(self, model: nn.Module, batch: BidirectionalBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the forward model, summed over words, and beside it that of the backward model."""
+        told = batch.valid[:, 1:]
+
+        def both(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+            found = []
+            for side, labels in enumerate((batch.words[:, 1:], batch.words[:, :-1])):
+                if batch.drawn is None:
+                    loss = projected_cross_entropy(labels, valid=told, smoothing=smoothing)
+                else:
+                    loss = sampled_cross_entropy(labels, batch.drawn, valid=told, tries=self.sampled)
+                found.append(loss(hidden[:, side], weight, bias))
+            return found
+
+        forward, backward = model(batch.tokens, reduce=both)
+        count = int(told.sum())
+        return LossSum(forward[0], count, forward[1], {BACKWARD: LossSum(backward[0], count, backward[1])})
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """Loss, perplexity and accuracy of the forward model; the other's loss is added to `loss`."""
+        return {"loss": loss, "forward_perplexity": math.exp(min(50.0, loss)), "forward_accuracy": right}
+
+    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+        """Perplexity and accuracy of the backward model."""
+        return {f"{name}_perplexity": math.exp(min(50.0, loss)), f"{name}_accuracy": right}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Words and vocabulary in a few words."""
+        counts = [int(self.labels(data).sum()) for data in (train, validation)]
+        against = f", against {self.sampled:,} draws" if self.sampled else ""
+        return (
+            f"{counts[0]:,} words to learn from, {counts[1]:,} to validate on, each told from both sides; a vocabulary of "
+            f"{len(self.words):,}{against}"
+        )
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse sentences of more bytes than the model reads, and to draw as many words as there are.
+
+        Raises:
+            InputError: naming the setting.
+        """
+        longest = max(int(data.lengths(TEXT).max(initial=0)) for data in (train, validation))
+        if longest > model.maximum_length:
+            raise InputError(
+                f"a sentence has {longest} tokens, which are bytes, where the model has {model.maximum_length} positions; raise "
+                f"{model.length_setting}, or lower data.length"
+            )
+        if self.sampled >= len(self.words):
+            raise InputError(
+                f"data.sampled is {self.sampled} where there are {len(self.words)} words; lower it, or set 0 for all words"
+            )
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write tokenizer and words into `folder`; return what else regard.json has to hold."""
+        self.tokenizer.save(folder)
+        self.words.save(folder)
+        return {"name": self.name, "length": self.length}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> BidirectionalLanguageModellingTask:
+        """The task that `save` wrote into `folder`.
+
+        Raises:
+            InputError: for a length that is none, or a tokenizer of another kind than `spelling`.
+        """
+        length = coerced(values.get("length", cls.__dataclass_fields__["length"].default), int, f"{folder}: length")
+        check(length >= 1, f"{folder}: length", length, "at least 1", "64 is usual")
+        tokenizer = Tokenizer.load(folder)
+        if tokenizer.kind != "spelling":
+            raise InputError(
+                f"{folder}: its tokenizer is of the kind {tokenizer.kind}, and one that spells words is needed; the files are of "
+                "different models, copy the folder again"
+            )
+        return cls(tokenizer=tokenizer, words=WordList.load(folder), length=length)
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder."""
+        use = ['print(model.score("...").perplexity)', 'vectors = regard.load(".", task="sentence_embedding")']
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+
+    def _batch(self, read: Sequence[Sequence[int]], told: Sequence[Sequence[int]]) -> BidirectionalBatch:
+        words = Tokens.pad(told)
+        return BidirectionalBatch(Tokens.pad(read, padding_id=self.tokenizer.padding_id), words.ids, words.valid)
+
+
+BATCH_WORDS = 2048
+"""Words read together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BidirectionalScore:
+    """How probable the words of a sentence are.
+
+    Arguments:
+        text: what was read.
+        words: of it.
+        forward: log p(word | those before it), natural log, one for each word and one for the end.
+        backward: log p(word | those after it), one for the begin and one for each word.
+        unknown: how many of the words are told as the one unknown word.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    unknown: int
+
+    @property
+    def perplexity(self) -> float:
+        """The mean of both models' perplexities, as the paper has it."""
+        return sum(math.exp(min(700.0, -math.fsum(side) / len(side))) for side in (self.forward, self.backward)) / 2
+
+
+class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
+    """A bidirectional language model ready to use: sentences in, `BidirectionalScore`s or vectors of words out.
+
+    For vectors of texts, features merged from pieces, `regard embed` and `regard vectors extract` load the same folder for task
+    `sentence_embedding`.
+
+    Arguments:
+        model: an `ELMo` that tells words.
+        task: tokenizer and words.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    def score(self, text: str) -> BidirectionalScore:
+        """How probable the words of a sentence are, from either side; words are what stands between white space.
+
+        Raises:
+            InputError: for a text without a word, or more bytes than the model reads.
+        """
+        return self.score_batch([text])[0]
+
+    def score_batch(self, texts: Sequence[str], *, batch_words: int = BATCH_WORDS) -> list[BidirectionalScore]:
+        """The same of many sentences; the answers come in their order.
+
+        Arguments:
+            batch_words: words read together. It does not change the answers, only memory and speed.
+
+        Raises:
+            InputError: as `score`.
+        """
+        sentences = self._spelt(texts)
+        sides: dict[int, tuple[list[float], list[float]]] = {}
+        for rows, batch in self._batches(sentences, batch_words):
+            with torch.no_grad():
+                forward, backward = self.model(batch.tokens, reduce=_probabilities(batch))
+            for place, row in enumerate(rows):
+                count = len(sentences[row].words) + 1
+                check_finite(torch.stack([forward[place, :count], backward[place, :count]]), "these words")
+                sides[row] = (forward[place, :count].tolist(), backward[place, :count].tolist())
+        known = self.task.words.places
+        return [
+            BidirectionalScore(
+                text=text,
+                words=each.words,
+                forward=tuple(sides[row][0]),
+                backward=tuple(sides[row][1]),
+                unknown=sum(word not in known for word in each.words),
+            )
+            for row, (text, each) in enumerate(zip(texts, sentences, strict=True))
+        ]
+
+    def word_states(
+        self, sentences: Sequence[str | Sequence[str]], *, batch_words: int = BATCH_WORDS
+    ) -> list[NDArray[np.float32]]:
+        """The vectors of every word of some sentences from every layer: (W, L + 1, D) each, layer 0 first.
+
+        Arguments:
+            sentences: strings, or lists of words without white space in them.
+            batch_words: as for `score_batch`.
+
+        Raises:
+            InputError: as `score`; for a word that is empty or has white space in it.
+        """
+        read = self._spelt([each if isinstance(each, str) else _joined(each, n) for n, each in enumerate(sentences, 1)])
+        found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(read)
+        for rows, batch in self._batches(read, batch_words):
+            with torch.no_grad():
+                states = torch.stack(self.model.word_states(self.model.words_of(batch.tokens)), dim=2)
+            vectors = states.float().cpu().numpy()
+            for place, row in enumerate(rows):
+                check_finite(states[place, 1 : 1 + len(read[row].words)], "these words")
+                found[row] = vectors[place, 1 : 1 + len(read[row].words)].copy()
+        return found
+
+    def tell(self, count: int) -> None:
+        """Tell whoever watches this thread that so many sentences are done."""
+        for watcher in self._watchers():
+            watcher.predicted([None] * count, [])
+
+    def _spelt(self, texts: Sequence[str]) -> list[Spelt]:
+        if isinstance(texts, str):
+            raise InputError("one string given where a list of sentences is wanted; put it in a list")
+        for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str) or not text.split():
+                raise InputError(f"sentence {number} is {text!r:.60}, without a word; leave it out")
+        found = list(spelt(self.task.tokenizer, texts))
+        limit = self.model.maximum_length
+        for number, each in enumerate(found, start=1):
+            if len(each.ids) + 2 > limit:
+                raise InputError(
+                    f"sentence {number} has {len(each.ids) + 2:,} tokens (bytes) where the model reads {limit:,}; split it"
+                )
+        return found
+
+    def _batches(self, sentences: Sequence[Spelt], size: int) -> Iterator[tuple[list[int], BidirectionalBatch]]:
+        if not sentences:
+            return
+        lengths = np.array([[len(each.words) + 2] for each in sentences], dtype=np.int64)
+        for rows in Batches(lengths, maximum_tokens=size).in_order():
+            yield rows.tolist(), self.task.batch([sentences[row] for row in rows]).to(self.device)
+
+
+def _probabilities(batch: BidirectionalBatch) -> Reduction:
+    """What turns the vectors that tell into log-probabilities of the words that stand there, (B, W - 1) for each side."""
+
+    def reduce(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
+        found = []
+        for side, labels in enumerate((batch.words[:, 1:], batch.words[:, :-1])):
+            logits = F.linear(hidden[:, side], weight, bias).float()
+            found.append(logits.gather(-1, labels.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(dim=-1))
+        return found
+
+    return reduce
+
+
+def _joined(words: Sequence[str], number: int) -> str:
+    for word in words:
+        if not isinstance(word, str) or len(word.split()) != 1:
+            raise InputError(f"sentence {number}: {word!r:.40} is no word; give strings without white space")
+    return " ".join(words)
+
+
+def prepare(
+    data: BidirectionalTextData,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[BidirectionalLanguageModellingTask]:
+    """Read the texts once for the list of words and once for the tokens, and leave both in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of held-out documents.
+        given, given_validation: documents in memory instead of what `data` names: each a text, whose paragraphs have empty lines
+            between them, or the list of its sentences.
+
+    Raises:
+        InputError: for data that cannot be read or too little of it.
+    """
+    if not is_prepared(folder):
+        finish(folder, _prepared(data, folder, seed, given, given_validation))
+    task = BidirectionalLanguageModellingTask.load(folder, {"length": data.length})
+    return opened(dataclasses.replace(task, sampled=data.sampled), folder)
+
+
+def _prepared(
+    data: BidirectionalTextData, folder: Path, seed: int, given: Given | None, given_validation: Given | None
+) -> list[str]:
+    cleared(folder)
+    splits = _splits(data, seed, given, given_validation)
+    tokenizer = Tokenizer.train([], kind="spelling", size=SIZE)
+    tokenizer.save(folder)
+    wikitext = data.cleaning == "wikitext"
+    if data.words is not None:
+        words = WordList.load(located(data.words))
+    else:
+        learnt = spelt(tokenizer, of_documents(splits.train(), wikitext=wikitext))
+        words = WordList.counted((each.words for each in learnt), size=data.vocabulary)
+    words.save(folder)
+
+    def rows(documents: Iterator[Document]) -> Iterator[Sequence[Sequence[int]]]:
+        for each in spelt(tokenizer, of_documents(documents, wikitext=wikitext), length=data.length):
+            yield each.read(tokenizer), each.told(words)
+
+    columns = {TEXT: tokenizer.size, WORDS: len(words)}
+    write_store(folder, TRAIN, columns, rows(splits.train()))
+    write_store(folder, VALIDATION, columns, rows(splits.validation()))
+    return splits.notes
+
+
+def _splits(
+    data: BidirectionalTextData, seed: int, given: Given | None, given_validation: Given | None
+) -> Splits[Document]:
+    train = _reader(data, TRAIN, data.train, given)
+    validation = _reader(data, VALIDATION, data.validation, given_validation)
+    if data.builtin is not None and given is None:
+        if data.train is not None:
+            raise InputError(f"data.train is given beside data.builtin={data.builtin}; choose one of the two")
+        train, validation = builtin(_as_is(data), TRAIN), validation or builtin(_as_is(data), VALIDATION)
+    if train is None:
+        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
+    return Splits(train, validation, share=data.validation_share, seed=seed)
+
+
+def _reader(
+    data: BidirectionalTextData, split: str, place: str | tuple[str, ...] | None, given: Given | None
+) -> Reader | None:
+    return reader(_as_is(data), place, given, "training" if split == TRAIN else split)
+
+
+def _as_is(data: BidirectionalTextData) -> BidirectionalTextData:
+    """What is read of a file before parts of words are joined."""
+    return dataclasses.replace(data, cleaning="none")
+
+
+def read_documents_of(data: BidirectionalTextData, malformed: MalformedRows) -> Iterator[Document]:
+    """The documents that `data.train` names, each as its sentences.
+
+    Raises:
+        InputError: where it names none.
+    """
+    read = _reader(data, TRAIN, data.train, None)
+    if read is None:
+        raise InputError("no file of text is named; name one")
+    for document in read(malformed):
+        yield list(of_documents([document], wikitext=data.cleaning == "wikitext"))
+
+
+SCORED_TOGETHER = 2_000
+"""Sentences whose scores are in memory at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BidirectionalEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `forward_perplexity` and `backward_perplexity`, by word; `perplexity`, their mean; `loss`, the sum of both mean
+            losses, natural log; `unknown_share`, of the words that are told as the one unknown word, which flatters a model.
+        count: sentences.
+        words: in them.
+        predictions: none; the command line asks.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    words: int
+    predictions: tuple[()] = field(repr=False, default=())
+
+
+def evaluate_bidirectional(
+    model: BidirectionalLanguageModel, documents: Given, *, batch_words: int = BATCH_WORDS
+) -> BidirectionalEvaluation:
+    """Tell every word of some texts from both sides, sentence by sentence, in stretches as long as those of the training.
+
+    Arguments:
+        documents: each a text, whose paragraphs have empty lines between them, or the list of its sentences.
+        batch_words: words read together. It does not change the answers, only memory and speed.
+
+    Raises:
+        InputError: for an empty list, or documents in which there is nothing.
+    """
+    if isinstance(documents, str) or not documents:
+        raise InputError("there is nothing to evaluate; give a list with at least one document")
+    sentences = [sentence for document in in_memory(documents) for sentence in document]
+    parts = [" ".join(each.words) for each in spelt(model.task.tokenizer, sentences, length=model.task.length)]
+    if not parts:
+        raise InputError("there is no word in the documents; give some text")
+    forward, backward, told, unknown = 0.0, 0.0, 0, 0
+    for some in _some(parts):
+        for score in model.score_batch(some, batch_words=batch_words):
+            forward, backward = forward - math.fsum(score.forward), backward - math.fsum(score.backward)
+            told, unknown = told + len(score.forward), unknown + score.unknown
+        model.tell(len(some))
+    ahead, behind = forward / told, backward / told
+    perplexities = [math.exp(min(700.0, mean)) for mean in (ahead, behind)]
+    words = told - len(parts)
+    return BidirectionalEvaluation(
+        metrics={
+            "loss": ahead + behind,
+            "perplexity": sum(perplexities) / 2,
+            "forward_perplexity": perplexities[0],
+            "backward_perplexity": perplexities[1],
+            "unknown_share": unknown / words,
+        },
+        count=len(parts),
+        words=words,
+    )
+
+
+def _some(parts: Sequence[str]) -> list[Sequence[str]]:
+    return [parts[start : start + SCORED_TOGETHER] for start in range(0, len(parts), SCORED_TOGETHER)]
+
+
+BIDIRECTIONAL_LANGUAGE_MODELLING = TaskSpec(
+    task=BidirectionalLanguageModellingTask,
+    predictor=BidirectionalLanguageModel,
+    interface="bidirectional_language_model",
+    sections={"data": BidirectionalTextData},
+    prepare=prepare,
+    evaluate=evaluate_bidirectional,
+    read=read_documents_of,
+    filled_in={"vocabulary": 1, "padding_id": 0, "words": 0, "head": "none", "outputs": 0},
+)

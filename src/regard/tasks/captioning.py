@@ -1,0 +1,750 @@
+"""Captions of pictures (Xu et al. 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.data.scenes import Named, Scene, Scenes
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.generation import GenerationSettings, Hypothesis, search
+from regard.generation.penalties import check_coverage
+from regard.layers import Pictures, Tokens
+from regard.models.captioning import Captioned, PictureDecoder
+from regard.structure import from_mapping
+from regard.tasks.caption_data import (
+    TARGET,
+    CaptionData,
+    CaptionExample,
+    CaptionStore,
+    Objective,
+    columns,
+    example_of,
+    examples_in,
+    in_memory,
+    in_tokens,
+    numbers_of,
+    uncovered,
+)
+from regard.tasks.card import write_with_card
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.pictures import Picture, PictureSize, frames_file, frames_of, write_frames
+from regard.tasks.predictor import Observers, Predictor
+from regard.tasks.preparation import READY, TRAIN, VALIDATION, Prepared, TokenizerSettings, cleared, finish, is_prepared
+from regard.tasks.spec import TaskSpec
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CaptionBatch:
+    """What one step of training reads.
+
+    Arguments:
+        pictures: B of them.
+        target: (B, L), shifted right: the start token first.
+        labels: (B, L) int64, the token each target position has to predict, the end token last.
+    """
+
+    pictures: Pictures
+    target: Tokens
+    labels: Tensor
+
+    def to(self, device: torch.device) -> CaptionBatch:
+        """The same batch on another device."""
+        return CaptionBatch(self.pictures.to(device), self.target.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class CaptioningTask(Task):
+    """What turns pictures and captions into a captioner's tensors, and its outputs into a loss and captions.
+
+    Arguments:
+        tokenizer: of captions.
+        size: of pictures.
+        generation: how to decode unless told otherwise.
+        objective: what is learnt beside the words.
+    """
+
+    name: ClassVar[str] = "captioning"
+
+    tokenizer: Tokenizer
+    size: PictureSize
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    objective: Objective = field(default_factory=Objective)
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """Of what is written."""
+        return {"target": self.tokenizer}
+
+    def model_settings(self) -> dict[str, Any]:
+        """The sizes of vocabulary and pictures."""
+        return {
+            "target_vocabulary": self.tokenizer.size,
+            "padding_id": self.tokenizer.padding_id,
+            "start_id": self.tokenizer.start_id,
+            "end_id": self.tokenizer.end_id,
+            "picture_height": self.size.height,
+            "picture_width": self.size.width,
+            "picture_channels": self.size.channels,
+            "frames": self.size.frames,
+        }
+
+    def batch(self, pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> CaptionBatch:
+        """Pictures (F, Y, X, C) uint8 of the task's size and token ids of their captions to a batch for training."""
+        tokenizer = self.tokenizer
+        inputs = [[tokenizer.start_id, *ids] for ids in captions]
+        labels = [[*ids, tokenizer.end_id] for ids in captions]
+        return CaptionBatch(
+            pictures=Pictures.of(pictures),
+            target=Tokens.pad(inputs, padding_id=tokenizer.padding_id),
+            labels=Tokens.pad(labels, padding_id=tokenizer.padding_id).ids,
+        )
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens of each caption, end token included, (N, 1); a picture takes none."""
+        return data.lengths(TARGET)[:, None] + 1
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """The same, (N,)."""
+        return self.lengths(data)[:, 0]
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> CaptionBatch:
+        """The captions of these rows, with their pictures, as a batch."""
+        store = cast(CaptionStore, data)
+        captions = [store.sequence(TARGET, int(row)).tolist() for row in rows]
+        return self.batch([store.picture(int(row)) for row in rows], captions)
+
+    def loss(self, model: nn.Module, batch: CaptionBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the labels, summed over real tokens; in training with what else the objective asks for."""
+        told: Captioned = model(batch.pictures, batch.target, attended=model.training)
+        real = batch.target.valid
+        tokenizer = self.tokenizer
+        total, correct = smoothed_cross_entropy(
+            told.logits.flatten(0, 1),
+            batch.labels.flatten(),
+            valid=real.flatten(),
+            smoothing=smoothing,
+            never=tokenizer.padding_id if tokenizer.padding_id != tokenizer.end_id else None,
+        )
+        if told.weights is not None:
+            wrong = F.cross_entropy(told.logits.detach().float().transpose(1, 2), batch.labels, reduction="none")
+            total = total + self.objective.beside(told, -wrong, real)
+        return LossSum(total, int(real.sum()), correct)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Captions, pictures and vocabulary in a few words."""
+        size = self.size
+        several = f"up to {size.frames} frames of " if size.frames > 1 else ""
+        return (
+            f"{len(train):,} captions to learn from, {len(validation):,} to validate on, of {several}{size.height} x "
+            f"{size.width} pixels; a vocabulary of {self.tokenizer.size:,} tokens"
+        )
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse a coverage penalty where there is no coverage.
+
+        Raises:
+            InputError: naming what to do.
+        """
+        if self.generation.coverage_penalty > 0:
+            check_coverage(model)
+        if self.objective.coverage > 0 and not model.has_alignment:
+            raise InputError(
+                f"data.objective.coverage is {self.objective.coverage}, and {model.config.model_type} has no attention to cover "
+                "pictures with; leave it out"
+            )
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        self.tokenizer.save(folder)
+        return {
+            "name": self.name,
+            "size": self.size.settings(),
+            "generation": asdict(self.generation),
+            "objective": asdict(self.objective),
+        }
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> CaptioningTask:
+        """The task that `save` wrote into `folder`, `values` being what it returned."""
+        where = f"{folder / 'regard.json'}: task"
+        return cls(
+            Tokenizer.load(folder),
+            from_mapping(PictureSize, values.get("size", {}), f"{where}.size"),
+            from_mapping(GenerationSettings, values.get("generation", {}), f"{where}.generation"),
+            from_mapping(Objective, values.get("objective", {}), f"{where}.objective"),
+        )
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder."""
+        use = ['print(model.caption("picture.jpg").text)']
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pointing:
+    """Counts over captions, which add up.
+
+    Arguments:
+        inside, tokens: of the tokens that name something, those whose largest weight is on a place in it; and all of them.
+        uncovered: the sum over captions of (1 - sum_t alpha_ti)^2, as a mean over places i.
+        captions: how many.
+    """
+
+    inside: int = 0
+    tokens: int = 0
+    uncovered: float = 0.0
+    captions: int = 0
+
+    def __add__(self, other: Pointing) -> Pointing:
+        return Pointing(
+            inside=self.inside + other.inside,
+            tokens=self.tokens + other.tokens,
+            uncovered=self.uncovered + other.uncovered,
+            captions=self.captions + other.captions,
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """`pointing`, the share of the tokens, where any name something; `uncovered`, the mean over captions."""
+        found = {"pointing": self.inside / self.tokens} if self.tokens else {}
+        return found | ({"uncovered": self.uncovered / self.captions} if self.captions else {})
+
+
+@torch.no_grad()
+def pointed(model: PictureDecoder, batch: CaptionBatch, named: Sequence[Sequence[Named]]) -> Pointing:
+    """Count on a batch of captions that the model is given, and does not write itself.
+
+    A token's place is the one with the largest weight; it is inside a thing if its middle is inside the box, in the right frame.
+    The weights are those before hard attention draws. Nothing is counted of a model without attention.
+
+    Arguments:
+        model: in evaluation mode.
+        batch: right captions.
+        named: of each, what its tokens name.
+    """
+    told = model(batch.pictures, batch.target, attended=True)
+    if told.weights is None or told.places is None:
+        return Pointing()
+    best = told.weights.argmax(dim=-1).cpu().numpy()
+    middles = middles_of(model, batch.pictures.valid.shape[1])
+    hits = [
+        _inside(middles[best[row, token]], thing)
+        for row, things in enumerate(named)
+        for thing in things
+        for token in range(*thing.words)
+    ]
+    left = uncovered(told.weights, batch.target.valid, told.places) / told.places.sum(dim=1)
+    return Pointing(inside=sum(hits), tokens=len(hits), uncovered=float(left.sum()), captions=len(left))
+
+
+def middles_of(model: PictureDecoder, frames: int) -> np.ndarray:
+    """The frame and the middle of each place, down and to the right in pixels of that frame: (S, 3) float."""
+    rows, columns = model.grid
+    _, height, width = model.encoder.size
+    row, frame, column = np.meshgrid(np.arange(rows), np.arange(frames), np.arange(columns), indexing="ij")
+    middles = (frame, (row + 0.5) * height / rows, (column + 0.5) * width / columns)
+    return np.stack([axis.reshape(-1) for axis in middles], axis=1)
+
+
+def _inside(middle: np.ndarray, thing: Named) -> bool:
+    frame, down, right = middle.tolist()
+    top, left, bottom, after = thing.box
+    return frame == thing.frame and top <= down < bottom and left <= right < after
+
+
+def in_batches(count: int, size: int = 64) -> Iterator[range]:
+    """Rows 0 to `count`, so many at a time."""
+    return (range(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def compared(texts: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[dict[str, float], dict[str, str], str]:
+    """Metrics of captions, sacreBLEU's signatures, and a note on what could not be computed.
+
+    `exact_match` in [0, 1] is the share of captions that are one of their references, word for word; `bleu` and `chrf` in
+    [0, 100] are of the corpus, against all references.
+
+    Arguments:
+        texts: the captions, one at least.
+        references: of each its right ones, one at least.
+    """
+    metrics = {
+        "exact_match": sum(
+            text.split() in [right.split() for right in rights] for text, rights in zip(texts, references, strict=True)
+        )
+        / len(texts)
+    }
+    try:
+        from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
+    except ImportError:
+        return metrics, {}, "BLEU and chrF need sacrebleu: pip install 'regard[eval]'"
+    most = max(map(len, references))
+    # A column for the first reference of each, one for the second, and so on; None where there are fewer.
+    columns = [[rights[i] if i < len(rights) else None for rights in references] for i in range(most)]
+    signatures: dict[str, str] = {}
+    # Captions are commonly kept with a space before their full stop; `force` keeps sacreBLEU from warning each time.
+    for name, metric in (("bleu", BLEU(tokenize="13a", force=True)), ("chrf", CHRF())):
+        metrics[name] = metric.corpus_score(list(texts), columns).score  # type: ignore[arg-type]
+        signatures[name] = str(metric.get_signature())
+    return metrics, signatures, ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caption:
+    """One caption.
+
+    Arguments:
+        text: the best caption.
+        score: what hypotheses were compared by: log-probability over length penalty, plus coverage penalty.
+        log_probability: of the caption given the picture, natural log.
+        tokens: what the model wrote, token by token, the end token included where it came to one.
+        alternatives: the further hypotheses of an n-best search as (text, score), best first.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+class Captioner(Predictor[CaptioningTask]):
+    """A captioning model ready to use.
+
+    Arguments:
+        model: a `PictureDecoder`.
+        task: tokenizer, size of pictures and decoding settings.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu", "pointing", "uncovered")
+
+    def caption(self, picture: Picture, settings: GenerationSettings | None = None) -> Caption:
+        """The caption of one picture, or of one sequence of frames.
+
+        Arguments:
+            picture: a file; an array (Y, X, C) uint8, or (F, Y, X, C) of frames; or a list of frames, each likewise.
+            settings: how to decode; the folder's own where None.
+
+        Raises:
+            InputError: for a picture that cannot be read, or more frames than the model reads.
+        """
+        return self.caption_batch([picture], settings)[0]
+
+    def caption_batch(
+        self, pictures: Sequence[Picture], settings: GenerationSettings | None = None, *, batch_size: int = 64
+    ) -> list[Caption]:
+        """The captions of many pictures, in their order.
+
+        Arguments:
+            pictures: as `caption` takes them.
+            settings: how to decode; the folder's own where None.
+            batch_size: pictures decoded together. It changes memory and speed, and no answer but what is drawn.
+
+        Raises:
+            InputError: as `caption`, and for an array of one picture in place of a list of them.
+        """
+        if not isinstance(pictures, list | tuple):
+            raise InputError(f"pictures are a {type(pictures).__name__}; give a list with one for each, or use caption")
+        settings = (settings or self.task.generation).with_ids(self.task.tokenizer)
+        found: list[Caption] = []
+        for rows in in_batches(len(pictures), batch_size):
+            found += self._captions([frames_of(pictures[row], self.task.size) for row in rows], settings)
+        return found
+
+    def _captions(self, frames: Sequence[np.ndarray], settings: GenerationSettings) -> list[Caption]:
+        source = Pictures.of(frames).to(self.device)
+        watchers = self._watchers()
+        observer = Observers(watchers) if watchers else None
+        found = search(self.model, source, settings, observer=observer)
+        made = [self._caption(hypotheses) for hypotheses in found]
+        for watcher in watchers:
+            watcher.predicted(made, found)
+        return made
+
+    def _caption(self, found: Sequence[Hypothesis]) -> Caption:
+        tokenizer, best = self.task.tokenizer, found[0]
+        end = [tokenizer.end_id] if best.length > len(best.tokens) else []
+        return Caption(
+            text=tokenizer.decode(best.tokens),
+            score=best.score,
+            log_probability=best.log_probability,
+            tokens=tuple(tokenizer.tokens([*best.tokens, *end])),
+            alternatives=tuple((tokenizer.decode(other.tokens), other.score) for other in found[1:]),
+        )
+
+    def teacher_forced(self, examples: Sequence[tuple[Picture, str]]) -> CaptionBatch:
+        """Pictures with captions as the model reads them in training, on the model's device.
+
+        Raises:
+            InputError: as `caption`.
+        """
+        pictures = [frames_of(picture, self.task.size) for picture, _ in examples]
+        captions = self.task.tokenizer.encode_batch([caption for _, caption in examples])
+        return self.task.batch(pictures, captions).to(self.device)
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Exact match and BLEU on about `count` pictures, the first, against all captions of each; and where it looks.
+
+        `pointing` and `uncovered`, of models with attention, are read while the model is given the right captions; `pointing`
+        only where the data says where things are.
+        """
+        store = cast(CaptionStore, data)
+        by_picture: dict[tuple[int, int], list[int]] = {}
+        for row in range(len(store)):
+            span = store.span(row)
+            if span not in by_picture and len(by_picture) == count:
+                break
+            by_picture.setdefault(span, []).append(row)
+        tokenizer = self.task.tokenizer
+        references = [
+            [tokenizer.decode(store.sequence(TARGET, row).tolist()) for row in rows] for rows in by_picture.values()
+        ]
+        pictures = [np.asarray(store.picture(rows[0])) for rows in by_picture.values()]
+        texts = [caption.text for caption in self.caption_batch(pictures)]
+        metrics, _, _ = compared(texts, references)
+        return {name: metrics[name] for name in self.judged if name in metrics} | self._pointing(store, by_picture)
+
+    def _pointing(self, store: CaptionStore, by_picture: dict[tuple[int, int], list[int]]) -> dict[str, float]:
+        if not self.model.has_alignment:
+            return {}
+        rows = [row for rows in by_picture.values() for row in rows]
+        total = Pointing()
+        for places in in_batches(len(rows)):
+            chosen = [rows[place] for place in places]
+            batch = self.task.read_batch(store, chosen).to(self.device)
+            total += pointed(self.model, batch, [store.named(row) for row in chosen])
+        return total.metrics()
+
+
+HELD_OUT = 0xCA97
+"""Sets the choice of held-out pictures apart from other draws of the same seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """The examples of one split, each read when it is needed."""
+
+    count: int
+    captions: Callable[[], Iterator[str]]
+    examples: Callable[[], Iterator[CaptionExample]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the data section names."""
+
+    train: _Split
+    validation: _Split
+    size: PictureSize
+    notes: tuple[str, ...]
+    words: tuple[str, ...] = ()
+
+
+def prepare(
+    data: CaptionData,
+    tokenizer: TokenizerSettings,
+    generation: GenerationSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Sequence[CaptionExample] | None = None,
+    given_validation: Sequence[CaptionExample] | None = None,
+) -> Prepared[CaptioningTask]:
+    """Read the captions once for the tokenizer and, with the pictures, once for the stores, and leave both in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of builtin data and of the choice of held-out pictures.
+        given, given_validation: pictures with captions in memory instead of what `data` names.
+
+    Raises:
+        InputError: for data that cannot be read, or too little of it.
+    """
+    if is_prepared(folder):
+        size = _size_of(data, given, seed)
+    else:
+        found = _found(data, seed, given, given_validation)
+        size = found.size
+        finish(folder, _written(found, data, tokenizer, folder))
+    task = CaptioningTask(Tokenizer.load(folder), size, generation, data.objective)
+    notes = tuple(line for line in (folder / READY).read_text(encoding="utf-8").splitlines() if line)
+    return Prepared(task, CaptionStore.open(folder / TRAIN), CaptionStore.open(folder / VALIDATION), notes)
+
+
+def _written(found: _Found, data: CaptionData, settings: TokenizerSettings, folder: Path) -> list[str]:
+    cleared(folder)
+    for split in (TRAIN, VALIDATION):
+        frames_file(folder / split).unlink(missing_ok=True)
+    tokenizer = _tokenizer(found, settings)
+    tokenizer.save(folder)
+    notes = list(found.notes)
+    for name, split in ((TRAIN, found.train), (VALIDATION, found.validation)):
+        writing = _Writing(
+            tokenizer, found.size, data.maximum_tokens if name == TRAIN else None, data.on_error == "skip"
+        )
+        writing.write(folder / name, split)
+        notes += writing.notes()
+    return notes
+
+
+@dataclass(slots=True)
+class _Writing:
+    """Writes the frames and captions of one split, and counts what it leaves out."""
+
+    tokenizer: Tokenizer
+    size: PictureSize
+    limit: int | None
+    skips: bool
+    too_long: int = 0
+    damaged: list[InputError] = field(default_factory=list)
+
+    def write(self, place: Path, split: _Split) -> None:
+        shape = (self.size.height, self.size.width, self.size.channels)
+        usable, ready = self._usable(split), list[CaptionExample]()
+
+        def pictures() -> Iterator[np.ndarray]:
+            for example, frames in usable:
+                ready.append(example)
+                yield frames
+
+        rows = [row for span in write_frames(place, pictures(), shape) for row in self._rows(ready.pop(), span)]
+        if not rows and self.damaged:
+            raise self.damaged[0]
+        if len(TokenStore.write(place, columns(self.tokenizer.size), rows)) == 0:
+            raise InputError("no caption is left to learn from: all are longer than data.maximum_tokens; raise it")
+
+    def _usable(self, split: _Split) -> Iterator[tuple[CaptionExample, np.ndarray]]:
+        for example in split.examples():
+            try:
+                frames = frames_of(example.picture, self.size)
+            except InputError as error:
+                if not self.skips:
+                    raise
+                self.damaged.append(error)
+            else:
+                yield example, frames
+
+    def _rows(self, example: CaptionExample, span: tuple[int, int]) -> Iterator[list[Sequence[int]]]:
+        for caption in example.captions:
+            ids = self.tokenizer.encode(caption)
+            if self.limit is not None and len(ids) > self.limit:
+                self.too_long += 1
+                continue
+            named = [in_tokens(each, caption, self.tokenizer) for each in example.named]
+            yield [ids, span, numbers_of(named)]
+
+    def notes(self) -> Iterator[str]:
+        """What the user ought to know."""
+        if self.damaged:
+            yield f"{len(self.damaged)} pictures could not be read and were left out; the first: {self.damaged[0]}"
+        if self.too_long:
+            yield f"{self.too_long} captions are longer than data.maximum_tokens = {self.limit} and were left out."
+
+
+def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
+    if settings.path is not None:
+        return Tokenizer.load(settings.path)
+
+    def texts() -> Iterator[str]:
+        yield from found.train.captions()
+        yield from found.words  # a small or unlucky draw may lack one
+
+    trained = Tokenizer.train(texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase)
+    if trained.unknown_id is not None and trained.unknown_id in trained.encode(" ".join(found.words)):
+        raise InputError(
+            f"the tokenizer of {trained.size} tokens does not know all {len(found.words)} words of data.scenes; raise "
+            f"tokenizer.size = {settings.size}"
+        )
+    return trained
+
+
+def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: int) -> PictureSize:
+    """What every picture is made into."""
+    if data.scenes is not None and given is None:
+        frames, height, width, channels = data.scenes.scenes("train", 1, seed).shape
+        return PictureSize(height=height, width=width, channels=channels, frames=frames)
+    frames = 1 if given is None else max((example.frames for example in given), default=1)
+    return PictureSize(
+        height=data.height, width=data.width, channels=3 if data.colour else 1, frames=frames, fit=data.fit
+    )
+
+
+def _found(
+    data: CaptionData,
+    seed: int,
+    given: Sequence[CaptionExample] | None,
+    given_validation: Sequence[CaptionExample] | None,
+) -> _Found:
+    given = None if given is None else in_memory(given, "train")
+    given_validation = None if given_validation is None else in_memory(given_validation, "validation")
+    size = _size_of(data, given, seed)
+    if given is not None:
+        if given_validation is not None:
+            return _Found(_in_memory(given, "train"), _in_memory(given_validation, "validation"), size, ())
+        held = _held_out(len(given), data.validation_size, seed)
+        train = [example for i, example in enumerate(given) if i not in held]
+        return _Found(_in_memory(train, "train"), _in_memory([given[i] for i in sorted(held)], "validation"), size, ())
+    if data.scenes is not None:
+        train = data.scenes.scenes("train", data.scenes.size, seed)
+        validation = data.scenes.scenes("validation", data.scenes.validation_size, seed)
+        return _Found(_of_scenes(train), _of_scenes(validation), size, (), train.words())
+    return _of_files(data, size, seed)
+
+
+def _in_memory(examples: Sequence[CaptionExample], split: str) -> _Split:
+    if not examples:
+        raise InputError(f"the {split} examples are an empty list; give some")
+    return _Split(
+        len(examples),
+        lambda: (caption for example in examples for caption in example.captions),
+        lambda: iter(examples),
+    )
+
+
+def _of_scenes(scenes: Scenes) -> _Split:
+    examples = lambda: map(example_of, scenes)  # noqa: E731
+    return _Split(len(scenes), lambda: (scene.caption for scene in scenes), examples)
+
+
+def _of_files(data: CaptionData, size: PictureSize, seed: int) -> _Found:
+    if data.train is None or data.pictures is None:
+        raise InputError(
+            "data.train is missing; name a file of captions and its pictures (data.pictures), or builtin data such as "
+            "data.scenes={}"
+        )
+    notes: list[str] = []
+    train = _read(data.train, data.pictures, data, notes)
+    if data.validation is not None:
+        validation = _read(data.validation, data.validation_pictures or data.pictures, data, notes)
+    else:
+        held = _held_out(len(train), data.validation_size, seed)
+        validation = [example for i, example in enumerate(train) if i in held]
+        train = [example for i, example in enumerate(train) if i not in held]
+    return _Found(_in_memory(train, "train"), _in_memory(validation, "validation"), size, tuple(notes))
+
+
+def _read(path: str, place: str, data: CaptionData, notes: list[str]) -> list[CaptionExample]:
+    return examples_in(path, place, colour=data.colour, on_error=data.on_error, notes=notes)
+
+
+def _held_out(count: int, wanted: int, seed: int) -> frozenset[int]:
+    size = min(wanted, count // 10)
+    if size == 0:
+        raise InputError(
+            f"{count} pictures are too few to hold some out for validation; give at least 10, or data.validation"
+        )
+    generator = np.random.Generator(np.random.Philox(key=[seed, HELD_OUT]))
+    return frozenset(generator.choice(count, size=size, replace=False).tolist())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptionEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `exact_match` in [0, 1]; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them, against all references. Of a
+            model with attention `uncovered`, how far the weights on a place are from summing to one, and, where it is known where
+            things are, `pointing` in [0, 1], the share of tokens that name one whose largest weight is in it.
+        signatures: what sacreBLEU says of how it computed each.
+        count: pictures.
+        captions: one for each picture.
+        note: what could not be computed and why; empty where all was.
+    """
+
+    metrics: dict[str, float]
+    signatures: dict[str, str]
+    count: int
+    captions: tuple[Caption, ...] = field(repr=False, default=())
+    note: str = ""
+
+
+def evaluate(
+    captioner: Captioner,
+    examples: Sequence[CaptionExample | Scene | tuple[Any, Any] | Mapping[str, Any]],
+    settings: GenerationSettings | None = None,
+    *,
+    batch_size: int = 64,
+) -> CaptionEvaluation:
+    """Caption the pictures and compare with the references.
+
+    Arguments:
+        examples: pictures with one or more captions, as training takes them, or builtin scenes.
+        settings: how to decode; the folder's own where None.
+        batch_size: pictures read together.
+
+    Raises:
+        InputError: for an empty list, or a picture that cannot be read.
+    """
+    if not examples:
+        raise InputError("there is nothing to evaluate; give at least one picture with a caption")
+    rows = [example_of(example) if isinstance(example, Scene) else example for example in examples]
+    given = in_memory(rows, "evaluation")
+    captions = captioner.caption_batch([example.picture for example in given], settings, batch_size=batch_size)
+    metrics, signatures, note = compared(
+        [caption.text for caption in captions],
+        [[_as_written(text, captioner) for text in example.captions] for example in given],
+    )
+    if captioner.model.has_alignment:
+        metrics |= _pointing(captioner, given, batch_size).metrics()
+    return CaptionEvaluation(
+        metrics=metrics, signatures=signatures, count=len(given), captions=tuple(captions), note=note
+    )
+
+
+def _as_written(text: str, captioner: Captioner) -> str:
+    """A reference as the model could write it: in lower case where its tokenizer reads no other."""
+    encode, lower = captioner.task.tokenizer.encode, text.lower()
+    return lower if encode(text) == encode(lower) else text
+
+
+def _pointing(captioner: Captioner, examples: Sequence[CaptionExample], batch_size: int) -> Pointing:
+    """Where the model looks while it is given the first caption of each."""
+    total = Pointing()
+    for rows in in_batches(len(examples), batch_size):
+        chosen = [examples[row] for row in rows]
+        batch = captioner.teacher_forced([(example.picture, example.captions[0]) for example in chosen])
+        named = [
+            [in_tokens(each, example.captions[0], captioner.task.tokenizer) for each in example.named]
+            for example in chosen
+        ]
+        total += pointed(captioner.model, batch, named)
+    return total
+
+
+CAPTIONING = TaskSpec(
+    task=CaptioningTask,
+    predictor=Captioner,
+    interface="captioner",
+    sections={"data": CaptionData, "tokenizer": TokenizerSettings, "generation": GenerationSettings},
+    prepare=prepare,
+    evaluate=evaluate,
+    filled_in={
+        "target_vocabulary": 1,
+        "padding_id": 0,
+        "start_id": 0,
+        "end_id": 0,
+        "picture_height": 1 << 12,  # halved as often as any model halves it, it is still a whole number
+        "picture_width": 1 << 12,
+        "picture_channels": 1,
+        "frames": 1,
+    },
+)

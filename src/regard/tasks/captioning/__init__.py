@@ -1,1 +1,0 @@
-"""Captioning: pictures to texts."""

@@ -1,0 +1,881 @@
+"""Classification of texts and of pairs of texts (Devlin et al. 2019, section 4.1): one class, or any number of labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.labelled import LabelledText
+from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.token_store import TokenStore
+from regard.errors import InputError, nearest
+from regard.metrics.classification import (
+    OF_EACH_CLASS,
+    ClassScore,
+    by_class,
+    classification_scores,
+    f1_in_words,
+    judged_class,
+    multi_label_scores,
+)
+from regard.parts import own_scores
+from regard.rendering import class_text
+from regard.tasks.encoders import (
+    EncoderBatch,
+    EncoderPredictor,
+    EncoderTask,
+    Joined,
+    read_inputs,
+)
+from regard.tasks.examples import Splits
+from regard.tasks.labelled import (
+    LABEL,
+    LABELLED,
+    LabelledData,
+    LabelledTask,
+    MultiLabelData,
+    Text,
+    begun,
+    beside,
+    classifies,
+    content_of,
+    few,
+    joined,
+    label_of,
+    labelled,
+    labels_of,
+    names_of,
+    names_said,
+    notes_of,
+    read_folder,
+    stored_labels,
+    tells_of_texts,
+    where_of,
+    written,
+)
+from regard.tasks.losses import smoothed_cross_entropy, stands_out
+from regard.tasks.predictor import Evaluation
+from regard.tasks.preparation import (
+    EncoderTokenizerSettings,
+    Prepared,
+    prepare,
+)
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.task import LossSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationTask(LabelledTask):
+    """What turns labelled texts into a model's tensors, and its outputs into a loss.
+
+        p(class | text) = softmax(W pooled + b)
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        classes: by name, in the order of the model's outputs.
+        class_weights: what the loss of an example of each class counts, in the order of the classes; None where all count 1.
+        positive: the class that F1 speaks of and the threshold decides on; None for the last of two classes, and none of more.
+        threshold: the least probability at which the positive class is predicted; None where the most probable class is.
+    """
+
+    name: ClassVar[str] = "classification"
+
+    classes: tuple[str, ...]
+    class_weights: tuple[float, ...] | None = None
+    positive: str | None = None
+    threshold: float | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The classes."""
+        return self.classes
+
+    def counts(self, data: TokenStore) -> dict[str, int]:
+        """How many examples are of each class, or have each label."""
+        found = Counter(number for row in range(len(data)) for number in stored_labels(data, row))
+        return {name: found[number] for number, name in enumerate(self.classes)}
+
+    def metric_words(self) -> dict[str, str]:
+        """F1 with the class that it is of."""
+        return {"f1": f1_in_words(self.classes, self.positive)}
+
+    def positive_class(self, positive: str | None = None, threshold: float | None = None) -> str | None:
+        """The class that F1 speaks of and a threshold decides on; None where F1 is the mean over classes.
+
+        Arguments:
+            positive, threshold: asked for instead of the task's own.
+
+        Raises:
+            InputError: for a class that there is not, or a threshold that is not between 0 and 1 or has no class to decide on.
+        """
+        if positive is not None and positive not in self.classes:
+            raise InputError(f"positive is {positive!r}, which is no class; {nearest(positive, self.classes)}")
+        if threshold is not None and not 0 < threshold < 1:
+            raise InputError(f"threshold is {threshold}; it must be above 0 and below 1, 0.5 is usual")
+        found = judged_class(self.classes, positive if positive is not None else self.positive)
+        if found is None and threshold is not None:
+            raise InputError(
+                f"threshold is {threshold}, and of {len(self.classes)} classes it is not said which it decides on; name one as "
+                f"positive ({few(self.classes)})"
+            )
+        return found
+
+    def told(self, probabilities: Sequence[float], positive: str | None, threshold: float | None) -> int:
+        """The number of the class that is told: the positive one from the threshold on, else the most probable of the others.
+
+        Arguments:
+            probabilities: of each class.
+            positive: from `positive_class`.
+            threshold: the least probability of it; the most probable class is told where this is None.
+        """
+        places = list(range(len(probabilities)))
+        if threshold is not None and positive is not None:
+            decided = self.classes.index(positive)
+            if probabilities[decided] >= threshold:
+                return decided
+            places.remove(decided)
+        return max(places, key=probabilities.__getitem__)
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.classify({self.asked}).label)",)
+
+    @property
+    def outputs(self) -> int:
+        """One for each class."""
+        return len(self.classes)
+
+    def number_of(self, label: str, where: str) -> int:
+        """The number of a class.
+
+        Raises:
+            InputError: for a label that is none of the classes.
+        """
+        if label not in self.classes:
+            raise InputError(f"{where}: the label {label!r} is none of the model's; {nearest(label, self.classes)}")
+        return self.classes.index(label)
+
+    def batch(self, inputs: Sequence[Joined], labels: Sequence[int]) -> EncoderBatch:
+        """Inputs and the numbers of their classes to a batch for training."""
+        return self.encoded_batch(inputs, torch.tensor(labels, dtype=torch.int64))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [int(data.sequence(LABEL, row)[0]) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the classes, summed over examples, each times the weight of its class."""
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        if self.class_weights is not None and encoded.logits is not None:
+            logits = encoded.logits.float()
+            weights = torch.tensor(self.class_weights, device=logits.device)
+            total = nn.functional.cross_entropy(
+                logits, batch.labels, weight=weights, reduction="sum", label_smoothing=smoothing
+            )
+            return LossSum(total, len(batch.labels), stands_out(logits, batch.labels).sum(), beside)
+        total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)  # type: ignore[arg-type]
+        return LossSum(total, len(batch.labels), correct, beside)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples, classes and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on; {len(self.classes)} classes "
+            f"({few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """The names of the classes, as other programs look for them in config.json."""
+        return names_said(self.classes, "single_label_classification")
+
+    def settings(self) -> dict[str, Any]:
+        """As of every encoder's task; what came later only where there is some, for readers of before."""
+        later = ("class_weights", "positive", "threshold")
+        settings = EncoderTask.settings(self)
+        return {name: value for name, value in settings.items() if name not in later or value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiLabelTask(ClassificationTask):
+    """What turns texts with any number of labels into a model's tensors, and its outputs into a loss.
+
+        p(label | text) = sigmoid(W pooled + b),   loss = mean over labels of - y log p - (1 - y) log (1 - p)
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        classes: the labels there are, in the order of the model's outputs.
+        class_weights: what the loss of a label counts in texts that have it; None where all count 1.
+        threshold: the least probability at which a label is predicted.
+        separator: what stands between labels that are given as one text.
+    """
+
+    name: ClassVar[str] = "multi_label_classification"
+
+    threshold: float | None = 0.5
+    separator: str = ","
+
+    def metric_words(self) -> dict[str, str]:
+        """As usual."""
+        return {}
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.classify({self.asked}).labels)",)
+
+    @property
+    def least(self) -> float:
+        """The threshold; 0.5 where none is said."""
+        return 0.5 if self.threshold is None else self.threshold
+
+    def batch(self, inputs: Sequence[Joined], labels: Sequence[Sequence[int]]) -> EncoderBatch:  # type: ignore[override]
+        """Inputs and the numbers of the labels of each to a batch for training, whose labels are 0 and 1, (B, labels)."""
+        told = torch.zeros(len(labels), len(self.classes))
+        for row, numbers in enumerate(labels):
+            told[row, list(numbers)] = 1.0
+        return self.encoded_batch(inputs, told)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [stored_labels(data, row) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves both answers towards one half."""
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        logits, told = encoded.logits.float(), batch.labels  # type: ignore[union-attr]
+        weights = None if self.class_weights is None else torch.tensor(self.class_weights, device=logits.device)
+        losses = nn.functional.binary_cross_entropy_with_logits(
+            logits, told * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
+        )
+        right = ((logits.sigmoid() >= self.least) == (told > 0.5)).all(dim=1).sum()
+        return LossSum(losses.mean(dim=1).sum(), len(told), right, beside)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples, labels and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on; any of {len(self.classes)} labels each "
+            f"({few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """The names of the labels, as other programs look for them in config.json."""
+        return names_said(self.classes, self.name)
+
+
+MOST_SHOWN = 20
+"""The most classes whose figures each evaluation tells; of more the largest are told after training."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Classification:
+    """What a classifier says of a text.
+
+    Arguments:
+        text: what was read; two texts where the model reads pairs.
+        label: the most probable class; where there is a threshold, the positive class from it on, else the best of the others.
+        probability: of that class.
+        probabilities: of every class, in the model's order.
+    """
+
+    text: Text
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Labelling:
+    """What a model says of a text that may have any number of labels.
+
+    Arguments:
+        text: what was read; two texts where the model reads pairs.
+        labels: those whose probability is the threshold at least, in the model's order; perhaps none.
+        probabilities: of every label, each by itself, in the model's order.
+    """
+
+    text: Text
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+
+class Classifier(EncoderPredictor[ClassificationTask]):
+    """A classifier ready to use: texts in, `Classification`s out.
+
+    Arguments:
+        model: a `TextEncoder` with one output for each class.
+        task: tokenizer and classes.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "matthews_correlation")
+    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
+    judged_by_own: ClassVar[bool] = True
+
+    def classify(self, text: Text, *, positive: str | None = None, threshold: float | None = None) -> Classification:
+        """The class of one text, or of a pair of texts.
+
+        Arguments:
+            positive: the class that the threshold decides on; the task's where None, which is the last of two unless it was
+                trained with another.
+            threshold: the least probability at which the positive class is predicted, else the most probable other class; the
+                task's where None, and the most probable class is predicted where that has none.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round; for a class there is
+                not, or a threshold that is not between 0 and 1.
+        """
+        return self.classify_batch([text], positive=positive, threshold=threshold)[0]
+
+    def classify_batch(
+        self, texts: Sequence[Text], *, positive: str | None = None, threshold: float | None = None
+    ) -> list[Classification]:
+        """The classes of many texts; the answers come in the order of the texts.
+
+        Raises:
+            InputError: as `classify`.
+        """
+        least = self.task.threshold if threshold is None else threshold
+        decided = self.task.positive_class(positive, least)
+        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
+        found: dict[int, Classification] = {}
+        for rows, logits in self._batches(inputs):
+            made = [
+                self._said(texts[row], numbers, decided, least)
+                for row, numbers in zip(rows, logits.tolist(), strict=True)
+            ]
+            self.tell(made)
+            found.update(zip(rows, made, strict=True))
+        return [found[row] for row in range(len(texts))]
+
+    def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
+        """Of every class, (N, classes) float32, for inputs that are tokens already."""
+        probabilities = torch.zeros(len(inputs), len(self.task.classes))
+        for rows, found in self._batches(inputs):
+            probabilities[rows] = found
+        return probabilities
+
+    def _batches(self, inputs: Sequence[Joined]) -> list[tuple[list[int], Tensor]]:
+        return [
+            (rows, encoded.logits.float().softmax(dim=-1).cpu())
+            for rows, _, encoded in self.encoded(inputs)
+            if encoded.logits is not None
+        ]
+
+    def _said(
+        self, text: Text, probabilities: Sequence[float], positive: str | None, threshold: float | None
+    ) -> Classification:
+        best = self.task.told(probabilities, positive, threshold)
+        return Classification(
+            text=text,
+            label=self.task.classes[best],
+            probability=probabilities[best],
+            probabilities=dict(zip(self.task.classes, probabilities, strict=True)),
+        )
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Accuracy, F1 (of the positive class, else the mean over classes), Matthews' coefficient, and figures of each class."""
+        inputs = self.stored(data, count)
+        right = [int(data.sequence(LABEL, row)[0]) for row in range(len(inputs))]
+        return judged(self.task, right, self._predicted(inputs), each=True)
+
+    def _predicted(self, inputs: Sequence[Joined]) -> list[int]:
+        """The numbers of the classes that are told of inputs that are tokens already."""
+        task = self.task
+        positive = task.positive_class()
+        return [task.told(row, positive, task.threshold) for row in self.probabilities(inputs).tolist()]
+
+    def remarks(self, data: TokenStore) -> list[str]:
+        """A warning for classes that are never predicted; of many classes the figures of the largest."""
+        inputs = self.stored(data, len(data))
+        classes = self.task.classes
+        predicted = [classes[number] for number in self._predicted(inputs)]
+        right = [classes[int(data.sequence(LABEL, row)[0])] for row in range(len(inputs))]
+        return _remarks(classification_scores(right, predicted, classes).classes, "class")
+
+
+class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
+    """A model that tells any number of labels of a text, ready to use: texts in, `Labelling`s out.
+
+    Arguments:
+        model: a `TextEncoder` with one output for each label.
+        task: tokenizer, labels and threshold.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
+    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
+    judged_by_own: ClassVar[bool] = True
+
+    def classify(self, text: Text, *, threshold: float | None = None) -> Labelling:
+        """The labels of one text, or of a pair of texts.
+
+        Arguments:
+            threshold: the least probability of a label that is told; the task's where None.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round; and for a threshold
+                that is not between 0 and 1.
+        """
+        return self.classify_batch([text], threshold=threshold)[0]
+
+    def classify_batch(self, texts: Sequence[Text], *, threshold: float | None = None) -> list[Labelling]:
+        """The labels of many texts; the answers come in the order of the texts.
+
+        Raises:
+            InputError: as `classify`.
+        """
+        if threshold is not None and not 0 < threshold < 1:
+            raise InputError(f"threshold is {threshold}; it must be above 0 and below 1, 0.5 is usual")
+        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
+        names = self.task.classes
+        made = []
+        for text, row in zip(texts, self.probabilities(inputs).tolist(), strict=True):
+            told = tuple(names[number] for number in self._told(row, threshold))
+            made.append(Labelling(text=text, labels=told, probabilities=dict(zip(names, row, strict=True))))
+        self.tell(made)
+        return made
+
+    def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
+        """Of every label by itself, (N, labels) float32, for inputs that are tokens already."""
+        probabilities = torch.zeros(len(inputs), len(self.task.classes))
+        for rows, _, encoded in self.encoded(inputs):
+            if encoded.logits is not None:
+                probabilities[rows] = encoded.logits.float().sigmoid().cpu()
+        return probabilities
+
+    def _told(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
+        """The numbers of the labels that are told."""
+        least = self.task.least if threshold is None else threshold
+        return [number for number, probability in enumerate(probabilities) if probability >= least]
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """F1 of all labels pooled, the mean of the labels' F1, how often all labels are right, and figures of each label."""
+        inputs = self.stored(data, count)
+        predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
+        return judged_labels(self.task, [stored_labels(data, row) for row in range(len(inputs))], predicted, each=True)
+
+    def remarks(self, data: TokenStore) -> list[str]:
+        """A warning for labels that are never predicted; of many labels the figures of the largest."""
+        inputs = self.stored(data, len(data))
+        predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
+        right = [stored_labels(data, row) for row in range(len(inputs))]
+        scores = multi_label_scores(right, predicted, range(len(self.task.classes))).classes
+        return _remarks(dict(zip(self.task.classes, scores.values(), strict=True)), "label")
+
+
+def _remarks(scores: Mapping[str, ClassScore], what: str) -> list[str]:
+    """A warning for classes that are never predicted; of many classes, which the run does not show, figures of the largest."""
+    named = {name: of for name, of in scores.items() if of.gold}
+    lines: list[str] = []
+    if len(scores) > MOST_SHOWN:
+        shown = sorted(named.items(), key=lambda each: -each[1].gold)[:MOST_SHOWN]
+        width = max((len(name) for name, _ in shown), default=0)
+        lines += ["on the validation data:"]
+        lines += [f"  {name:<{width}}  {class_text(of.precision, of.recall, of.f1, of.gold)}" for name, of in shown]
+        if len(named) > len(shown):
+            smaller = f"{what}es" if what == "class" else f"{what}s"
+            lines.append(f"  ... and {len(named) - len(shown)} smaller {smaller}; regard evaluate shows all")
+    missed = [name for name, of in named.items() if not of.predicted]
+    lines += [
+        f"warning: the {what} {name!r} is never predicted; {named[name].gold:,} of the validation examples are of it; "
+        "train longer, give more of it, or set data.class_weights=balanced"
+        for name in missed[:5]
+    ]
+    return lines
+
+
+def judged_labels(
+    task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], *, each: bool = False
+) -> dict[str, float]:
+    """The metrics of predicted labels, both as numbers.
+
+    Arguments:
+        each: whether those of each label are among them.
+    """
+    scores = multi_label_scores(right, predicted, range(len(task.classes)))
+    said, gold = ([tuple(task.classes[each] for each in row) for row in rows] for rows in (predicted, right))
+    found = own_scores(task.name, said, gold) | {
+        "micro_f1": scores.micro_f1,
+        "macro_f1": scores.macro_f1,
+        "exact_match": scores.exact_match,
+    }
+    return found | (by_class(dict(zip(task.classes, scores.classes.values(), strict=True))) if each else {})
+
+
+def judged(
+    task: ClassificationTask,
+    right: Sequence[int],
+    predicted: Sequence[int],
+    *,
+    positive: str | None = None,
+    each: bool = False,
+) -> dict[str, float]:
+    """The metrics of predictions, both as numbers of classes.
+
+    Arguments:
+        positive: the class that F1 is of; the task's where None.
+        each: whether those of each class are among them.
+    """
+    names = task.classes
+    gold, said = ([names[number] for number in numbers] for numbers in (right, predicted))
+    scores = classification_scores(gold, said, names)
+    of = task.positive_class(positive)
+    found = own_scores(task.name, said, gold) | {
+        "accuracy": scores.accuracy,
+        "f1": scores.macro_f1 if of is None else scores.classes[of].f1,
+        "matthews_correlation": scores.matthews_correlation,
+    }
+    return found | (by_class(scores.classes) if each else {})
+
+
+def prepare_classes(
+    data: LabelledData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Any = None,
+    given_validation: Any = None,
+) -> Prepared[ClassificationTask]:
+    """Read the data for the tokenizer and the classes, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out examples.
+        given, given_validation: examples in memory instead of what `data` names: `LabelledText`, (text, label), where text may be
+            a pair, or mappings such as rows of the library `datasets`.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
+    """
+
+    def write() -> tuple[ClassificationTask, list[str]]:
+        splits = labelled(number=False).splits(data, seed, given, given_validation, class_of=label_of)
+        read, pairs = begun(splits, tokenizer, data.orders)
+        classes = _classes(data, splits)
+        if data.positive is not None and data.positive not in classes:
+            raise InputError(
+                f"data.positive is {data.positive!r}, which is no class; {nearest(data.positive, classes)}"
+            )
+        if data.threshold is not None and judged_class(classes, data.positive) is None:
+            raise InputError(
+                f"data.threshold is given, and of {len(classes)} classes it is not said which it decides on; name one as "
+                "data.positive"
+            )
+        counts = Counter(label_of(text) for text in splits.train())
+        task = ClassificationTask(
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            classes=classes,
+            class_weights=_class_weights(data, classes, counts),
+            positive=data.positive,
+            threshold=data.threshold,
+            pairs=pairs,
+            orders=data.orders,
+            sentences=tokenizer.sentences,
+        )
+        cut = written(
+            folder, task, splits, len(task.classes), lambda text: [task.number_of(label_of(text), where_of(text))]
+        )
+        return task, notes_of(task, splits, cut, _few_examples(classes, counts))
+
+    return prepare(ClassificationTask, folder, write)
+
+
+def prepare_labels(
+    data: MultiLabelData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Any = None,
+    given_validation: Any = None,
+) -> Prepared[MultiLabelTask]:
+    """As `prepare_classes`, for texts with any number of labels.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
+    """
+
+    def write() -> tuple[MultiLabelTask, list[str]]:
+        splits = labelled(number=False, several=True).splits(data, seed, given, given_validation)
+        read, pairs = begun(splits, tokenizer, data.orders)
+        classes = data.labels or _labels(data, splits)
+        counts, total = Counter[str](), 0
+        for text in splits.train():
+            counts.update(labels_of(text, data.separator))
+            total += 1
+        task = MultiLabelTask(
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            classes=classes,
+            class_weights=_label_weights(data, classes, counts, total),
+            pairs=pairs,
+            orders=data.orders,
+            sentences=tokenizer.sentences,
+            threshold=data.threshold,
+            separator=data.separator,
+        )
+
+        def numbers(text: LabelledText) -> list[int]:
+            return [task.number_of(label, where_of(text)) for label in labels_of(text, data.separator)]
+
+        cut = written(folder, task, splits, len(task.classes), numbers)
+        return task, notes_of(task, splits, cut, _few_examples(classes, counts, "label"))
+
+    return prepare(MultiLabelTask, folder, write)
+
+
+def _classes(data: LabelledData, splits: Splits[LabelledText]) -> tuple[str, ...]:
+    """The classes: those that the recipe or the format names, else those of the training data in alphabetical order."""
+    if data.labels is not None:
+        return data.labels
+    found = {label_of(text) for text in splits.everything()}
+    if len(found) > MANY:
+        raise InputError(
+            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column with "
+            "data.label, or choose task regression where labels are numbers"
+        )
+    known = known_labels(data.format)
+    if found <= set(known):
+        return known
+    if len(found) < 2:
+        raise InputError(f"all training examples have the label {found.pop()!r}; give some of another class")
+    return tuple(sorted(found))
+
+
+def _labels(data: MultiLabelData, splits: Splits[LabelledText]) -> tuple[str, ...]:
+    """The labels of the training data in alphabetical order."""
+    found = {label for text in splits.everything() for label in labels_of(text, data.separator)}
+    if len(found) > MANY:
+        raise InputError(
+            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column with "
+            "data.label, and what stands between labels with data.separator"
+        )
+    if not found:
+        raise InputError("no training example has a label; give some that have")
+    return tuple(sorted(found))
+
+
+def _class_weights(data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int]) -> tuple[float, ...] | None:
+    """What the loss of an example of each class counts; None where all count alike.
+
+    Raises:
+        InputError: where weights are given and do not name the classes.
+    """
+    given = data.class_weights
+    if given == "none":
+        return None
+    if given == "balanced":
+        total, known = sum(counts.values()), [name for name in classes if counts.get(name)]
+        return tuple(total / (len(known) * counts[name]) if counts.get(name) else 1.0 for name in classes)
+    unknown = sorted(set(given) - set(classes))
+    if unknown:
+        raise InputError(f"data.class_weights: {unknown[0]!r} is no class of the data; {nearest(unknown[0], classes)}")
+    return tuple(given.get(name, 1.0) for name in classes)
+
+
+def _label_weights(
+    data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int], total: int
+) -> tuple[float, ...] | None:
+    """What the loss of each label counts in texts that have it; None where all count 1."""
+    if data.class_weights == "balanced":
+        return tuple((total - counts[name]) / counts[name] if 0 < counts[name] < total else 1.0 for name in classes)
+    return _class_weights(data, classes, counts)
+
+
+def _few_examples(classes: Sequence[str], counts: Mapping[str, int], called: str = "class") -> list[str]:
+    """What to know of classes that there is next to nothing to learn from."""
+    none = [name for name in classes if not counts.get(name)]
+    single = [name for name in classes if counts.get(name) == 1]
+    return [
+        f"{_named(names, called)}: {what} to learn from; give more, or leave {'it' if len(names) == 1 else 'them'} out."
+        for names, what in ((none, "no example"), (single, "one example"))
+        if names
+    ]
+
+
+def _named(names: Sequence[str], called: str) -> str:
+    shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+    several = "classes" if called == "class" else "labels"
+    return f"the {called} {shown}" if len(names) == 1 else f"the {len(names)} {several} {shown}"
+
+
+MANY = 1_000
+"""More classes than this are taken for a mistake: texts, or numbers."""
+
+
+def known_labels(name: str) -> tuple[str, ...]:
+    """The classes of a format, in their order; none where the format does not say."""
+    return LABELLED_FORMATS[name].labels if name in LABELLED_FORMATS else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassificationEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Classification`s.
+
+    Its metrics are `accuracy`; `f1`, of the positive class, or the mean over classes where there is none; `matthews_correlation`.
+
+    Arguments:
+        classes: precision, recall and F1 of each class by name.
+        positive: the class that `f1` is of; None where it is the mean.
+        threshold: the least probability at which that class was predicted; None where the most probable class was.
+    """
+
+    classes: dict[str, ClassScore]
+    positive: str | None = None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Labelling`s.
+
+    Its metrics are `micro_f1`, of all labels pooled; `macro_f1`, the mean of the labels' F1; `exact_match`.
+
+    Arguments:
+        classes: precision, recall and F1 of each label by name.
+        threshold: the least probability at which a label was predicted.
+    """
+
+    classes: dict[str, ClassScore]
+    threshold: float = 0.5
+
+
+def evaluate_classes(
+    model: Classifier, examples: Any, *, positive: str | None = None, threshold: float | None = None
+) -> ClassificationEvaluation:
+    """Compare the classes of examples with those that a model tells.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, label), where text may be a pair.
+        positive: the class that F1 is of and the threshold decides on; the task's where None.
+        threshold: the least probability at which it is predicted; the task's where None.
+
+    Raises:
+        InputError: for an empty list, or a label that is none of the model's; for a class that there is not, or a threshold that
+            is not between 0 and 1.
+    """
+    least = model.task.threshold if threshold is None else threshold
+    of = model.task.positive_class(positive, least)
+    texts = LABELLED.to_measure(examples)
+    right = [model.task.number_of(label_of(text), f"{text.file}, line {text.line}") for text in texts]
+    predictions = model.classify_batch([content_of(text) for text in texts], positive=of, threshold=least)
+    predicted = [model.task.classes.index(prediction.label) for prediction in predictions]
+    names = model.task.classes
+    scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
+    return ClassificationEvaluation(
+        metrics=judged(model.task, right, predicted, positive=of),
+        count=len(texts),
+        classes=scores.classes,
+        positive=of,
+        threshold=least,
+        predictions=tuple(predictions),
+    )
+
+
+def evaluate_labels(
+    model: MultiLabelClassifier, examples: Any, *, threshold: float | None = None
+) -> MultiLabelEvaluation:
+    """Compare the labels of examples with those that a model tells.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, labels), where text may be a pair, and labels are a list or one text.
+        threshold: the least probability of a label that is told; the task's where None.
+
+    Raises:
+        InputError: for an empty list, a label that is none of the model's, or a threshold that is not between 0 and 1.
+    """
+    texts, task = LABELLED.to_measure(examples), model.task
+    right = [
+        [task.number_of(label, f"{text.file}, line {text.line}") for label in labels_of(text, task.separator)]
+        for text in texts
+    ]
+    predictions = model.classify_batch([content_of(text) for text in texts], threshold=threshold)
+    predicted = [[task.classes.index(label) for label in prediction.labels] for prediction in predictions]
+    scores = multi_label_scores(right, predicted, range(len(task.classes)))
+    return MultiLabelEvaluation(
+        metrics=judged_labels(task, right, predicted),
+        count=len(texts),
+        classes=dict(zip(task.classes, scores.classes.values(), strict=True)),
+        threshold=task.least if threshold is None else threshold,
+        predictions=tuple(predictions),
+    )
+
+
+def class_beside(task: ClassificationTask, example: LabelledText, said: Classification) -> dict[str, Any]:
+    """An example, its class and the class that was told, by name."""
+    del task
+    found = {"label": label_of(example), "predicted": said.label, "probability": said.probability}
+    return beside(example, found | {"probabilities": said.probabilities})
+
+
+def labels_beside(task: MultiLabelTask, example: LabelledText, said: Labelling) -> dict[str, Any]:
+    """An example, its labels and those that were told, by name."""
+    right = list(labels_of(example, task.separator))
+    return beside(example, {"label": right, "predicted": list(said.labels), "probabilities": said.probabilities})
+
+
+def foreign_classifier(folder: Path, config: Any) -> ClassificationTask:
+    """The task of a classifier's folder: its tokenizer, its classes as config.json names them.
+
+    Whether it reads texts or pairs is not told there, so both are taken.
+
+    Raises:
+        InputError: where the names are not one for each output, or there is no tokenizer.
+    """
+    return ClassificationTask(**read_folder(folder, config), classes=names_of(folder, config.outputs))
+
+
+def foreign_multi_label(folder: Path, config: Any) -> MultiLabelTask:
+    """The same of a folder whose model tells any number of labels; the threshold is 0.5, for the folder says none.
+
+    Raises:
+        InputError: as `foreign_classifier`.
+    """
+    return MultiLabelTask(**read_folder(folder, config), classes=names_of(folder, config.outputs))
+
+
+CLASSIFICATION = TaskSpec(
+    task=ClassificationTask,
+    predictor=Classifier,
+    interface="whole_text",
+    sections={"data": LabelledData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_classes,
+    examples=LABELLED,
+    evaluate=evaluate_classes,
+    read=labelled(number=False, rest=True).named,
+    beside=class_beside,
+    filled_in=decided_of_encoder("sequence", 2),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=classifies,
+    problems=("single_label_classification", None),
+    foreign=foreign_classifier,
+)
+
+MULTI_LABEL = TaskSpec(
+    task=MultiLabelTask,
+    predictor=MultiLabelClassifier,
+    interface="whole_text",
+    sections={"data": MultiLabelData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_labels,
+    examples=LABELLED,
+    evaluate=evaluate_labels,
+    read=labelled(number=False, several=True, rest=True).named,
+    beside=labels_beside,
+    filled_in=decided_of_encoder("sequence", 2),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=tells_of_texts,
+    problems=("multi_label_classification",),
+    foreign=foreign_multi_label,
+)

@@ -1,1 +1,0 @@
-"""Classes and numbers of whole texts, and of pairs of texts."""

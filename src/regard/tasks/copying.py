@@ -1,0 +1,415 @@
+"""Copying sequences of bits, as a neural Turing machine does first (Graves et al. 2014)."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.data.batching import Batches
+from regard.data.malformed import MalformedRows
+from regard.data.sequences import BitCopies
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.files import replace_file
+from regard.layers.output import check_finite
+from regard.models.config import check
+from regard.structure import from_mapping
+from regard.tasks.card import write_with_card
+from regard.tasks.predictor import Predictor
+from regard.tasks.preparation import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.spec import TaskSpec
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyingData:
+    """The `data` section of a recipe: sequences of random bits, drawn with the seed of the run.
+
+    Arguments:
+        width: bits of one vector.
+        shortest, longest: vectors of one sequence, drawn uniformly from this range.
+        size, validation_size: how many sequences to draw; none of one is in the other.
+
+    Raises:
+        InputError: for numbers out of range.
+    """
+
+    width: int = 8
+    shortest: int = 1
+    longest: int = 20
+    size: int = 100_000
+    validation_size: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("size", "validation_size"):
+            value = getattr(self, name)
+            check(value > 0, f"data.{name}", value, "above 0", "raise it")
+        self.copies("train", 0, 0)
+
+    def copies(self, split: str, size: int, seed: int) -> BitCopies:
+        """The sequences of one split."""
+        return BitCopies(split, width=self.width, shortest=self.shortest, longest=self.longest, size=size, seed=seed)
+
+
+COLUMN = "numbers"
+"""Of the token stores."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyBatch:
+    """What one step of training reads.
+
+    Arguments:
+        x: (B, T, width + 1): the vectors of each sequence, the delimiter, then blanks; shorter ones end in more of them.
+        bits: (B, L, width), what is to be told, from the first blank on; zeros after the end of a shorter sequence.
+        lengths: (B,) int64, vectors of each sequence.
+    """
+
+    x: Tensor
+    bits: Tensor
+    lengths: Tensor
+
+    def to(self, device: torch.device) -> CopyBatch:
+        """The same batch on another device."""
+        return CopyBatch(self.x.to(device), self.bits.to(device), self.lengths.to(device))
+
+
+@dataclass(frozen=True, slots=True)
+class CopyingTask(Task):
+    """What turns sequences of bits into a model's tensors, and its outputs into a loss.
+
+    A sequence of n vectors is read one by one, then a delimiter on a channel of its own; while n blanks are read, the model is to
+    give the vectors back in their order (Graves, Wayne, Danihelka 2014, section 4.1).
+
+    Arguments:
+        width: bits of one vector.
+    """
+
+    name: ClassVar[str] = "copying"
+    unit: ClassVar[str] = "bits"
+
+    width: int
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """None: there is no text."""
+        return {}
+
+    def model_settings(self) -> dict[str, int]:
+        """The sizes that the vectors decide."""
+        return {"inputs": self.width + 1, "outputs": self.width}
+
+    def batch(self, sequences: Sequence[Sequence[int] | np.ndarray]) -> CopyBatch:
+        """Sequences of numbers, each the bits of a vector, the lowest first, to a batch."""
+        lengths = np.array([len(numbers) for numbers in sequences], dtype=np.int64)
+        longest = int(lengths.max(initial=0))
+        numbers = np.zeros((len(sequences), longest), dtype=np.int64)
+        numbers[np.arange(longest) < lengths[:, None]] = np.concatenate(
+            [np.asarray(each, dtype=np.int64) for each in sequences]
+        )
+        bits = (numbers[:, :, None] >> np.arange(self.width) & 1).astype(np.float32)
+        x = np.zeros((len(sequences), 2 * longest + 1, self.width + 1), dtype=np.float32)
+        x[:, :longest, :-1] = bits
+        x[np.arange(len(sequences)), lengths, -1] = 1
+        return CopyBatch(torch.from_numpy(x), torch.from_numpy(bits), torch.from_numpy(lengths))
+
+    def told(self, model: nn.Module, batch: CopyBatch) -> Tensor:
+        """Logits of the bits, (B, L, width), from the first blank of each sequence on; of no meaning after its end."""
+        logits = model(batch.x)
+        places = batch.lengths[:, None] + 1 + torch.arange(batch.bits.shape[1], device=logits.device)
+        places = places.clamp_max(max(logits.shape[1] - 1, 0))
+        return logits.gather(1, places.unsqueeze(-1).expand(-1, -1, self.width))
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Steps that each sequence takes, (N, 1)."""
+        return 2 * data.lengths(COLUMN)[:, None] + 1
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """Bits to be told of each sequence, (N,)."""
+        return self.width * data.lengths(COLUMN)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> CopyBatch:
+        """The sequences of these rows as a batch."""
+        return self.batch([data.sequence(COLUMN, row) for row in rows])
+
+    def loss(self, model: nn.Module, batch: CopyBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Binary cross-entropy of the bits, natural log, summed."""
+        logits = self.told(model, batch).float()
+        real = real_steps(batch).unsqueeze(-1).expand_as(logits)
+        wanted = batch.bits * (1 - smoothing) + smoothing / 2
+        total = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").masked_fill(~real, 0.0).sum()
+        correct = (((logits > 0) == (batch.bits > 0.5)) & real).sum()
+        return LossSum(total, int(batch.lengths.sum()) * self.width, correct)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss of a bit; how many are wrong is among what the model is judged by."""
+        del right
+        return {"loss": loss}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Sequences and lengths in a few words."""
+        lengths = train.lengths(COLUMN)
+        return (
+            f"{len(train):,} sequences of {lengths.min()} to {lengths.max()} vectors of {self.width} bits to learn from, "
+            f"{len(validation):,} to validate on"
+        )
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Nothing keeps a model from reading a sequence of any length."""
+        del model, train, validation
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """What regard.json has to hold; there are no other files."""
+        del folder
+        return {"name": self.name, "width": self.width}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> CopyingTask:
+        """The task that `save` told of."""
+        settings = {key: value for key, value in values.items() if key != "name"}
+        return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder."""
+        row = [place % 2 for place in range(self.width)]
+        use = [f"print(model.copy([{row}, {row[::-1]}]).bits)"]
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+
+
+def real_steps(batch: CopyBatch) -> Tensor:
+    """(B, L) bool, which of the vectors to be told are of the sequence."""
+    return torch.arange(batch.bits.shape[1], device=batch.lengths.device) < batch.lengths[:, None]
+
+
+STEPS = 4096
+"""Steps read together, those of shorter sequences included that are waited through."""
+
+Bits = Sequence[Sequence[int]]
+"""The vectors of a sequence, each of so many zeros and ones."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copied:
+    """What a model gave back of a sequence.
+
+    Arguments:
+        bits: the vectors told, as many as were read.
+        probabilities: that each bit is a one.
+        wrong: how many of the bits are not those that were read.
+    """
+
+    bits: tuple[tuple[int, ...], ...]
+    probabilities: tuple[tuple[float, ...], ...]
+    wrong: int
+
+
+class Copier(Predictor[CopyingTask]):
+    """A model that copies, ready to use: vectors of bits in, `Copied` out.
+
+    Arguments:
+        model: a `Transducer`.
+        task: the width of a vector.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("bit_error", "exact_match")
+    judged_always: ClassVar[bool] = True
+
+    def copy(self, bits: Bits) -> Copied:
+        """What the model gives back of one sequence.
+
+        Raises:
+            InputError: for an empty sequence, or vectors that are not of the model's width or not of zeros and ones.
+        """
+        return self.copy_batch([bits])[0]
+
+    def copy_batch(self, sequences: Sequence[Bits]) -> list[Copied]:
+        """What the model gives back of many; the answers come in the order of the sequences.
+
+        Raises:
+            InputError: as `copy`.
+        """
+        return self.copies([self._numbers(bits, place) for place, bits in enumerate(sequences, start=1)])
+
+    def copies(self, sequences: Sequence[Sequence[int]]) -> list[Copied]:
+        """The same for vectors that are numbers already, the lowest bit first."""
+        found: dict[int, Copied] = {}
+        for rows, answers in self._batches(sequences):
+            found.update(zip(rows, answers, strict=True))
+        return [found[row] for row in range(len(sequences))]
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """The share of bits that are wrong, and of sequences without a wrong one."""
+        rows = range(min(count, len(data)))
+        return copying_scores(self.copies([data.sequence(COLUMN, row).tolist() for row in rows]))
+
+    def _batches(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], list[Copied]]]:
+        if not sequences:
+            return
+        lengths = np.array([[2 * len(numbers) + 1] for numbers in sequences], dtype=np.int64)
+        for rows in Batches(lengths, maximum_tokens=STEPS).in_order():
+            batch = self.task.batch([sequences[row] for row in rows]).to(self.device)
+            with torch.no_grad():
+                told = check_finite(self.task.told(self.model, batch).float(), "these sequences")
+                probabilities = torch.sigmoid(told).cpu()
+            wrong = (probabilities > 0.5) != (batch.bits.cpu() > 0.5)
+            yield (
+                rows.tolist(),
+                [
+                    _copied(probabilities[place, :length].tolist(), int(wrong[place, :length].sum()))
+                    for place, length in enumerate(batch.lengths.tolist())
+                ],
+            )
+
+    def _numbers(self, bits: Bits, place: int) -> list[int]:
+        width = self.task.width
+        if isinstance(bits, str) or not len(bits):
+            raise InputError(f"sequence {place} is {bits!r}; give a list of vectors, one at least")
+        for vector in bits:
+            if isinstance(vector, int) or len(vector) != width or not set(vector) <= {0, 1}:
+                raise InputError(f"sequence {place} has the vector {vector!r}; give {width} zeros and ones each")
+        return [sum(bit << shift for shift, bit in enumerate(vector)) for vector in bits]
+
+
+def _copied(probabilities: list[list[float]], wrong: int) -> Copied:
+    return Copied(
+        bits=tuple(tuple(int(share > 0.5) for share in vector) for vector in probabilities),
+        probabilities=tuple(tuple(vector) for vector in probabilities),
+        wrong=wrong,
+    )
+
+
+def copying_scores(copied: Sequence[Copied]) -> dict[str, float]:
+    """`bit_error` and `exact_match` of some answers."""
+    bits = sum(len(answer.bits) * len(answer.bits[0]) for answer in copied)
+    return {
+        "bit_error": sum(answer.wrong for answer in copied) / bits,
+        "exact_match": sum(not answer.wrong for answer in copied) / len(copied),
+    }
+
+
+"""What preparation decided of the task, beside the stores."""
+
+Given = Sequence[Sequence[int]]
+
+
+def prepare(
+    data: CopyingData, folder: Path, *, seed: int, given: Given | None = None, given_validation: Given | None = None
+) -> Prepared[CopyingTask]:
+    """Draw the sequences, and leave them in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of what is drawn.
+        given, given_validation: sequences in memory instead: numbers below 2^width, the bits of each vector, the lowest first.
+
+    Raises:
+        InputError: for sequences in memory without any vector, or of numbers that are too large.
+    """
+    if not is_prepared(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
+            for path in folder.glob(name):
+                shutil.rmtree(path, ignore_errors=True)
+        drawn = {
+            TRAIN: data.copies("train", data.size, seed) if given is None else given,
+            VALIDATION: data.copies("validation", data.validation_size, seed)
+            if given_validation is None
+            else given_validation,
+        }
+        for name, sequences in drawn.items():
+            if isinstance(sequences, str) or not len(sequences) or any(not len(numbers) for numbers in sequences):
+                raise InputError(f"the {name} sequences are {sequences!r:.60}; give some, of one vector at least")
+            TokenStore.write(folder / name, {COLUMN: 1 << data.width}, ((numbers,) for numbers in sequences))
+        task = CopyingTask(data.width)
+        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
+        finish(folder, [])
+    return opened(CopyingTask.load(folder, settings_of(folder)), folder)
+
+
+USUAL_SIZE = 500
+"""Sequences that are read where nobody says how many."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `bit_error`, the share of bits that are wrong; `exact_match`, of sequences without a wrong one; and
+            `bits_per_sequence`, the mean over sequences of the sum of -log2 p of their bits, as the paper counts its cost.
+        count: sequences.
+        predictions: one for each.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    predictions: tuple[Copied, ...] = field(repr=False, default=())
+
+
+def evaluate_copies(model: Copier, sequences: Sequence[Sequence[int]]) -> CopyEvaluation:
+    """Have a model copy sequences.
+
+    Arguments:
+        sequences: numbers, the bits of each vector, the lowest first, such as `regard.data.sequences.BitCopies`.
+
+    Raises:
+        InputError: for none, an empty one, or numbers that the model's vectors cannot hold.
+    """
+    if isinstance(sequences, str) or not len(sequences):
+        raise InputError("there is nothing to evaluate; give a list with at least one sequence")
+    most = 1 << model.task.width
+    for place, numbers in enumerate(sequences, start=1):
+        if not len(numbers) or not all(0 <= number < most for number in numbers):
+            raise InputError(f"sequence {place} is {numbers!r:.60}; give numbers from 0 to {most - 1}, one at least")
+    copied = model.copies(sequences)
+    costs = [_cost(answer, numbers) for answer, numbers in zip(copied, sequences, strict=True)]
+    metrics = copying_scores(copied) | {"bits_per_sequence": math.fsum(costs) / len(costs)}
+    return CopyEvaluation(metrics=metrics, count=len(copied), predictions=tuple(copied))
+
+
+def read_copies(data: CopyingData, malformed: MalformedRows) -> Iterator[tuple[int, ...]]:
+    """Sequences of the test split, always the same."""
+    del malformed
+    return iter(data.copies("test", USUAL_SIZE, 0))
+
+
+def _cost(answer: Copied, numbers: Sequence[int]) -> float:
+    least = 1e-12
+    return -math.fsum(
+        math.log2(max(share if number >> place & 1 else 1 - share, least))
+        for number, vector in zip(numbers, answer.probabilities, strict=True)
+        for place, share in enumerate(vector)
+    )
+
+
+COPYING = TaskSpec(
+    task=CopyingTask,
+    predictor=Copier,
+    interface="transducer",
+    sections={"data": CopyingData},
+    prepare=prepare,
+    evaluate=evaluate_copies,
+    read=read_copies,
+    filled_in={"inputs": 9, "outputs": 8},
+)

@@ -1,0 +1,516 @@
+"""Learning classes from a few labelled pictures, episode by episode."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.characters import (
+    Characters,
+    Episode,
+    Episodes,
+    alphabets_of,
+    digit_characters,
+    read_characters,
+    with_bright_ink,
+)
+from regard.data.malformed import MalformedRows
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.files import replace_file
+from regard.layers.output import check_finite
+from regard.models.config import check
+from regard.structure import from_mapping
+from regard.tasks.card import write_with_card
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.pictures import Picture, PictureClassification, PictureSize, frames_of
+from regard.tasks.predictor import Predictor
+from regard.tasks.preparation import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.spec import TaskSpec
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FewShotData:
+    """The `data` section of a recipe: pictures by class, classes by alphabet, and what an episode is.
+
+    Arguments:
+        train: a folder or zip archive of pictures, ALPHABET/CHARACTER/PICTURE, such as Omniglot's `images_background.zip`.
+        validation: another, whose alphabets are held out; held out from `train` where null.
+        alphabets: of `train`, to learn from; all that are not held out where null.
+        validation_alphabets: held out; where null all of `validation`, or as many of `train` as `validation_share` says, drawn
+            with the seed.
+        validation_share: of the alphabets, to be held out.
+        builtin: `digits`, the handwritten digits of scikit-learn, instead of files: 0 to 4 to learn from, 5 to 9 held out.
+        ways: N, classes of an episode.
+        shots: K, labelled pictures of each.
+        side: rows and columns to shrink the pictures to, in pixels.
+        turned: whether in training a character turned by quarters is four characters.
+        asked: Q, pictures that an episode of training asks about, each read on its own after those with labels. In the paper it
+            is 1; one of each class teaches far more of as many pictures.
+
+    Raises:
+        InputError: for files beside builtin data, alphabets that are both learnt from and held out, or a number out of range.
+    """
+
+    train: str | tuple[str, ...] | None = None
+    validation: str | None = None
+    alphabets: tuple[str, ...] | None = None
+    validation_alphabets: tuple[str, ...] | None = None
+    validation_share: float = 0.2
+    builtin: Literal["digits"] | None = None
+    ways: int = 5
+    shots: int = 1
+    side: int = 28
+    turned: bool = True
+    asked: int = 1
+
+    def __post_init__(self) -> None:
+        check(self.ways >= 2, "data.ways", self.ways, "at least 2", "5 and 20 are usual")
+        check(self.shots >= 1, "data.shots", self.shots, "at least 1", "1 and 5 are usual")
+        check(self.asked >= 1, "data.asked", self.asked, "at least 1", "1 and data.ways are usual")
+        check(2 <= self.side <= 256, "data.side", self.side, "from 2 to 256", "28 is usual")
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.2 is usual")
+        for name in ("train", "validation", "alphabets", "validation_alphabets"):
+            if self.builtin is not None and getattr(self, name) is not None:
+                raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
+        both = sorted(set(self.alphabets or ()) & set(self.validation_alphabets or ()))
+        if both and self.validation is None:
+            raise InputError(f"data.alphabets and data.validation_alphabets both name {both[0]!r}; leave it out of one")
+
+    @property
+    def place(self) -> str:
+        """The folder or archive to learn from.
+
+        Raises:
+            InputError: where none is named, or several are.
+        """
+        places = (self.train,) if isinstance(self.train, str) else self.train or ()
+        if len(places) != 1:
+            raise InputError(
+                f"data.train names {len(places) or 'no'} folders or archives of pictures; name one, or data.builtin=digits"
+            )
+        return places[0]
+
+
+PIXELS, CLASS = "pixels", "kind"
+"""The columns of the token stores: the pixels of a picture, and the number of its class."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpisodeBatch:
+    """What one step of training reads.
+
+    Arguments:
+        pictures: (B, N K + Q, side, side) uint8, those with labels first.
+        labels: (B, N K) int64, of these.
+        asked: (B, Q) int64, the labels of the others, to be told.
+    """
+
+    pictures: Tensor
+    labels: Tensor
+    asked: Tensor
+
+    def to(self, device: torch.device) -> EpisodeBatch:
+        """The same batch on another device."""
+        return EpisodeBatch(self.pictures.to(device), self.labels.to(device), self.asked.to(device))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewShotTask(Task):
+    """What turns pictures into episodes, and a model's outputs into a loss.
+
+    An example is a picture: the episode that asks about it is drawn anew each time it is learnt from, with other classes beside
+    its own, other pictures of each, and other labels. So nothing of a class can be learnt but how to tell classes apart.
+
+    Arguments:
+        ways: N, classes of an episode.
+        shots: K, labelled pictures of each.
+        side: rows and columns of a picture, in pixels.
+        turned: whether in training a character turned by quarters is four characters.
+        asked: Q, pictures that an episode of training asks about; one of validation and evaluation asks about one.
+    """
+
+    name: ClassVar[str] = "few_shot"
+    unit: ClassVar[str] = "pictures"
+
+    ways: int
+    shots: int
+    side: int
+    turned: bool = False
+    asked: int = 1
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """None: there is no text."""
+        return {}
+
+    @property
+    def size(self) -> PictureSize:
+        """What every picture is made into."""
+        return PictureSize(height=self.side, width=self.side, channels=1, fit="pad")
+
+    def model_settings(self) -> dict[str, int]:
+        """The sizes that the episodes decide."""
+        return {"ways": self.ways, "shots": self.shots, "side": self.side}
+
+    def episodes(self, data: TokenStore, *, training: bool = False) -> Episodes:
+        """Draws episodes of the pictures of a store: as they are and about one, unless it is for training."""
+        turned, asked = (self.turned, self.asked) if training else (False, 1)
+        return Episodes(data.numbers(CLASS), ways=self.ways, shots=self.shots, turned=turned, asked=asked)
+
+    def batch(self, data: TokenStore, episodes: Sequence[Episode]) -> EpisodeBatch:
+        """Episodes of a store's pictures as tensors."""
+        pictures = np.stack(
+            [[self._picture(data, *each) for each in zip(e.pictures, e.turns, strict=True)] for e in episodes]
+        )
+        labels = torch.from_numpy(np.stack([episode.labels for episode in episodes]))
+        shown = self.ways * self.shots
+        return EpisodeBatch(torch.from_numpy(pictures), labels[:, :shown], labels[:, shown:])
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Pictures of each episode of training, (N, 1)."""
+        return np.full((len(data), 1), self.ways * self.shots + self.asked, dtype=np.int64)
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """Pictures that each episode of training asks about, (N,)."""
+        return np.full(len(data), self.asked, dtype=np.int64)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EpisodeBatch:
+        """The episodes that ask about these pictures, always the same, nothing turned."""
+        episodes = self.episodes(data)
+        return self.batch(data, [episodes.about(row, 0) for row in rows])
+
+    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> EpisodeBatch:
+        """Episodes that ask about these pictures, others each time."""
+        episodes = self.episodes(data, training=True)
+        return self.batch(data, [episodes.about(row, draw + 1) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EpisodeBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the classes that are asked about, summed over all of them."""
+        logits = model(batch.pictures, batch.labels)
+        total, correct = smoothed_cross_entropy(logits.flatten(0, 1), batch.asked.flatten(), smoothing=smoothing)
+        return LossSum(total, batch.asked.numel(), correct)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss, and the share of pictures whose class was told."""
+        return {"loss": loss, "accuracy": right}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Pictures, classes and episodes in a few words."""
+        parts = [
+            f"{len(data):,} pictures of {int(data.numbers(CLASS).max()) + 1:,} classes" for data in (train, validation)
+        ]
+        turned = ", each turned four ways," if self.turned else ""
+        return (
+            f"{parts[0]}{turned} to learn from, {parts[1]} to validate on; episodes of {self.ways} classes, "
+            f"{self.shots} picture(s) of each; {self.asked} asked about"
+        )
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse pictures of which no episode can be made.
+
+        Raises:
+            InputError: for too few classes, or too few pictures of one.
+        """
+        del model
+        for name, data, training in (("training", train, True), ("validation", validation, False)):
+            reason = self.episodes(data, training=training).too_few
+            if reason:
+                raise InputError(
+                    f"the {name} pictures: {reason}; lower data.ways, data.shots or data.asked, or give more"
+                )
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """What regard.json has to hold; there are no other files."""
+        del folder
+        return {"name": self.name, **self.model_settings(), "turned": self.turned, "asked": self.asked}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> FewShotTask:
+        """The task that `save` told of."""
+        settings = {key: value for key, value in values.items() if key != "name"}
+        return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder."""
+        use = [f"# {self.ways} classes, {self.shots} picture(s) of each: arrays of uint8, ink bright on black"]
+        use.append('print(model.classify([(picture, "a"), (other, "b"), ...], asked).label)')
+        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+
+    def _picture(self, data: TokenStore, row: int, turns: int) -> np.ndarray:
+        pixels = data.sequence(PIXELS, int(row)).astype(np.uint8).reshape(self.side, self.side)
+        return np.rot90(pixels, int(turns))
+
+
+TOGETHER = 64
+"""Pictures asked about at once."""
+
+
+class FewShotClassifier(Predictor[FewShotTask]):
+    """A few-shot learner ready to use: a few labelled pictures and one more in, a `PictureClassification` out.
+
+    Arguments:
+        model: a `FewShotLearner`.
+        task: what an episode is.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    def classify(self, shown: Sequence[tuple[Picture, str]], asked: Picture) -> PictureClassification:
+        """The label of a picture, learnt from those shown.
+
+        Arguments:
+            shown: pictures with labels, so many labels and so many pictures of each as the model was trained with. A picture is a
+                file, or an array (Y, X) or (Y, X, C) of uint8; it is made grey, fitted into the model's square, and turned into
+                its negative where its edge is bright, as in training.
+            asked: the picture whose label is to be told.
+
+        Raises:
+            InputError: for another number of labels or of pictures of one, or what is no picture.
+        """
+        return self.classify_batch(shown, [asked])[0]
+
+    def classify_batch(
+        self, shown: Sequence[tuple[Picture, str]], asked: Sequence[Picture]
+    ) -> list[PictureClassification]:
+        """The labels of many pictures, each told from those shown as if it were the only one.
+
+        Arguments:
+            shown, asked: as in `classify`; the answers come in the order of `asked`.
+
+        Raises:
+            InputError: as `classify`.
+        """
+        names = self._labels([label for _, label in shown])
+        examples = [self._read(picture) for picture, _ in shown]
+        labels = torch.tensor([[names.index(label) for _, label in shown]])
+        found: list[PictureClassification] = []
+        for start in range(0, len(asked), TOGETHER):
+            further = [self._read(picture) for picture in asked[start : start + TOGETHER]]
+            pictures = torch.from_numpy(np.stack([*examples, *further]))[None]
+            unknown = torch.zeros(1, len(further), dtype=torch.int64)
+            batch = EpisodeBatch(pictures, labels, unknown).to(self.device)
+            with torch.no_grad():
+                logits = check_finite(self.model(batch.pictures, batch.labels).float(), "these pictures")
+                shares = logits.softmax(dim=-1)[0]
+            found += [PictureClassification.of(names, row) for row in shares.tolist()]
+        return found
+
+    def _labels(self, given: Sequence[str]) -> list[str]:
+        """The labels of the pictures shown, each once.
+
+        Raises:
+            InputError: there are not as many as the model was trained with, or not as many pictures of each.
+        """
+        counts = Counter(given)
+        if len(counts) != self.task.ways or set(counts.values()) != {self.task.shots}:
+            have = ", ".join(f"{label} ({count})" for label, count in sorted(counts.items())[:20]) or "none"
+            raise InputError(
+                f"the pictures shown are of {len(counts)} classes: {have}; this model learns from {self.task.ways} classes with "
+                f"{self.task.shots} picture(s) of each, show as many"
+            )
+        return sorted(counts)
+
+    def _read(self, picture: Picture) -> np.ndarray:
+        """A picture as in training: (side, side) uint8, ink bright on black."""
+        return with_bright_ink(frames_of(picture, self.task.size)[0, ..., 0])
+
+
+"""What preparation decided of the task, beside the stores."""
+
+MOST_CLASSES = 1 << 20
+
+LEARNT, HELD_OUT = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
+"""Of the builtin digits."""
+
+
+def prepare(
+    data: FewShotData,
+    folder: Path,
+    *,
+    seed: int,
+    given: Characters | None = None,
+    given_validation: Characters | None = None,
+) -> Prepared[FewShotTask]:
+    """Read the pictures, and leave them in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of alphabets that are held out.
+        given, given_validation: pictures in memory instead of what `data` names; both, or neither.
+
+    Raises:
+        InputError: for pictures that cannot be read, or too few alphabets to hold some out.
+    """
+    if not is_prepared(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
+            for path in folder.glob(name):
+                shutil.rmtree(path, ignore_errors=True)
+        read = _read(data, seed) if given is None and given_validation is None else (given, given_validation)
+        for name, characters in zip((TRAIN, VALIDATION), read, strict=True):
+            if characters is None or not len(characters):
+                raise InputError(f"there are no {name} pictures; give some")
+            write_pictures(folder / name, characters)
+        task = FewShotTask(ways=data.ways, shots=data.shots, side=data.side, turned=data.turned, asked=data.asked)
+        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
+        finish(folder, [])
+    return opened(FewShotTask.load(folder, settings_of(folder)), folder)
+
+
+def write_pictures(place: Path, characters: Characters) -> TokenStore:
+    """A store of pictures and their classes."""
+    rows = zip(characters.pixels.reshape(len(characters), -1), characters.classes[:, None], strict=True)
+    return TokenStore.write(place, {PIXELS: 256, CLASS: MOST_CLASSES}, rows)
+
+
+def _read(data: FewShotData, seed: int) -> tuple[Characters, Characters]:
+    if data.builtin is not None:
+        return digit_characters(LEARNT, side=data.side), digit_characters(HELD_OUT, side=data.side)
+    if data.validation is not None:
+        return read_characters(data.place, data.alphabets, side=data.side), read_characters(
+            data.validation, data.validation_alphabets, side=data.side
+        )
+    known = alphabets_of(data.place)
+    held_out = data.validation_alphabets or _held_out(known, data, seed)
+    left = tuple(name for name in known if name not in held_out)
+    if not left:
+        raise InputError(f"{data.place}: all alphabets are held out; leave some to learn from")
+    return (
+        read_characters(data.place, data.alphabets or left, side=data.side),
+        read_characters(data.place, held_out, side=data.side),
+    )
+
+
+def _held_out(known: Sequence[str], data: FewShotData, seed: int) -> tuple[str, ...]:
+    """Alphabets to hold out, of those that are not asked for to learn from: so many as the share says, one at least."""
+    free = [name for name in known if name not in (data.alphabets or ())]
+    if not free or len(known) < 2:
+        raise InputError(
+            f"{data.place}: there is no alphabet to hold out; name fewer in data.alphabets, or name data.validation"
+        )
+    generator = np.random.Generator(np.random.Philox(key=[seed, 0xA1FA]))
+    count = min(len(free), max(1, round(data.validation_share * len(known))), len(known) - 1)
+    return tuple(sorted(generator.choice(free, size=count, replace=False).tolist()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EpisodeEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `loss`, the mean of -log p of the right class, natural log; `accuracy`, the share of classes that were told.
+        count: episodes.
+        predictions: for each episode the label that was told, and the right one.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    predictions: tuple[Asked, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What became of one episode.
+
+    Arguments:
+        character: the picture that was asked about, by its class.
+        right: whether its class was told.
+    """
+
+    character: str
+    right: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One picture to be asked about, among all of its set.
+
+    Arguments:
+        characters: the set.
+        picture: its number.
+    """
+
+    characters: Characters
+    picture: int
+
+
+def evaluate_episodes(model: FewShotClassifier, questions: Sequence[Question]) -> EpisodeEvaluation:
+    """Ask about pictures, each in an episode of its own, drawn from the pictures of its set; always the same.
+
+    Arguments:
+        questions: of one set of characters, such as `read_episodes` gives.
+
+    Raises:
+        InputError: for none, or too few characters to draw episodes from.
+    """
+    if not questions:
+        raise InputError("there is nothing to evaluate; give at least one question")
+    task, characters = model.task, questions[0].characters
+    losses, right = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        store = write_pictures(Path(folder) / "pictures", characters)
+        reason = task.episodes(store).too_few
+        if reason:
+            raise InputError(f"the pictures: {reason}; give more")
+        for start in range(0, len(questions), TOGETHER):
+            rows = [question.picture for question in questions[start : start + TOGETHER]]
+            batch = task.read_batch(store, rows).to(model.device)
+            with torch.no_grad():
+                logits = check_finite(model.model(batch.pictures, batch.labels).float(), "these pictures")
+                shares = logits.log_softmax(dim=-1)
+            losses += (-shares.gather(-1, batch.asked[..., None])).flatten().tolist()
+            right += (shares.argmax(dim=-1) == batch.asked).flatten().tolist()
+    names = [characters.names[characters.classes[question.picture]] for question in questions]
+    return EpisodeEvaluation(
+        metrics={"loss": sum(losses) / len(losses), "accuracy": sum(right) / len(right)},
+        count=len(questions),
+        predictions=tuple(Asked(character=name, right=told) for name, told in zip(names, right, strict=True)),
+    )
+
+
+def read_episodes(data: FewShotData, malformed: MalformedRows) -> Iterator[Question]:
+    """A question about every picture of the alphabets that `data` names, in an order that is always the same.
+
+    Of builtin data the digits that are held out.
+    """
+    del malformed
+    if data.builtin is not None:
+        characters = digit_characters(HELD_OUT, side=data.side)
+    else:
+        characters = read_characters(data.place, data.alphabets, side=data.side)
+    order = np.random.Generator(np.random.Philox(key=[0, 0xA1FA])).permutation(len(characters))
+    return (Question(characters, int(picture)) for picture in order)
+
+
+FEW_SHOT = TaskSpec(
+    task=FewShotTask,
+    predictor=FewShotClassifier,
+    interface="few_shot",
+    sections={"data": FewShotData},
+    prepare=prepare,
+    evaluate=evaluate_episodes,
+    read=read_episodes,
+    filled_in={"ways": 2, "shots": 1, "side": 256},
+)

@@ -1,0 +1,562 @@
+"""Labelled texts: the `data` sections, rows and files, inputs and stores that classes and numbers of whole texts share."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from regard.data.file_format import FORMATS
+from regard.data.labelled import ROW, LabelledText, labelled_row, read_labelled
+from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.malformed import MalformedRows
+from regard.data.token_store import TokenStore
+from regard.errors import InputError, nearest
+from regard.layers import HeadKind
+from regard.models.config import check
+from regard.parts import own, own_hint, own_names
+from regard.reading import read_json_object, spoken_kind
+from regard.tasks.encoders import (
+    EncoderBatch,
+    Joined,
+    WholeTextTask,
+    columns_of,
+    foreign_tokenizer,
+    join,
+    padded,
+    tokens_of,
+)
+from regard.tasks.examples import Examples, Place, Splits, check_amount
+from regard.tasks.gaps import refuse_gaps
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    whole_text_tokenizer,
+    write_store,
+)
+from regard.text import Tokenizer
+from regard.text.unknown import warn_of_cut, warn_of_unknown
+
+Orders = Literal["one", "both"]
+"""In which the texts of a pair are read."""
+
+
+LABEL = "label"
+"""The column of a store that holds the number of each example's class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledTask(WholeTextTask):
+    """What tasks that tell something of one text, or of a pair, have in common.
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens of one input, special ones included; what is longer is cut.
+        pairs: whether an example is two texts; None where that is not known, and both are taken.
+        orders: in which a pair is read.
+        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
+        auxiliary: as `WholeTextTask`.
+    """
+
+    head: ClassVar[HeadKind] = "sequence"
+
+    pairs: bool | None = False
+    orders: Orders = "one"
+    sentences: bool = False
+
+    @property
+    def texts(self) -> int:
+        """Two where an example is a pair."""
+        return 2 if self.pairs else 1
+
+    @property
+    def readings(self) -> int:
+        """One for each order."""
+        return 2 if self.orders == "both" else 1
+
+    @property
+    def asked(self) -> str:
+        """A text, or a pair, as Python for the model card."""
+        return '("...", "...")' if self.pairs else '"..."'
+
+    def encoded_batch(self, inputs: Sequence[Joined], labels: Tensor) -> EncoderBatch:
+        """Inputs and what is told of them, (B, ...), to a batch for training."""
+        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
+        return EncoderBatch(tokens, segments, labels)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; what the model is judged by is computed of its answers."""
+        del right
+        return {"loss": loss}
+
+
+def stored_labels(data: TokenStore, row: int) -> list[int]:
+    """The numbers of the labels of a row of a store."""
+    return [int(number) for number in data.sequence(LABEL, row)]
+
+
+def names_said(names: Sequence[str], problem: str) -> dict[str, Any]:
+    """Names of outputs, and what they are, as other programs look for them in config.json."""
+    return {
+        "id2label": {str(number): name for number, name in enumerate(names)},
+        "label2id": {name: number for number, name in enumerate(names)},
+        "problem_type": problem,
+    }
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of many names."""
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: the examples to learn from: a TSV, CSV, JSONL or Parquet file, or several; gzip is recognised.
+        validation: those to validate on, likewise; held out from the training data where null.
+        validation_share: how much of the training data is held out, of each class the same share, chosen by the seed.
+        validation_size: so many instead, at most a tenth of all.
+        format: `auto` goes by the file's name; or that of a public set whose columns are known, such as `sst2`, `mrpc`, `stsb` or
+            `sms-spam`; or a reader of your own.
+        text, pair, label: the column of the text, of the second text where there are two, and of the label: its name in the first
+            line, its number from 0, or a JSON key; where null those of the format, or found by their usual names.
+        labels: the classes in their order; found in the training data where null.
+        class_weights: what the loss of an example of each class counts: `none`, all alike; `balanced`, N / (C n_c) for a class
+            with n_c of N examples of C classes, so that rare classes count as much as frequent ones; or by name, such as
+            {spam: 5}, where what is not named counts 1.
+        positive: the class that F1 speaks of and `threshold` decides on; null is the last of two classes, and of more none: F1 is
+            then the mean over classes.
+        threshold: the least probability at which the positive class is predicted, else the most probable other class; null
+            predicts the most probable class.
+        maximum_length: the most tokens of an input, special ones included; longer texts are cut.
+        orders: of pairs: `one`, the first text before the second, or `both`: the model reads a pair twice, and what it makes of
+            the two is added; for pairs in which neither text comes first, such as those of `mrpc` and `stsb`.
+        auxiliary: the weight of a language model's loss on the texts beside the task's own, for decoders such as `gpt2`; 0.5 as
+            published, 0 for none.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.1
+    validation_size: int | None = None
+    format: str = "auto"
+    text: int | str | None = None
+    pair: int | str | None = None
+    label: int | str | None = None
+    labels: tuple[str, ...] | None = None
+    class_weights: Literal["none", "balanced"] | dict[str, float] = "none"
+    positive: str | None = None
+    threshold: float | None = None
+    maximum_length: int = 128
+    orders: Orders = "one"
+    auxiliary: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = (*FORMATS, *LABELLED_FORMATS, *own_names("reader"))
+        if self.format not in names:
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, names)}{own_hint('reader')}")
+        check_amount(self)
+        check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
+        check(self.auxiliary >= 0, "data.auxiliary", self.auxiliary, "0 or more", "0.5 is usual, 0 turns it off")
+        weights = self.class_weights
+        check(
+            isinstance(weights, str) or all(weight > 0 for weight in weights.values()),
+            "data.class_weights",
+            weights,
+            "numbers above 0",
+            "balanced is usual where classes are of different sizes",
+        )
+        labels = self.labels
+        check(
+            labels is None or (len(labels) >= 2 and len(set(labels)) == len(labels)),
+            "data.labels",
+            labels,
+            "two different names or more",
+            "leave it out to find them in the data",
+        )
+        positive, threshold = self.positive, self.threshold
+        check(
+            positive is None or labels is None or positive in labels,
+            "data.positive",
+            positive,
+            f"one of data.labels ({', '.join(labels or ())})",
+            "name one of these",
+        )
+        check(
+            threshold is None or 0 < threshold < 1, "data.threshold", threshold, "above 0 and below 1", "0.5 is usual"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelData(LabelledData):
+    """The `data` section of a recipe for texts with any number of labels: that of classification, and two settings more.
+
+    Arguments:
+        train, validation, validation_share, validation_size, format, text, pair, label, maximum_length, orders,
+            auxiliary: as for classification.
+        labels: the labels there are, in their order; found in the training data where null.
+        class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
+            with it; or by name, such as {urgent: 5}, where what is not named counts 1.
+        positive: stays null; every label has its own F1, and `training.best=f1.urgent` chooses by that of one.
+        separator: what stands between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
+            is a text without labels.
+        threshold: the least probability at which a label is predicted.
+    """
+
+    separator: str = ","
+    threshold: float | None = 0.5
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        check(
+            bool(self.separator.strip()), "data.separator", self.separator, "a text that is not blank", "',' is usual"
+        )
+        check(self.threshold is not None, "data.threshold", self.threshold, "above 0 and below 1", "0.5 is usual")
+        refuse_classes(self, "positive", task="multi_label_classification", has="labels, each with an F1 of its own")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiOutputData(LabelledData):
+    """The `data` section of a recipe for texts with several numbers each: that of regression, and where the numbers are.
+
+    Arguments:
+        train, validation, validation_share, validation_size, format, text, pair, maximum_length, orders, auxiliary:
+            as for classification.
+        values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
+        label: such a key.
+        labels: what the numbers are called, in their order; null for the names of `values`, or value_0 and so on.
+        class_weights: stays `none`.
+        positive, threshold: stay null.
+    """
+
+    values: tuple[int | str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        values = self.values
+        several = values is None or (len(values) >= 2 and len(set(values)) == len(values))
+        check(several, "data.values", values, "two different columns or more", "for one number choose task regression")
+        if values is not None and self.label is not None:
+            raise InputError("data.label is given beside data.values; leave one of the two out")
+        if values is not None and self.labels is not None and len(values) != len(self.labels):
+            raise InputError(
+                f"data.labels names {len(self.labels)} numbers, and data.values {len(values)}; name as many"
+            )
+        refuse_classes(self, "class_weights", "positive", "threshold", task="multi_output_regression", has="numbers")
+
+
+def refuse_classes(data: LabelledData, *names: str, task: str, has: str) -> None:
+    """Refuse settings of classes for a task that has none.
+
+    Raises:
+        InputError: for the first that is set.
+    """
+    for name in names:
+        if getattr(data, name) not in (None, "none"):
+            raise InputError(f"data.{name} is for classes, and task {task} has {has}; leave it out")
+
+
+def labelled(*, number: bool, several: bool = False, rest: bool = False) -> Examples[LabelledText]:
+    """Labelled texts: (text, label), where text may be a pair, mappings, or files of them.
+
+    Arguments:
+        number: whether labels are numbers.
+        several: whether a text may have several.
+        rest: whether the other columns of files are kept.
+    """
+    read = partial(_read, number=number, several=several, rest=rest)
+    return Examples(
+        type=LabelledText,
+        rows="labelled texts",
+        one="example",
+        wanted=ROW,
+        file="file of labelled texts",
+        row=_row,
+        read=read,
+        check=_check,
+    )
+
+
+def _row(row: Any, called: str, number: int, data: LabelledData | None) -> LabelledText:
+    if data is None:
+        return labelled_row(row, called, number)
+    text, pair, label = (part if isinstance(part, str) else None for part in (data.text, data.pair, data.label))
+    values = data.values if isinstance(data, MultiOutputData) else None
+    named = tuple(str(key) for key in values or () if isinstance(key, str))
+    return labelled_row(row, called, number, text, pair, named if values and len(named) == len(values) else label)
+
+
+def _check(example: LabelledText) -> None:
+    labelled_row(example, "the example", example.line)
+
+
+def _read(
+    data: LabelledData, path: str | list[str], malformed: MalformedRows, *, number: bool, several: bool, rest: bool
+) -> Iterable[LabelledText]:
+    read_file = own("reader", data.format)
+    if read_file is not None:
+        paths = [Path(each) for each in ([path] if isinstance(path, str) else path)]
+        missing = [str(each) for each in paths if not each.is_file()]
+        if missing:
+            raise InputError(f"{missing[0]}: no such file; give a file that data.format={data.format} reads")
+        return (each for one in paths for each in LABELLED.in_memory(list(read_file(one)), data))
+    known = LABELLED_FORMATS.get(data.format)
+    if known is not None and known.number != number:
+        what, task = ("numbers", "regression") if known.number else ("classes", "classification")
+        raise InputError(f"data.format is {data.format!r}, whose labels are {what}; choose task {task}")
+    if known is not None and several:
+        raise InputError(
+            f"data.format is {data.format!r}, whose texts have one label each; choose another task or format"
+        )
+    return read_labelled(
+        path,
+        format=data.format,
+        text=data.text,
+        pair=data.pair,
+        label=data.values if isinstance(data, MultiOutputData) and data.values is not None else data.label,
+        several=several,
+        number=number and known is None,  # a known format says so itself
+        malformed=malformed,
+        rest=rest,
+    )
+
+
+LABELLED = labelled(number=False)
+"""For rows in memory, of whatever labels."""
+
+
+Text = str | tuple[str, str]
+
+
+def joined(task: LabelledTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int) -> list[Joined]:
+    """What the model reads of each text, or pair of texts; of unknown characters and of texts that are cut it warns.
+
+    Arguments:
+        pairs: whether the model takes two texts; None where it takes either.
+        maximum: the most tokens of one input.
+
+    Raises:
+        InputError: for a text that is empty or no string, or a pair where the model takes one text, or the other way round.
+    """
+    if isinstance(texts, str):
+        raise InputError("one string given where a list of texts is wanted; put it in a list")
+    firsts: list[str] = []
+    seconds: list[str | None] = []
+    for number, text in enumerate(texts, start=1):
+        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
+        if len(parts) not in ((1, 2) if pairs is None else (2,) if pairs else (1,)):
+            wanted = "two texts, as (first, second)" if pairs else "one text" if pairs is False else "one text or two"
+            raise InputError(f"text {number} is {text!r:.80}; the model reads {wanted}")
+        for part in parts:
+            if not isinstance(part, str):
+                raise InputError(f"text {number} is {text!r:.80}; give strings")
+        firsts.append(parts[0])
+        seconds.append(parts[1] if len(parts) == 2 else None)
+    refuse_gaps(list(zip(firsts, (text if text is not None else "-" for text in seconds), strict=True)))
+    first = tokens_of(task.tokenizer, firsts, sentences=task.sentences)
+    others = [text for text in seconds if text is not None]
+    warn_of_unknown(task.tokenizer, firsts, first)
+    second = iter(tokens_of(task.tokenizer, others, sentences=task.sentences))
+    found = [
+        join(task.tokenizer, ids, None if other is None else next(second), maximum=maximum)
+        for ids, other in zip(first, seconds, strict=True)
+    ]
+    warn_of_cut([each.cut for each in found], maximum)
+    return found
+
+
+def begun(splits: Splits[LabelledText], settings: EncoderTokenizerSettings, orders: Orders) -> tuple[Tokenizer, bool]:
+    """The tokenizer, and whether examples are pairs."""
+
+    def texts() -> Iterator[str]:
+        for example in splits.train():
+            yield example.text
+            if example.pair is not None:
+                yield example.pair
+
+    first = next(splits.everything(), None)
+    if first is None:
+        raise InputError("the training data has no example that can be used; give some")
+    pairs = first.pair is not None
+    if orders == "both" and not pairs:
+        raise InputError("data.orders is 'both', and the examples are single texts, which have one order; leave it out")
+    return whole_text_tokenizer(settings, texts), pairs
+
+
+def labels_of(text: LabelledText, separator: str) -> tuple[str, ...]:
+    """The labels of an example, each once: those of a list, or the parts of one text; perhaps none.
+
+    Raises:
+        InputError: where the example does not say, or a label is no text and no whole number.
+    """
+    given: Sequence[object] | None = text.labels
+    if given is None and text.label is None:
+        raise InputError(f"{where_of(text)}: has no labels; give a list of them, which may be empty")
+    if given is None:
+        given = text.label.split(separator) if isinstance(text.label, str) else [text.label]
+    unfit = next((each for each in given if type(each) not in (str, int)), None)
+    if unfit is not None:
+        raise InputError(f"{where_of(text)}: has the label {unfit!r:.60}; give labels as texts, or as whole numbers")
+    return tuple(dict.fromkeys(label for each in given if (label := str(each).strip())))
+
+
+def ratings_of(text: LabelledText) -> list[float]:
+    """The numbers of an example.
+
+    Raises:
+        InputError: where it has none, or what is no number.
+    """
+    given = text.labels if text.labels is not None else (text.label,)
+    return [rating_of(replace(text, label=each, labels=None)) for each in given]
+
+
+def label_of(text: LabelledText) -> str:
+    """The class of an example.
+
+    Raises:
+        InputError: where it has none, or several.
+    """
+    if text.labels is not None:
+        raise InputError(f"{where_of(text)}: has several labels; choose task multi_label_classification")
+    if text.label is None or (isinstance(text.label, str) and not text.label.strip()):
+        raise InputError(f"{where_of(text)}: has no label; give labelled examples")
+    return str(text.label)
+
+
+def rating_of(text: LabelledText) -> float:
+    """The number of an example.
+
+    Raises:
+        InputError: where it has none, or several.
+    """
+    if text.labels is not None:
+        raise InputError(f"{where_of(text)}: has several numbers; choose task multi_output_regression")
+    try:
+        rating = float(text.label if text.label is not None else "")
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{where_of(text)}: the label {text.label!r} is no number; choose task classification"
+        ) from None
+    if not math.isfinite(rating):
+        raise InputError(f"{where_of(text)}: the label {text.label!r} is no finite number; take the row out")
+    return rating
+
+
+def where_of(text: LabelledText) -> str:
+    """How a message calls an example."""
+    return f"{text.file}, line {text.line}"
+
+
+def written(
+    folder: Path,
+    task: LabelledTask,
+    splits: Splits[LabelledText],
+    values: int,
+    told: Callable[[LabelledText], Sequence[int]],
+) -> int:
+    """Write the stores of both splits; returns how many inputs were cut."""
+    cut = 0
+
+    def rows(examples: Iterator[LabelledText]) -> Iterator[Sequence[Sequence[int]]]:
+        nonlocal cut
+        while chunk := list(itertools.islice(examples, 1024)):
+            for joined, example in zip(encode(task, chunk), chunk, strict=True):
+                cut += joined.cut > 0
+                yield joined.ids, [joined.second], told(example)
+
+    columns = {**columns_of(task.tokenizer), LABEL: values}
+    write_store(folder, TRAIN, columns, rows(splits.train()))
+    write_store(folder, VALIDATION, columns, rows(splits.validation()))
+    return cut
+
+
+def encode(task: LabelledTask, examples: Sequence[LabelledText]) -> list[Joined]:
+    """The inputs of some examples.
+
+    Raises:
+        InputError: for a pair where the model takes one text, or the other way round.
+    """
+    for example in examples:
+        if (example.pair is not None) != task.pairs:
+            wanted, got = ("two texts", "one") if task.pairs else ("one text", "two")
+            raise InputError(f"{where_of(example)}: {wanted} wanted and {got} given; all examples must be of one form")
+    parted = partial(tokens_of, task.tokenizer, sentences=task.sentences)
+    first = parted([example.text for example in examples])
+    second = parted([example.pair or "" for example in examples]) if task.pairs else None
+    return [
+        join(task.tokenizer, ids, None if second is None else second[i], maximum=task.maximum_length)
+        for i, ids in enumerate(first)
+    ]
+
+
+def notes_of(task: LabelledTask, splits: Splits[LabelledText], cut: int, warnings: Sequence[str] = ()) -> list[str]:
+    """What the user ought to know of what was read and written."""
+    notes = [*splits.notes, *warnings]
+    if cut:
+        notes.append(
+            f"{cut:,} inputs were longer than data.maximum_length = {task.maximum_length} tokens and were cut."
+        )
+    return notes
+
+
+def beside(example: LabelledText, found: dict[str, Any]) -> dict[str, Any]:
+    """The texts, what was found, and the other columns; one of those with a name that is taken is called `other_NAME`."""
+    texts = {"text": example.text} if example.pair is None else {"text": example.text, "pair": example.pair}
+    own = texts | found
+    return own | {f"other_{name}" if name in own else name: value for name, value in (example.rest or {}).items()}
+
+
+def content_of(text: LabelledText) -> Text:
+    """The text, or the pair, of an example."""
+    return text.text if text.pair is None else (text.text, text.pair)
+
+
+def tells_of_texts(config: Any) -> bool:
+    """Whether a model tells of whole texts by one number or several."""
+    return getattr(config, "head", None) == "sequence"
+
+
+def classifies(config: Any) -> bool:
+    """Whether a model tells of whole texts by several numbers."""
+    return tells_of_texts(config) and config.outputs > 1
+
+
+def names_of(folder: Path, outputs: int) -> tuple[str, ...]:
+    """The names of a model's outputs in a config.json: `id2label`, or LABEL_0 and so on where it names none.
+
+    Raises:
+        InputError: where they are not one for each output, or not different.
+    """
+    path = folder / "config.json"
+    named = read_json_object(path, "copy the file again").get("id2label")
+    if named is None:
+        return tuple(f"LABEL_{number}" for number in range(outputs))
+    if not isinstance(named, dict):
+        raise InputError(f"{path}.id2label holds {spoken_kind(named)}, not an object of names by number; mend the file")
+    try:
+        names = tuple(str(named[str(number)]) for number in range(outputs))
+    except (KeyError, TypeError):
+        raise InputError(
+            f"{path}.id2label does not name each of the model's {outputs} outputs; mend the file"
+        ) from None
+    if len(named) != outputs or len(set(names)) != outputs:
+        raise InputError(f"{path}.id2label names {len(named)} classes where the model has {outputs}; mend the file")
+    return names
+
+
+def read_folder(folder: Path, config: Any) -> dict[str, Any]:
+    """What all of these tasks are told of a folder."""
+    tokenizer = foreign_tokenizer(folder, config)
+    return {"tokenizer": tokenizer, "maximum_length": config.maximum_positions, "pairs": None}

@@ -1,0 +1,701 @@
+"""A language model ready to use, what it is trained on, and how good it is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+
+from regard.data.malformed import MalformedRows
+from regard.data.music import Piece, Writing
+from regard.data.music.events import in_keys
+from regard.data.music.files import own_split, read_pieces
+from regard.data.python_docs import python_docs
+from regard.data.rows import texts_of_rows
+from regard.data.running_text import read_texts
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.generation import GenerationSettings
+from regard.layers import Tokens
+from regard.layers.output import check_finite
+from regard.models import GPT2Config, GPT3Config, GPTConfig, ReformerConfig
+from regard.prepared import PreparedDecoder, QuantisedPrecision
+from regard.structure import from_mapping
+from regard.tasks.generation_config import read_generation_config
+from regard.tasks.language_task import COLUMN, LanguageModellingTask, Place, TextData
+from regard.tasks.language_writing import Beginning, StopText, Writer, Written
+from regard.tasks.losses import stands_out
+from regard.tasks.predictor import Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, finish, is_prepared, opened
+from regard.tasks.spec import TaskSpec
+from regard.text import Tokenizer
+from regard.text.events import EVENTS
+
+WRITING = GenerationSettings(maximum_length=100)
+"""How a language model writes unless told otherwise: the most probable token each time, a hundred at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextScore:
+    """How probable a text is.
+
+    Arguments:
+        text: what was read.
+        tokens: of the text, the end token included.
+        log_probabilities: log p(token | those before), natural log, one for each token.
+        right: whether each token was the most probable one.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+    right: tuple[bool, ...]
+
+    @property
+    def log_probability(self) -> float:
+        """Of the whole text and its end."""
+        return math.fsum(self.log_probabilities)
+
+    @property
+    def perplexity(self) -> float:
+        """Exp of the mean of -log p over the tokens, end token included."""
+        return math.exp(min(700.0, -self.log_probability / len(self.log_probabilities)))
+
+
+class LanguageModel(Predictor[LanguageModellingTask]):
+    """A language model ready to use: texts in, `TextScore`s out.
+
+    Arguments:
+        model: a `Reader`.
+        task: the tokenizer.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    @property
+    def usual(self) -> GenerationSettings:
+        """The folder's own settings, or `WRITING`."""
+        return WRITING if self.task.generation is None else self.task.generation
+
+    def score(self, text: str) -> TextScore:
+        """How probable a text is, as a document of its own: read from its beginning to its end.
+
+        One longer than the model has positions for is read in windows (`windows`).
+        """
+        return self.score_batch([text])[0]
+
+    def score_batch(
+        self, texts: Sequence[str], *, batch_size: int = 32, stretch: int = 512, stride: int | None = None
+    ) -> list[TextScore]:
+        """How probable texts are, in batches of like length; the answers come in the order of the texts.
+
+        Arguments:
+            batch_size: texts read together. It does not change the answers, only memory and speed.
+            stretch: tokens read at once; the state is carried from stretch to stretch, so it does not change the answers either.
+                A model of which it would, whose `reads_in_parts` is false, reads each text at once.
+            stride: of the windows in which a text is read that is longer than the model has positions for, see `windows`.
+
+        Raises:
+            InputError: for a stride that is not between 1 and the model's positions.
+        """
+        tokenizer, limit = self.task.tokenizer, self.model.maximum_length
+        encoded = [[*ids, tokenizer.end_id] for ids in tokenizer.encode_batch(list(texts))]
+        parts = [(i, window) for i, ids in enumerate(encoded) for window in windows(len(ids), limit, stride)]
+        order = sorted(range(len(parts)), key=lambda row: parts[row][1].stop - parts[row][1].start)
+        scored: dict[int, tuple[list[float], list[bool]]] = {}
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            found = self._scored([(encoded[parts[row][0]], parts[row][1]) for row in rows], stretch)
+            scored |= dict(zip(rows, found, strict=True))
+        answers: list[tuple[list[float], list[bool]]] = [([], []) for _ in texts]
+        for row, (i, _) in enumerate(parts):  # the windows of a text stand in their order
+            for whole, piece in zip(answers[i], scored[row], strict=True):
+                whole.extend(piece)  # type: ignore[arg-type]
+        return [
+            TextScore(
+                text=text,
+                tokens=tuple(tokenizer.tokens(ids)),
+                log_probabilities=tuple(log_probabilities),
+                right=tuple(right),
+            )
+            for text, ids, (log_probabilities, right) in zip(texts, encoded, answers, strict=True)
+        ]
+
+    def begin(self, text: str) -> Beginning:
+        """Read the beginning of a text once, for any number of prompts after it (`generate(..., after=)`).
+
+        Raises:
+            InputError: for one longer than the model has positions for.
+        """
+        ids = self._writer(None, ()).encode(text)
+        with torch.no_grad():
+            state = self.model.start(1)
+            if len(ids) > 1:
+                state = self.model.prefill(Tokens.pad([ids[:-1]], device=self.device), state)
+        return Beginning(text=text, ids=tuple(ids), state=state)
+
+    def quantised(self, precision: QuantisedPrecision) -> LanguageModel:
+        """The same with weights of 8 or 4 bits, for use on a processor: a half to an eighth of the memory, and faster by as much.
+
+        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL TEXT precision=int4` tells.
+
+        Arguments:
+            precision: `int8` or `int4`, as `regard.prepared.QuantisedWeights` says.
+
+        Raises:
+            InputError: for a model that is not of GPT's family, is on another device, or is looked at.
+        """
+        prepared = PreparedDecoder(self.model, precision)
+        return LanguageModel(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
+
+    @overload  # a string is a sequence of strings too; the first that fits counts
+    def generate(  # pyright: ignore[reportOverlappingOverload]
+        self,
+        prompts: str,
+        settings: GenerationSettings | None = None,
+        *,
+        stop: Sequence[str] = (),
+        batch_size: int = 16,
+        first: int = 0,
+        top: int = 0,
+        draft: LanguageModel | None = None,
+        ahead: int = 4,
+        after: Beginning | None = None,
+    ) -> Written: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: Sequence[str],
+        settings: GenerationSettings | None = None,
+        *,
+        stop: Sequence[str] = (),
+        batch_size: int = 16,
+        first: int = 0,
+        top: int = 0,
+        draft: LanguageModel | None = None,
+        ahead: int = 4,
+        after: Beginning | None = None,
+    ) -> list[Written]: ...
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        settings: GenerationSettings | None = None,
+        *,
+        stop: Sequence[str] = (),
+        batch_size: int = 16,
+        first: int = 0,
+        top: int = 0,
+        draft: LanguageModel | None = None,
+        ahead: int = 4,
+        after: Beginning | None = None,
+    ) -> Written | list[Written]:
+        """What the model writes after a prompt, or after each of several.
+
+        Arguments:
+            prompts: one text, or several; an empty one begins a text.
+            settings: how to decode; the folder's own where None, else `WRITING`.
+            stop: strings that end a text and are not part of it, wherever their borders lie among the tokens.
+            batch_size: prompts written on together. It changes no answer, only memory and speed.
+            first: the place of the first prompt among all that are asked, from 0. With the seed it decides what is drawn.
+            top: how many of the most probable tokens to tell of each place, in `Written.top`.
+            draft: a smaller model of the same vocabulary that guesses ahead, which changes the time and not the answers: greedy
+                ones are the same, drawn ones other draws from the same distribution (`regard.generation.Speculation`).
+            ahead: tokens it guesses at a time.
+            after: what stands before every prompt and was read by `begin`; what is written is the same as after both together,
+                where the border between the two is one between tokens.
+
+        Returns:
+            A `Written`, or a list of them.
+
+        Raises:
+            InputError: for a prompt longer than the model has positions for, for stops in beam search, and for a draft with
+                another vocabulary or beside a beam.
+        """
+        if isinstance(prompts, str):
+            asked = [prompts]
+            more: dict[str, Any] = {"first": first, "top": top, "draft": draft, "ahead": ahead, "after": after}
+            return self.generate(asked, settings, stop=stop, **more)[0]
+        writer = replace(self._writer(settings, stop, top), after=after)
+        if draft is not None:
+            self._check_draft(draft)
+            writer = replace(writer, draft=draft.model, ahead=ahead)
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        answers: dict[int, Written] = {}
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            made = writer.write([prompts[i] for i in rows], [first + i for i in rows])
+            for watcher in self._watchers():
+                # Of one text; the rows of several move as they end.
+                watcher.read(writer.tokens_read(made[0]) if len(rows) == 1 else None)
+                watcher.predicted(made, [])
+            answers.update(zip(rows, made, strict=True))
+        return [answers[i] for i in range(len(prompts))]
+
+    def stream(
+        self, prompt: str, settings: GenerationSettings | None = None, *, stop: Sequence[str] = ()
+    ) -> Iterator[str]:
+        """What the model writes after a prompt, piece by piece; together the pieces are the text of `generate`.
+
+        Raises:
+            InputError: as `generate`, and for a beam or several answers.
+        """
+        return self._writer(settings, stop).stream(prompt)
+
+    def _check_draft(self, draft: LanguageModel) -> None:
+        ours, theirs = self.task.tokenizer, draft.task.tokenizer
+        if ours.size != theirs.size or ours.tokens(range(ours.size)) != theirs.tokens(range(theirs.size)):
+            raise InputError("draft: its vocabulary is another one; train it with this model's tokenizer")
+
+    def _writer(self, settings: GenerationSettings | None, stop: Sequence[str], top: int = 0) -> Writer:
+        return Writer(
+            model=self.model,
+            task=self.task,
+            settings=self.usual if settings is None else settings,
+            stop=StopText(self.task.tokenizer, stop) if stop else None,
+            top=top,
+        )
+
+    def _scored(
+        self, asked: Sequence[tuple[Sequence[int], Window]], stretch: int
+    ) -> list[tuple[list[float], list[bool]]]:
+        """Log-probability of each token that a window of a text tells, and whether it was the most probable."""
+        end, padding = self.task.tokenizer.end_id, self.task.tokenizer.padding_id
+        read = Tokens.pad(
+            [[end, *ids][window.start : window.stop] for ids, window in asked], padding_id=padding, device=self.device
+        )
+        told = Tokens.pad(
+            [ids[window.start : window.stop] for ids, window in asked], padding_id=padding, device=self.device
+        ).ids
+        found: list[torch.Tensor] = []
+        right: list[torch.Tensor] = []
+        if not getattr(self.model, "reads_in_parts", True):
+            stretch = max(read.ids.shape[1], 1)
+        with torch.no_grad():
+            state = self.model.start(len(asked))
+            for start in range(0, read.ids.shape[1], stretch):
+                part = slice(start, start + stretch)
+                logits, state = self.model.read(Tokens(read.ids[:, part], read.valid[:, part], read.padded), state)
+                check_finite(logits, "these texts", where=read.valid[:, part])
+                labels = told[:, part].unsqueeze(-1)
+                wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+                chosen = wide.gather(-1, labels)
+                found.append((chosen - wide.logsumexp(dim=-1, keepdim=True)).squeeze(-1))
+                right.append(stands_out(wide, labels.squeeze(-1)))
+        for watcher in self._watchers():
+            watcher.read(read)
+        logs, rights = torch.cat(found, dim=1).tolist(), torch.cat(right, dim=1).tolist()
+        kept = [slice(window.first - window.start, window.stop - window.start) for _, window in asked]
+        return [(log[part], hit[part]) for part, log, hit in zip(kept, logs, rights, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a text.
+
+    Arguments:
+        start, stop: which tokens are read.
+        first: the first that is told; those before it are only looked back at.
+    """
+
+    start: int
+    first: int
+    stop: int
+
+
+def windows(length: int, limit: int | None, stride: int | None = None) -> list[Window]:
+    """The windows that a text is read in, as for the perplexities of GPT-2 (Radford et al. 2019, section 3.1).
+
+    In the first window all tokens are told, in each later one the last `stride`: these have at least limit - stride tokens
+    before them. A text that fits is one window.
+
+    Arguments:
+        length: of the text, in tokens.
+        limit: the most tokens of a window; None for any number.
+        stride: how far a window lies behind the one before; half the limit where None. The smaller, the more context each token
+            has, and the longer it takes.
+
+    Raises:
+        InputError: for a stride that is not between 1 and the limit.
+
+    >>> windows(10, 4, 2)[:2]
+    [Window(start=0, first=0, stop=4), Window(start=2, first=4, stop=6)]
+    """
+    if limit is None or length <= limit:
+        return [Window(0, 0, length)]
+    step = max(1, limit // 2) if stride is None else stride
+    if not 1 <= step <= limit:
+        raise InputError(f"stride is {step}; give 1 to {limit}, the model's positions")
+    found = [Window(0, 0, limit)]
+    while found[-1].stop < length:
+        first = found[-1].stop
+        stop = min(first + step, length)
+        found.append(Window(stop - limit, first, stop))
+    return found
+
+
+COMPOSING = GenerationSettings(maximum_length=256, sample=True)
+"""How music is written unless told otherwise: drawn, because the most probable event each time soon goes round in circles."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Composition:
+    """A prompt and what a model wrote after it.
+
+    Arguments:
+        prompt, continuation: the words of both.
+        log_probabilities: of each word of the continuation, natural log, the model's own; one more where it ended by itself.
+        finished: whether it ended by itself, and not at the limit.
+        piece: both together, its times in seconds.
+        border: where in time the continuation begins.
+    """
+
+    prompt: tuple[str, ...]
+    continuation: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+    finished: bool
+    piece: Piece
+    border: float
+
+
+def writing_of(model: LanguageModel, *, tempo: float | None = None) -> Writing:
+    """How the words of a model of music are read: as its recipe has it, and its tokenizer where that says nothing.
+
+    Arguments:
+        tempo: quarters a minute, for what has no tempo of its own; 120 where None.
+
+    Raises:
+        InputError: for a model that reads texts.
+    """
+    kind = model.task.tokenizer.kind
+    if kind not in EVENTS:
+        raise InputError(f"this model reads texts by a tokenizer of kind {kind}, and no music; use regard generate")
+    section = model.recipe.get("data")
+    writing = from_mapping(TextData, section, "the recipe's data").writing if section else None
+    if writing is None or writing.events != kind:
+        writing = replace(Writing(), events=kind)
+    return writing if tempo is None else replace(writing, tempo=tempo)
+
+
+def compose(
+    model: LanguageModel,
+    prompt: Sequence[str] = (),
+    settings: GenerationSettings | None = None,
+    *,
+    writing: Writing | None = None,
+) -> Composition:
+    """Go on with a piece, or begin one.
+
+    Arguments:
+        model: of music.
+        prompt: the words that stand before; none to begin a piece.
+        settings: how to decode; `COMPOSING` where None.
+        writing: how words are read; that of `writing_of` where None.
+
+    Raises:
+        InputError: for a model that reads texts, a prompt that is longer than the model has positions for, or a word in it that
+            the model does not have.
+    """
+    found = writing_of(model) if writing is None else writing
+    begun = found.piece(prompt)  # so that a wrong word is told by its place
+    written = model.generate(" ".join(prompt), COMPOSING if settings is None else settings)
+    words = written.text.split()
+    return Composition(
+        prompt=tuple(prompt),
+        continuation=tuple(words),
+        log_probabilities=written.log_probabilities,
+        finished=written.finished,
+        piece=replace(found.piece([*prompt, *words]), name=begun.name),
+        border=found.seconds(prompt),
+    )
+
+
+Texts = Sequence[str] | Sequence[Mapping[str, object]]
+Reader = Callable[[MalformedRows], Iterable[str]]
+
+
+def prepare(
+    data: TextData,
+    tokenizer: TokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Texts | None = None,
+    given_validation: Texts | None = None,
+) -> Prepared[LanguageModellingTask]:
+    """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out documents.
+        given, given_validation: texts in memory instead of what `data` names.
+
+    Raises:
+        InputError: for data that cannot be read, or too little of it.
+    """
+    if not is_prepared(folder):
+        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
+    task = LanguageModellingTask.load(folder, {})
+    return opened(replace(task, document_masks=data.document_masks), folder)
+
+
+def _prepared(
+    data: TextData,
+    settings: TokenizerSettings,
+    folder: Path,
+    seed: int,
+    given: Texts | None,
+    given_validation: Texts | None,
+) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
+        for path in folder.glob(name):
+            shutil.rmtree(path, ignore_errors=True)
+    train = _reader(data, data.train, "train", given, seed)
+    validation = (
+        _reader(data, data.validation, "validation", given_validation, seed)
+        if given_validation is not None or data.validation is not None or (given is None and _brings_validation(data))
+        else None
+    )
+    malformed, counted = MalformedRows(), 0
+
+    def texts() -> Iterator[str]:
+        nonlocal counted
+        for text in train(malformed):
+            counted += 1
+            yield text
+
+    if settings.path is not None:
+        tokenizer = Tokenizer.load(settings.path)
+    else:
+        tokenizer = Tokenizer.train(
+            texts(),
+            kind=settings.kind,
+            size=settings.size,
+            lowercase=settings.lowercase,
+            sentinels=settings.sentinels,
+        )
+    _check_words(data, tokenizer)
+    tokenizer.save(folder)
+    if not counted:  # where nothing had to be learnt of them
+        counted = sum(1 for _ in train(malformed))
+    held_out: frozenset[int] = frozenset()
+    if validation is None:
+        held_out = _held_out(counted, data.validation_share, seed)
+    farthest = 0 if data.music is None else data.music.transpose
+    kept = (
+        moved
+        for i, text in enumerate(train(MalformedRows()))
+        if i not in held_out
+        for moved in (in_keys(text, farthest) if farthest else (text,))
+    )
+    others = (
+        validation(malformed)
+        if validation is not None
+        else (text for i, text in enumerate(train(MalformedRows())) if i in held_out)
+    )
+    for name, chosen, tokens in ((TRAIN, kept, data.tokens), (VALIDATION, others, None)):
+        whole = None if tokens is None else tokens // data.length
+        rows = ((stretch,) for stretch in itertools.islice(_stretches(chosen, tokenizer, data.length), whole))
+        if len(TokenStore.write(folder / name, {COLUMN: tokenizer.size}, rows)) == 0:
+            raise InputError(f"the {name} texts are empty; give some")
+    return malformed.notes
+
+
+def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
+    """Which documents are held out: the share asked for, one at least."""
+    if count < 2:
+        raise InputError(
+            "the training text is one document, and none can be held out for validation; name data.validation, or cut it "
+            "with data.unit=line"
+        )
+    generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
+    size = min(count - 1, max(1, round(share * count)))
+    return frozenset(generator.choice(count, size=size, replace=False).tolist())
+
+
+def _reader(data: TextData, place: Place | None, split: str, given: Texts | None, seed: int) -> Reader:
+    if given is not None:
+        found = list(texts_of_rows(given, f"{split} texts"))
+        return lambda _: found
+    if data.builtin is not None:
+        return lambda _: python_docs(split)
+    drawn = data.maps or data.repeats
+    if drawn is not None:
+        texts = drawn.texts(split, drawn.size if split == "train" else drawn.validation_size, seed)
+        return lambda _: texts
+    if data.motifs is not None:
+        size = data.motifs.size if split == "train" else data.motifs.validation_size
+        melodies = data.motifs.melodies(split, size, seed)
+        return lambda _: melodies
+    writing = data.writing
+    if writing is not None:
+        places = data.train if place is None else place  # a file of chorales may have both splits
+        if places is None:
+            raise InputError("data.train is missing; name a folder of MIDI files, or data.music=null data.motifs={}")
+        own = "validation" if split == "validation" and own_split(places, "validation") else "train"
+        return lambda malformed: read_pieces(places, writing, split=own, malformed=malformed)
+    if place is None:
+        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs, or data.maps={}")
+    return lambda malformed: read_texts(place, unit=data.unit, malformed=malformed)
+
+
+def _brings_validation(data: TextData) -> bool:
+    """Whether the data has a validation split of its own."""
+    if data.music is not None:
+        return data.train is not None and own_split(data.train, "validation")
+    return data.builtin is not None or data.maps is not None or data.repeats is not None or data.motifs is not None
+
+
+def _check_words(data: TextData, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that does not know the words of the music that is to be read."""
+    writing = data.writing
+    if writing is not None and tokenizer.kind != writing.events:
+        where = "data.motifs" if data.music is None else f"data.music.events={writing.events}"
+        raise InputError(
+            f"the tokenizer is of kind {tokenizer.kind} beside {where}; give tokenizer.kind={writing.events}"
+        )
+
+
+def _stretches(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Iterator[list[int]]:
+    """The stream of all texts, an end token before, between and after, cut where `length` tokens were told.
+
+    Neighbours share a token: the last one that was told is the first one to be read. A last stretch may be shorter.
+    """
+    end = tokenizer.end_id
+    waiting = [end]
+    iterator = iter(texts)
+    while chunk := list(itertools.islice(iterator, 1024)):
+        for ids in tokenizer.encode_batch(chunk):
+            waiting += [*ids, end]
+            whole = (len(waiting) - 1) // length * length
+            yield from (waiting[start : start + length + 1] for start in range(0, whole, length))
+            waiting = waiting[whole:]
+    if len(waiting) > 1:
+        yield waiting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `loss`, the mean of -log p over tokens, natural log; `perplexity`, exp of it; `token_accuracy`, the share of
+            tokens that were the most probable; `word_perplexity`, exp of the whole -log p over words between spaces; and
+            `bits_per_character`, the whole -log2 p over characters. An end counts as a token, a word and a character of each
+            text. The last two compare models of different vocabularies.
+        count: texts.
+        tokens, words, characters: of all texts, ends included.
+        unknown: tokens that the vocabulary does not have; each is read as one and the same, which flatters a model.
+        scores: one for each text.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    tokens: int
+    words: int
+    characters: int
+    unknown: int
+    scores: tuple[TextScore, ...] = field(repr=False, default=())
+
+
+def evaluate(
+    model: LanguageModel, texts: Sequence[str], *, batch_size: int = 32, stride: int | None = None
+) -> TextEvaluation:
+    """Read each text as a document of its own.
+
+    Arguments:
+        batch_size: texts read together.
+        stride: of the windows in which texts are read that are longer than the model has positions for, see `windows`.
+
+    Raises:
+        InputError: for an empty list, or a stride that is not between 1 and the model's positions.
+    """
+    if isinstance(texts, str) or not texts:
+        raise InputError("there is nothing to evaluate; give a list with at least one text")
+    scores = model.score_batch(texts, batch_size=batch_size, stride=stride)
+    tokenizer = model.task.tokenizer
+    tokens = sum(len(score.tokens) for score in scores)
+    words = sum(len(text.split()) + 1 for text in texts)
+    characters = sum(len(text) + 1 for text in texts)
+    total = -math.fsum(score.log_probability for score in scores)
+    unknown = 0
+    if tokenizer.unknown_id is not None:
+        unknown = sum(ids.count(tokenizer.unknown_id) for ids in tokenizer.encode_batch(list(texts)))
+    return TextEvaluation(
+        metrics={
+            "loss": total / tokens,
+            "perplexity": _exp(total / tokens),
+            "token_accuracy": sum(sum(score.right) for score in scores) / tokens,
+            "word_perplexity": _exp(total / words),
+            "bits_per_character": total / characters / math.log(2),
+        },
+        count=len(texts),
+        tokens=tokens,
+        words=words,
+        characters=characters,
+        unknown=unknown,
+        scores=tuple(scores),
+    )
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(700.0, x))
+
+
+FAMILIES = (GPTConfig, GPT2Config, GPT3Config, ReformerConfig)
+"""Configs of the models that `transformers` writes as language models too."""
+
+
+def writes_text(config: Any) -> bool:
+    """Whether a config is that of a language model which other programs write."""
+    return type(config) in FAMILIES
+
+
+def foreign_language_modelling(folder: Path, config: Any) -> LanguageModellingTask:
+    """The task of a folder that another program wrote: its tokenizer, and what that puts before prompts.
+
+    Arguments:
+        folder: has a tokenizer.json, or GPT's `vocab.json` and `merges.txt`.
+        config: of the model in it.
+
+    Raises:
+        InputError: where there is no tokenizer, or it and config.json do not belong together.
+    """
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.size > config.vocabulary:
+        raise InputError(
+            f"{folder}: its tokenizer has {tokenizer.size} tokens where config.json's vocab_size is {config.vocabulary}; "
+            "tokenizer and model must come from the same folder"
+        )
+    if tokenizer.end_id != config.end_id:
+        raise InputError(
+            f"{folder}: the tokenizer's end of text, {tokenizer.tokens([tokenizer.end_id])[0]}, has the id "
+            f"{tokenizer.end_id} where config.json's eos_token_id is {config.end_id}; tokenizer and model must come from the "
+            "same folder"
+        )
+    usual = GenerationSettings(maximum_length=100)
+    asked = read_generation_config(folder, start_id=None, end_id=config.end_id, usual=usual)
+    generation = None if asked is usual else asked
+    return LanguageModellingTask(tokenizer, before_prompts=tokenizer.added_before, generation=generation)
+
+
+LANGUAGE_MODELLING = TaskSpec(
+    task=LanguageModellingTask,
+    predictor=LanguageModel,
+    interface="language_model",
+    sections={"data": TextData, "tokenizer": TokenizerSettings},
+    prepare=prepare,
+    evaluate=evaluate,
+    filled_in={"vocabulary": 1, "padding_id": 0, "end_id": 0},
+    fits=writes_text,
+    foreign=foreign_language_modelling,
+)

@@ -1,1 +1,0 @@
-"""Language modelling: texts in; how probable each token is after those before it out."""

@@ -1,0 +1,394 @@
+"""How a language model goes on: where it begins, where it stops, which tokens come next, and the search or sampling between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.generation import (
+    Continuation,
+    FixedLength,
+    Forbid,
+    GenerationSettings,
+    Greedy,
+    Hypothesis,
+    LengthLimit,
+    Paths,
+    Room,
+    SampleRows,
+    Speculation,
+    generate,
+    search,
+    stream,
+)
+from regard.generation.checks import whole
+from regard.layers import DecoderState, Tokens
+from regard.layers.output import check_finite
+from regard.tasks.language_task import LanguageModellingTask
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Beginning:
+    """What a language model holds after the beginning of a text: an instruction, examples, a conversation so far.
+
+    Arguments:
+        text: the beginning.
+        ids: its tokens, the end token that stands before every text in front.
+        state: of one row, after all of them but the last, which is read with what follows.
+    """
+
+    text: str
+    ids: Sequence[int]
+    state: DecoderState
+
+
+REACH = 16
+"""Tokens more than a stop has characters that are read again after each step."""
+
+
+class StopText:
+    """A row ends once its text holds one of some strings, also where that begins or ends inside a token.
+
+    Arguments:
+        tokenizer: of the model.
+        strings: none empty.
+
+    Raises:
+        InputError: for an empty string, which every text holds.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, strings: Sequence[str]) -> None:
+        if not all(strings):
+            raise InputError("a stop is empty, and every text holds it; leave it out")
+        self._tokenizer = tokenizer
+        self._strings = tuple(strings)
+        self._longest = max(map(len, strings), default=0)
+
+    def __call__(self, paths: Paths) -> Tensor:
+        """(N,) bool, as `StopRule`."""
+        tails = paths.tokens[:, -(self._longest + REACH) :].tolist()
+        found = [any(each in text for each in self._strings) for text in map(self._tokenizer.decode, tails)]
+        return torch.tensor(found, dtype=torch.bool, device=paths.tokens.device)
+
+    def cut(self, text: str) -> str:
+        """The text up to the first of the strings."""
+        places = [place for place in (text.find(each) for each in self._strings) if place >= 0]
+        return text[: min(places)] if places else text
+
+    def held_back(self, text: str) -> int:
+        """How many characters at the end of a text may still become one of the strings."""
+        most = min(self._longest - 1, len(text))
+        return next((n for n in range(most, 0, -1) if any(each.startswith(text[-n:]) for each in self._strings)), 0)
+
+
+STRETCH = 128
+"""Tokens read at once; of a long text with a large vocabulary no more logits are held than these have."""
+
+Place = tuple[tuple[str, float], ...]
+"""Tokens and their log-probabilities, the most probable first."""
+
+
+@torch.no_grad()
+def most_probable(
+    model: Any, tokenizer: Tokenizer, texts: Sequence[tuple[Sequence[int], Sequence[int]]], count: int
+) -> list[tuple[Place, ...]]:
+    """What a language model holds most probable at each place of a text, given all that stands before it.
+
+    Arguments:
+        model: a `Reader`.
+        texts: for each the ids that were read before, one at least, and those that were written.
+        count: tokens to tell of each place; all where the vocabulary is no larger.
+
+    Returns:
+        For each text as many places as were written.
+    """
+    device = next(model.parameters()).device
+    read = Tokens.pad(
+        [[*before, *written][:-1] if written else list(before) for before, written in texts],
+        padding_id=tokenizer.padding_id,
+        device=device,
+    )
+    values: list[torch.Tensor] = []
+    ids: list[torch.Tensor] = []
+    state = model.start(len(texts))
+    for start in range(0, read.ids.shape[1], STRETCH):
+        part = slice(start, start + STRETCH)
+        logits, state = model.read(Tokens(read.ids[:, part], read.valid[:, part]), state)
+        check_finite(logits, "these texts", where=read.valid[:, part])
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+        top = wide.topk(min(count, wide.shape[-1]), dim=-1)
+        values.append(top.values)
+        ids.append(top.indices)
+    numbers, tokens = torch.cat(values, dim=1).tolist(), torch.cat(ids, dim=1).tolist()
+    found = []
+    for row, (before, written) in enumerate(texts):
+        first = len(before) - 1  # the last token before tells of the first that was written
+        places = range(first, first + len(written))
+        found.append(tuple(tuple(zip(tokenizer.tokens(tokens[row][t]), numbers[row][t], strict=True)) for t in places))
+    return found
+
+
+UNFINISHED = "�"
+"""What stands for a character whose bytes are not all there yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """What a language model wrote after a prompt.
+
+    Arguments:
+        text: without the prompt, up to the first stop.
+        prompt: what it was written after.
+        tokens: that were written, the end token included where there is one, and those of a stop.
+        ids: theirs in the vocabulary.
+        log_probabilities: of each of them, natural log, the model's own.
+        finished: whether the text ended by itself or at a stop, and not at the limit.
+        alternatives: further texts, best first or in the order drawn.
+        top: for each token written the most probable ones at its place, with their log-probabilities, best first: as many as were
+            asked for. The model's own too, read once more from the whole text.
+    """
+
+    text: str
+    prompt: str
+    tokens: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+    finished: bool
+    alternatives: tuple[str, ...] = ()
+    ids: tuple[int, ...] = ()
+    top: tuple[tuple[tuple[str, float], ...], ...] = ()
+
+    @property
+    def log_probability(self) -> float:
+        """Of all tokens written."""
+        return sum(self.log_probabilities)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Writer:
+    """Writes on after prompts.
+
+    Arguments:
+        model: a `Reader`.
+        task: its tokenizer, and what stands before prompts.
+        settings: how to decode.
+        stop: strings that end a text and are not part of it.
+        top: how many of the most probable tokens to tell of each place.
+        draft: guesses for it, a faster `Reader` of the same tokens.
+        ahead: tokens guessed at a time.
+        after: a text that stands before every prompt, already read; none where None.
+    """
+
+    model: Any
+    task: LanguageModellingTask
+    settings: GenerationSettings
+    stop: StopText | None = None
+    top: int = 0
+    draft: Any = None
+    ahead: int = 4
+    after: Beginning | None = None
+
+    def __post_init__(self) -> None:
+        whole("top", self.top, least=0)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own."""
+        return self.task.tokenizer
+
+    def write(self, prompts: Sequence[str], places: Sequence[int] | None = None) -> list[Written]:
+        """What follows each prompt; rows of a batch do not change one another.
+
+        Arguments:
+            places: of the prompts among all that are asked, from 0, which decide what is drawn for each; their order where None.
+
+        Raises:
+            InputError: for a prompt longer than the model has positions for, and for stops in beam search.
+        """
+        places = range(len(prompts)) if places is None else places
+        encoded = [self.encode(prompt, place) for prompt, place in zip(prompts, places, strict=True)]
+        if self.draft is not None:
+            found = self._speculated(encoded, places)
+        else:
+            found = self._sampled(encoded, places) if self.settings.sample else self._searched(encoded)
+        written = [self._written(*each) for each in zip(prompts, encoded, found, strict=True)]
+        if not self.top:
+            return written
+        texts = [(ids, self._emitted(each[0])) for ids, each in zip(encoded, found, strict=True)]
+        told = most_probable(self.model, self.tokenizer, texts, self.top)
+        return [replace(each, top=top) for each, top in zip(written, told, strict=True)]
+
+    def stream(self, prompt: str) -> Iterator[str]:
+        """What follows a prompt, piece by piece, each as soon as nothing that comes can change it.
+
+        Raises:
+            InputError: for a prompt longer than the model has positions for, and for settings that look at several texts.
+        """
+        if self.settings.beam > 1 or self.settings.n_best > 1:
+            raise InputError("a stream is of one text; set beam and n_best to 1")
+        ids = self.encode(prompt)
+        choose = SampleRows([self._seed(0, 0)]) if self.settings.sample else Greedy()
+        steps = stream(self._continuation, self._source([ids]), choose=choose, **self._rules([ids]))
+        written: list[int] = []
+        shown = 0
+        for step in steps:
+            written.extend(token for token in step.tokens if token != self.tokenizer.end_id)
+            text = self._decoded(ids, written)
+            ready = len(text) if step.left else len(text) - self._unsure(text)
+            if ready > shown:
+                yield text[shown:ready]
+                shown = ready
+
+    def encode(self, prompt: str, place: int = 0) -> list[int]:
+        """A prompt's tokens behind those that stand before every prompt.
+
+        Raises:
+            InputError: for one longer than the model has positions for.
+        """
+        read = self.tokenizer.encode(prompt)
+        ids = self.task.prompted(read) if self.after is None else [*self.after.ids, *read]
+        limit = self.model.maximum_length
+        if limit is not None and len(ids) > limit:
+            raise InputError(
+                f"prompt {place + 1} has {len(ids)} tokens and the model has positions for {limit}; shorten it, or train with a "
+                f"larger {self.model.length_setting}"
+            )
+        return ids
+
+    def tokens_read(self, written: Written) -> Tokens:
+        """All that was read to write one text: the prompt, and what was written but for its last token."""
+        return self._side_by_side([[*self.encode(written.prompt), *written.ids[:-1]]])
+
+    def _searched(self, encoded: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        return search(
+            self._continuation,
+            self._source(encoded),
+            replace(self.settings, total_length=None).with_ids(self.tokenizer),
+            before=self._side_by_side(encoded),
+            forbid=self._never,
+            limit=self._limit,
+            stop=() if self.stop is None else (self.stop,),
+        )
+
+    def _sampled(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
+        draws = self.settings.n_best
+        seeds = [self._seed(place, draw) for place in places for draw in range(draws)]
+        repeated = [ids for ids in encoded for _ in range(draws)]
+        rules = self._rules(repeated)
+        found = generate(self._continuation, self._source(encoded), draws=draws, choose=SampleRows(seeds), **rules)
+        return [found[first : first + draws] for first in range(0, len(found), draws)]
+
+    def _speculated(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
+        """Each text by itself: how many guesses hold differs from text to text."""
+        settings = self.settings
+        if settings.beam > 1:
+            raise InputError(
+                f"generation.beam: a draft guesses for one text, and beam is {settings.beam}; set beam to 1"
+            )
+        if settings.forced_end:
+            raise InputError("generation.forced_end: a draft cannot guess it; set forced_end to false")
+        found = []
+        for ids, place in zip(encoded, places, strict=True):
+            rules = self._rules([ids])
+            speculation = Speculation(
+                model=self.model,
+                draft=self.draft,
+                ahead=self.ahead,
+                transforms=rules["transforms"],
+                stop=rules["stop"],
+                end_tokens=rules["end_tokens"],
+            )
+            within = Room(Room(self._asked(0), self.model.maximum_length), self.draft.maximum_length)
+            most = int(within(self._side_by_side([ids])))
+            generators: list[torch.Generator | None] = [None]
+            if settings.sample:
+                generators = [torch.Generator().manual_seed(self._seed(place, draw)) for draw in range(settings.n_best)]
+            found.append(
+                [
+                    speculation.write(ids, most=most, least=settings.minimum_length, generator=generator).hypothesis
+                    for generator in generators
+                ]
+            )
+        return found
+
+    def _seed(self, place: int, draw: int) -> int:
+        """Of the draws of one text: that of the settings decides them all, and no two texts have the same."""
+        base = torch.randint(2**60, (), generator=torch.Generator().manual_seed(self.settings.seed))
+        return int(base) + (place << 20) + draw
+
+    def _rules(self, encoded: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """What `generate` and `stream` are told alike, of these prompts."""
+        changes = self.settings.with_ids(self.tokenizer).changes(self._side_by_side(encoded))
+        return {
+            "transforms": ((Forbid(self._never),) if self._never else ()) + changes,
+            "stop": () if self.stop is None else (self.stop,),
+            "limit": self._limit,
+            "minimum_length": self.settings.minimum_length,
+            "forced_end": self.settings.forced_end,
+            "end_tokens": self.settings.end_tokens,
+        }
+
+    @property
+    def _never(self) -> tuple[int, ...]:
+        """What no text is to hold: a token that says nothing."""
+        unknown = self.tokenizer.unknown_id
+        return () if unknown is None or unknown == self.tokenizer.end_id else (unknown,)
+
+    @property
+    def _limit(self) -> Room:
+        read = 0 if self.after is None else self.after.state.length
+        return Room(self._asked(read), self._continuation.maximum_source_length)
+
+    def _asked(self, read: int) -> LengthLimit:
+        """The limit of the settings, for prompts of which so many tokens were read before."""
+        settings = self.settings
+        if settings.total_length is None:
+            return settings.limit
+        most = FixedLength(settings.total_length) if settings.maximum_length is None else settings.limit
+        return Room(most, settings.total_length - 1 - read)
+
+    @property
+    def _continuation(self) -> Continuation[Any]:
+        return Continuation(self.model, None if self.after is None else self.after.state)
+
+    def _source(self, encoded: Sequence[Sequence[int]]) -> Tokens:
+        """Prompts side by side, without what was read before them."""
+        read = 0 if self.after is None else self.after.state.length
+        return self._side_by_side([ids[read:] for ids in encoded])
+
+    def _side_by_side(self, encoded: Sequence[Sequence[int]]) -> Tokens:
+        device = next(self.model.parameters()).device
+        return Tokens.pad(encoded, padding_id=self.tokenizer.padding_id, side="left", device=device)
+
+    def _decoded(self, ids: Sequence[int], written: Sequence[int]) -> str:
+        """The text of tokens as it stands after the prompt's: a space between the two belongs to it."""
+        before = self.tokenizer.decode(list(ids))
+        whole = self.tokenizer.decode([*ids, *written])
+        text = whole.removeprefix(before) if whole.startswith(before) else self.tokenizer.decode(list(written))
+        return text if self.stop is None else self.stop.cut(text)
+
+    def _unsure(self, text: str) -> int:
+        """How many characters at the end may still change."""
+        unfinished = len(text) - len(text.rstrip(UNFINISHED))
+        return max(unfinished, 0 if self.stop is None else self.stop.held_back(text))
+
+    def _written(self, prompt: str, ids: Sequence[int], found: Sequence[Hypothesis]) -> Written:
+        best = found[0]
+        return Written(
+            text=self._decoded(ids, best.tokens),
+            prompt=prompt,
+            tokens=tuple(self.tokenizer.tokens(self._emitted(best))),
+            ids=tuple(self._emitted(best)),
+            log_probabilities=best.token_log_probabilities,
+            finished=best.finished,
+            alternatives=tuple(self._decoded(ids, other.tokens) for other in found[1:]),
+        )
+
+    def _emitted(self, found: Hypothesis) -> list[int]:
+        """The tokens of an answer, its end token among them where it has one."""
+        return [*found.tokens, *([self.tokenizer.end_id] if found.length > len(found.tokens) else [])]

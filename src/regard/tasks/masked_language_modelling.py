@@ -1,0 +1,963 @@
+"""Masked language modelling and next-sentence prediction, BERT's pre-training (Devlin et al. 2019)."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.data.batching import Batches
+from regard.data.malformed import MalformedRows
+from regard.data.masking import Masking
+from regard.data.running_text import Boundary, Cleaning, Document, SentenceUnit
+from regard.data.sentence_pairs import SENTENCES, Cutting, Drawn, write_documents
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.layers import FIXED_OUTPUTS, HeadKind, Tokens
+from regard.layers.output import check_number
+from regard.models.config import check
+from regard.tasks.distillation import HEADS, Teacher, TeacherSettings, teacher_folder
+from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader, texts_of
+from regard.tasks.encoders import (
+    BATCH_TOKENS,
+    PLACES,
+    TEXT,
+    EncoderPredictor,
+    EncoderTask,
+    Joined,
+    columns_of,
+    foreign_tokenizer,
+    join,
+    padded,
+    read_inputs,
+)
+from regard.tasks.examples import Place
+from regard.tasks.gaps import refuse_empty, refuse_gaps
+from regard.tasks.losses import smoothed_cross_entropy, stands_out
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    write_store,
+)
+from regard.tasks.spec import TaskSpec, decided_of_encoder
+from regard.tasks.task import LossSum
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskedTextData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a file of plain text, or several; gzip is recognised.
+        validation: likewise; held out from the training files, document by document, where null.
+        validation_share: of the documents, to be held out.
+        builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
+            validation.
+        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        sentences: running text is `split` into sentences by rules, or each `line` is one.
+        cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
+        next_sentence: whether the model also tells if the second text of a pair followed the first.
+        pairs: whether inputs are pairs of texts, or stretches of one document; null is as `next_sentence`.
+        maximum_length: the most tokens of an input, special ones included.
+        short_share: of documents, to be cut into shorter pairs; or of stretches, to be shorter.
+        random_next: of pairs, whose second text is from another document.
+        duplicates: how often each document is cut into inputs, each time by other chances.
+        chosen_share: of the tokens, to be hidden and told.
+        mask_share, random_share: of those, replaced by the mask token, and by a random one; what is left stays as it is.
+        maximum_predictions: the most hidden in one input; no limit where null.
+        masking: `dynamic` hides other tokens in every epoch, `static` the same in each.
+        whole_words: hide all pieces of a word or none.
+        teacher: a trained model to learn from as well (distillation).
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.05
+    builtin: Literal["python_docs"] | None = None
+    documents: Boundary = "blank_line"
+    sentences: SentenceUnit = "split"
+    cleaning: Cleaning = "none"
+    next_sentence: bool = True
+    pairs: bool | None = None
+    maximum_length: int = 128
+    short_share: float = 0.1
+    random_next: float = 0.5
+    duplicates: int = 1
+    chosen_share: float = 0.15
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    maximum_predictions: int | None = None
+    masking: Literal["dynamic", "static"] = "dynamic"
+    whole_words: bool = False
+    teacher: TeacherSettings | None = None
+
+    def __post_init__(self) -> None:
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
+        check(self.maximum_length >= 8, "data.maximum_length", self.maximum_length, "at least 8", "128 is usual")
+        for name in ("short_share", "random_next"):
+            value = getattr(self, name)
+            check(0 <= value <= 1, f"data.{name}", value, "in [0, 1]", "leave it out for the published one")
+        check(self.duplicates >= 1, "data.duplicates", self.duplicates, "at least 1", "1 to 10 is usual")
+        if self.next_sentence and self.pairs is False:
+            raise InputError(
+                "data.pairs is false, and data.next_sentence needs pairs; set data.next_sentence=false too"
+            )
+        if self.next_sentence and not 0 < self.random_next < 1:
+            raise InputError(
+                f"data.random_next is {self.random_next:g}, so that all pairs are alike and there is nothing "
+                "to tell; give 0.5, or set data.next_sentence=false"
+            )
+        if self.teacher is not None and self.next_sentence:
+            raise InputError("data.teacher teaches no next sentences; set data.next_sentence=false")
+        self.hiding(0)
+
+    @property
+    def paired(self) -> bool:
+        """Whether inputs are pairs."""
+        return self.next_sentence if self.pairs is None else self.pairs
+
+    def hiding(self, seed: int) -> Masking:
+        """How tokens are hidden.
+
+        Raises:
+            InputError: for shares that are none.
+        """
+        return Masking(
+            chosen_share=self.chosen_share,
+            mask_share=self.mask_share,
+            random_share=self.random_share,
+            maximum_predictions=self.maximum_predictions,
+            whole_words=self.whole_words,
+            static=self.masking == "static",
+            seed=seed,
+        )
+
+
+def mask_of(tokenizer: Tokenizer) -> str:
+    """How the mask token is spelt.
+
+    Raises:
+        InputError: where there is none.
+    """
+    if tokenizer.mask_id is None:
+        raise InputError("the model's tokenizer has no mask token, so it has nothing to fill in; use another model")
+    return tokenizer.tokens([tokenizer.mask_id])[0]
+
+
+def read_masked(tokenizer: Tokenizer, texts: Sequence[str], *, maximum: int) -> list[Joined]:
+    """What the model reads of texts in which something is masked.
+
+    Arguments:
+        maximum: the most tokens of one input; nothing is cut, because a mask could be lost.
+
+    Raises:
+        InputError: for a text that is no string, has no mask, or is too long.
+    """
+    if isinstance(texts, str):
+        raise InputError("one string given where a list of texts is wanted; put it in a list")
+    mask, joined = mask_of(tokenizer), []
+    refuse_gaps(texts)
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {text!r:.80}; give strings")
+        if mask not in text:
+            raise InputError(
+                f"text {number} ({text!r:.60}) has no {mask}; write {mask} where a word is to be filled in"
+            )
+        ids = [tokenizer.start_id, *tokenizer.encode_marked(text, (mask,)), tokenizer.end_id]
+        if len(ids) > maximum:
+            raise InputError(f"text {number} has {len(ids)} tokens and the model reads {maximum}; shorten it")
+        joined.append(Joined(ids))
+    return joined
+
+
+FOLLOWED, OTHER = 0, 1
+"""The outputs of the next-sentence head: that the second text followed the first, and that it did not."""
+
+ORDINARY, NEXT = "ordinary", "next"
+"""Columns of a store: how many tokens of an input are not special; and whether its second text followed the first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskedBatch:
+    """What one step of training reads.
+
+    Arguments:
+        tokens: (B, L), some hidden.
+        segments: (B, L) int64, 1 from the second text on.
+        at: (M,) int64, the places to be told, as indices into B x L.
+        labels: (M,) int64, the tokens that stood there.
+        next: (B,) int64, `FOLLOWED` or `OTHER`; None where that is not asked.
+        taught: whether a teacher is to be asked, as in training.
+    """
+
+    tokens: Tokens
+    segments: Tensor
+    at: Tensor
+    labels: Tensor
+    next: Tensor | None = None
+    taught: bool = False
+
+    def to(self, device: torch.device) -> MaskedBatch:
+        """The same batch on another device."""
+        return MaskedBatch(
+            self.tokens.to(device),
+            self.segments.to(device),
+            self.at.to(device),
+            self.labels.to(device),
+            None if self.next is None else self.next.to(device),
+            self.taught,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedLanguageModellingTask(EncoderTask):
+    """What hides tokens of texts and turns an encoder's outputs into losses (Devlin et al. 2019, section 3.1).
+
+        loss = mean over hidden tokens of -log p(token) + mean over pairs of -log p(whether the second text followed)
+
+    Both means are over all batches of an update, on all workers.
+
+    Arguments:
+        tokenizer: for all texts; it has a mask token.
+        maximum_length: the most tokens of one input, special ones included.
+        next_sentence: whether the model also tells if one text followed another.
+        masking: how tokens are hidden.
+        teacher: a model to learn from as well; not saved.
+    """
+
+    name: ClassVar[str] = "masked_language_modelling"
+    unit: ClassVar[str] = "tokens"
+    head: ClassVar[HeadKind] = "pretraining"
+
+    next_sentence: bool = True
+    masking: Masking = field(default_factory=Masking)
+    teacher: Teacher | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """Lines for the model card."""
+        follows = ('print(model.follows("...", "..."))',) if self.next_sentence else ()
+        return ('print(model.fill("... [MASK] ...").best)', *follows)
+
+    @property
+    def kind(self) -> HeadKind:
+        """The head of a model for this task."""
+        return "pretraining" if self.next_sentence else "masked"
+
+    def model_settings(self) -> dict[str, Any]:
+        """What the task decides of a model's config."""
+        return {
+            "vocabulary": self.tokenizer.size,
+            "padding_id": self.tokenizer.padding_id,
+            "head": self.kind,
+            "outputs": FIXED_OUTPUTS[self.kind],
+        }
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """How many tokens of each input are to be told, (N,); with whole words, how many are aimed at."""
+        return self.masking.counts(data.lengths(TEXT), data.numbers(ORDINARY))
+
+    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+        """The labels of the other losses: one pair each; with a teacher the tokens that it tells of."""
+        if self.teacher is not None:
+            told = {"divergence": self.labels(data) if self.teacher.settings.at_masked else data.lengths(TEXT)}
+            return told | ({"cosine": data.lengths(TEXT)} if self.teacher.settings.cosine_weight else {})
+        return {"next_sentence": np.ones(len(data), dtype=np.int64)} if self.next_sentence else {}
+
+    def batch(
+        self,
+        inputs: Sequence[Joined],
+        rows: Sequence[int],
+        *,
+        nexts: Sequence[int] | None = None,
+        draw: int | None = None,
+    ) -> MaskedBatch:
+        """Inputs to a batch, some of their tokens hidden.
+
+        Arguments:
+            rows: a number for each, which decides what is hidden.
+            nexts: for each `FOLLOWED` or `OTHER`.
+            draw: as `training_batch` has it; None in evaluation.
+        """
+        texts = [np.asarray(joined.ids, dtype=np.int64) for joined in inputs]
+        hidden = self.masking.hide(self.tokenizer, texts, rows, draw=draw)
+        tokens, segments = padded(
+            [Joined(ids.tolist(), joined.second) for ids, joined in zip(hidden.texts, inputs, strict=True)],
+            padding_id=self.tokenizer.padding_id,
+        )
+        width = tokens.ids.shape[1]
+        at = np.concatenate([places + row * width for row, places in enumerate(hidden.places)])
+        labels = np.concatenate([text[places] for text, places in zip(texts, hidden.places, strict=True)])
+        return MaskedBatch(
+            tokens,
+            segments,
+            torch.from_numpy(at),
+            torch.from_numpy(labels),
+            None if nexts is None else torch.tensor(nexts, dtype=torch.int64),
+            taught=draw is not None and self.teacher is not None,
+        )
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> MaskedBatch:
+        """The inputs of these rows as a batch; of each the same tokens are hidden at every call."""
+        return self._read(data, rows, None)
+
+    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> MaskedBatch:
+        """The inputs of these rows as a batch; what is hidden is a function of the masking's seed, `draw` and the row."""
+        return self._read(data, rows, draw)
+
+    def _read(self, data: TokenStore, rows: Sequence[int], draw: int | None) -> MaskedBatch:
+        nexts = [int(data.sequence(NEXT, row)[0]) for row in rows] if self.next_sentence else None
+        return self.batch(read_inputs(data, rows), rows, nexts=nexts, draw=draw)
+
+    def loss(self, model: nn.Module, batch: MaskedBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the hidden tokens, summed over them; beside it that of next sentences, or what a teacher adds."""
+        if batch.taught and self.teacher is not None:
+            return self.teacher.loss(model, batch, smoothing=smoothing)
+        encoded = model(batch.tokens, batch.segments, at=batch.at)
+        total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)
+        beside = {}
+        if batch.next is not None:
+            logits = encoded.next_sentence.float()
+            right = (logits.argmax(dim=-1) == batch.next).sum()
+            beside["next_sentence"] = LossSum(
+                F.cross_entropy(logits, batch.next, reduction="sum"), len(batch.next), right
+            )
+        return LossSum(total, len(batch.labels), correct, beside)
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse inputs that are longer than the model has positions for, and a student that cannot learn from its teacher.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        EncoderTask.check(self, model, train, validation)
+        if self.teacher is not None:
+            self.teacher.check(model, self.maximum_length)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """Loss, perplexity and accuracy of the hidden tokens."""
+        perplexity = math.exp(min(50.0, loss))
+        return {"loss": loss, "masked_loss": loss, "perplexity": perplexity, "masked_accuracy": right}
+
+    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+        """Loss and accuracy of next sentences; of a teacher's the loss."""
+        found = {f"{name}_loss": loss}
+        return found | {f"{name}_accuracy": right} if name == "next_sentence" else found
+
+    def settings(self) -> dict[str, Any]:
+        """All that prediction and evaluation need beside the tokenizer."""
+        return {
+            "maximum_length": self.maximum_length,
+            "next_sentence": self.next_sentence,
+            "masking": asdict(self.masking),
+        }
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Inputs, tokens and vocabulary in a few words."""
+        tokens, told = int(train.lengths(TEXT).sum()), int(self.labels(train).sum())
+        return (
+            f"{len(train):,} inputs to learn from ({tokens:,} tokens, {told:,} of them hidden, in an epoch), {len(validation):,} "
+            f"to validate on; a vocabulary of {self.tokenizer.size:,}"
+        )
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was made of inputs.
+
+    Arguments:
+        inputs: how many there are.
+        tokens: of all of them, special ones included.
+        following: those whose second text followed the first.
+        cut: tokens that were cut off.
+    """
+
+    inputs: int = 0
+    tokens: int = 0
+    following: int = 0
+    cut: int = 0
+
+    def sentence(self, maximum: int, *, paired: bool) -> str:
+        """The numbers in words for the user.
+
+        Arguments:
+            maximum: the most tokens of an input.
+            paired: whether inputs are pairs.
+        """
+        mean = self.tokens / max(1, self.inputs)
+        pairs = f"; {self.following / max(1, self.inputs):.1%} have the true next text" if paired else ""
+        return (
+            f"{self.inputs:,} inputs of {mean:.1f} tokens on average ({self.tokens:,} in all; filled up to {maximum} each, "
+            f"{1 - mean / maximum:.1%} would be padding){pairs}; {self.cut / max(1, self.tokens + self.cut):.1%} of the tokens "
+            "were cut off"
+        )
+
+
+def write_inputs(
+    folder: Path, split: str, tokenizer: Tokenizer, inputs: Iterable[Drawn], *, next_sentence: bool
+) -> Counts:
+    """Write the store of one split; inputs without a token that could be hidden are left out.
+
+    Arguments:
+        next_sentence: whether the store says if the second text followed.
+
+    Raises:
+        InputError: where there is no input.
+    """
+    special = np.zeros(tokenizer.size, dtype=bool)
+    special[list(tokenizer.special_ids)] = True
+    start, end = [tokenizer.start_id], [tokenizer.end_id]
+    counts = Counts()
+
+    def rows() -> Iterator[list[np.ndarray | list[int]]]:
+        for drawn in inputs:
+            ids = np.concatenate([start, drawn.first, end, *([] if drawn.second is None else [drawn.second, end])])
+            ordinary = len(ids) - int(special[ids].sum())
+            if not ordinary:
+                continue
+            counts.inputs += 1
+            counts.tokens += len(ids)
+            counts.following += drawn.follows
+            counts.cut += drawn.cut
+            second = 0 if drawn.second is None else len(drawn.first) + 2
+            told = [[FOLLOWED if drawn.follows else OTHER]] if next_sentence else []
+            yield [ids, [second], [ordinary], *told]
+
+    columns = {**columns_of(tokenizer), ORDINARY: PLACES, **({NEXT: 2} if next_sentence else {})}
+    write_store(folder, split, columns, rows())
+    return counts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """What may stand at a mask.
+
+    Arguments:
+        token: a piece of the vocabulary; "##" goes on with the word before.
+        probability: of this token at this mask.
+        text: the whole text with it, the other masks filled with the most probable of theirs.
+    """
+
+    token: str
+    probability: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filled:
+    """What a model puts in place of the masks of a text, each for itself.
+
+    Arguments:
+        text: as given.
+        masks: for each mask, in order, its candidates, the most probable first.
+    """
+
+    text: str
+    masks: tuple[tuple[Candidate, ...], ...]
+
+    @property
+    def best(self) -> str:
+        """The text with the most probable token at each mask."""
+        return self.masks[0][0].text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PseudoScore:
+    """How well a model guesses each token of a text from all the others (Salazar et al. 2020).
+
+    Arguments:
+        text: what was read.
+        tokens: of the text.
+        log_probabilities: log p(token | all others), natural log, one for each.
+        right: whether each was the most probable one.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+    right: tuple[bool, ...]
+
+    @property
+    def log_probability(self) -> float:
+        """Their sum: the pseudo-log-likelihood. It is no logarithm of a probability of the text."""
+        return math.fsum(self.log_probabilities)
+
+    @property
+    def perplexity(self) -> float:
+        """The pseudo-perplexity: exp of the mean of -log p over tokens."""
+        return math.exp(min(700.0, -self.log_probability / len(self.log_probabilities)))
+
+
+SCORED_TOGETHER = 64
+"""Texts whose copies, one for each token, are held in memory together."""
+
+
+class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
+    """A masked language model ready to use: it fills gaps, scores texts, and may tell if one text follows another.
+
+    Arguments:
+        model: a `TextEncoder` with a head over the vocabulary.
+        task: the tokenizer.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged_always = False
+
+    def fill(self, text: str, top: int = 5) -> Filled:
+        """What may stand at each mask of a text, such as "Paris is the [MASK] of France.".
+
+        Arguments:
+            top: how many candidates for each mask.
+
+        Raises:
+            InputError: for a text without a mask, or one that is too long.
+        """
+        return self.fill_batch([text], top)[0]
+
+    def fill_batch(self, texts: Sequence[str], top: int = 5, *, batch_tokens: int = BATCH_TOKENS) -> list[Filled]:
+        """The same for many texts; the answers come in the order of the texts.
+
+        Arguments:
+            top: how many candidates for each mask.
+            batch_tokens: tokens read together. It does not change the answers, only memory and speed.
+
+        Raises:
+            InputError: as `fill`.
+        """
+        if top < 1:
+            raise InputError(f"top is {top}; give at least 1")
+        inputs = read_masked(self.task.tokenizer, texts, maximum=self.maximum_length)
+        found: dict[int, Filled] = {}
+        for rows, tokens, encoded in self.encoded(inputs, batch_tokens=batch_tokens, at=self._masks):
+            # A model's table may have rows that no token has.
+            probabilities = _wide(encoded.logits).softmax(dim=-1)[:, : self.task.tokenizer.size]
+            best = probabilities.topk(min(top, probabilities.shape[1]), dim=-1)
+            candidates = iter(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+            counts = (tokens.ids == self.task.tokenizer.mask_id).sum(dim=1).tolist()
+            made = [
+                self._filled(texts[row], [next(candidates) for _ in range(count)])
+                for row, count in zip(rows, counts, strict=True)
+            ]
+            self.tell(made)
+            found.update(zip(rows, made, strict=True))
+        return [found[row] for row in range(len(texts))]
+
+    def follows(self, first: str, second: str) -> float:
+        """How probable it is that the second text followed the first.
+
+        Raises:
+            InputError: where the model was not trained on that, or a text is empty.
+        """
+        return self.follows_batch([(first, second)])[0]
+
+    def follows_batch(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The same for many pairs.
+
+        Raises:
+            InputError: as `follows`.
+        """
+        if not self.task.next_sentence:
+            raise InputError(
+                "the model was not trained to tell whether one text follows another; use one trained with data.next_sentence=true"
+            )
+        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
+        refuse_empty(firsts, "first text")
+        refuse_empty(seconds, "second text")
+        encode = self.task.tokenizer.encode_batch
+        inputs = [
+            join(self.task.tokenizer, one, other, maximum=self.maximum_length)
+            for one, other in zip(encode(firsts), encode(seconds), strict=True)
+        ]
+        found = [0.0] * len(inputs)
+        for rows, _, encoded in self.encoded(inputs, at=_nowhere):
+            told = _wide(encoded.next_sentence).softmax(dim=-1)[:, FOLLOWED].tolist()
+            for row, probability in zip(rows, told, strict=True):
+                found[row] = probability
+        return found
+
+    def score(self, text: str) -> PseudoScore:
+        """How well each token of a text is guessed from all the others: the model reads the text once for every token.
+
+        Raises:
+            InputError: for an empty text, or one that is too long.
+        """
+        return self.score_batch([text])[0]
+
+    def score_batch(self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> list[PseudoScore]:
+        """The same for many texts; the answers come in the order of the texts.
+
+        Arguments:
+            batch_tokens: tokens read together. It does not change the answers, only memory and speed.
+
+        Raises:
+            InputError: as `score`.
+        """
+        refuse_empty(texts)
+        tokenizer = self.task.tokenizer
+        mask_of(tokenizer)
+        encoded = tokenizer.encode_batch(list(texts))
+        for number, ids in enumerate(encoded, start=1):
+            if not 1 <= len(ids) <= self.maximum_length - 2:
+                raise InputError(
+                    f"text {number} has {len(ids)} tokens and the model scores 1 to {self.maximum_length - 2}; shorten it"
+                    if ids
+                    else f"text {number} ({texts[number - 1]!r:.60}) has no token that the model knows; leave it out"
+                )
+        made: list[PseudoScore] = []
+        for start in range(0, len(texts), SCORED_TOGETHER):
+            group = encoded[start : start + SCORED_TOGETHER]
+            guesses = iter(self._guesses(group, batch_tokens))
+            for text, ids in zip(texts[start:], group, strict=False):
+                logs, right = zip(*[next(guesses) for _ in ids], strict=True)
+                made.append(
+                    PseudoScore(text=text, tokens=tuple(tokenizer.tokens(ids)), log_probabilities=logs, right=right)
+                )
+            self.tell(made[start:])
+        return made
+
+    def _guesses(self, texts: Sequence[Sequence[int]], batch_tokens: int) -> list[tuple[float, bool]]:
+        """Log-probability of each token of each text when it alone is masked, and whether it was the most probable one."""
+        tokenizer = self.task.tokenizer
+        start, end, mask = tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id or 0
+        inputs = [Joined([start, *ids[:i], mask, *ids[i + 1 :], end]) for ids in texts for i in range(len(ids))]
+        right = torch.tensor([index for ids in texts for index in ids], device=self.device)
+        found: list[tuple[float, bool]] = [(0.0, False)] * len(inputs)
+        for rows, _, encoded in self.encoded(inputs, batch_tokens=batch_tokens, at=self._masks):
+            logits = _wide(encoded.logits)
+            chosen = logits.gather(1, right[rows].unsqueeze(1)).squeeze(1)
+            logs, best = (chosen - logits.logsumexp(dim=1)).tolist(), stands_out(logits, right[rows]).tolist()
+            for row, guess in zip(rows, zip(logs, best, strict=True), strict=True):
+                found[row] = guess
+        return found
+
+    def _masks(self, tokens: Tokens) -> Tensor:
+        """Where the masks of a batch stand, as indices into B x L."""
+        return (tokens.ids == self.task.tokenizer.mask_id).flatten().nonzero().squeeze(1)
+
+    def _filled(self, text: str, found: Sequence[tuple[list[int], list[float]]]) -> Filled:
+        """A text with the candidates for each of its masks, as ids and probabilities."""
+        tokenizer = self.task.tokenizer
+        between = text.split(mask_of(tokenizer))
+        best = [self._spelt(ids[0]) for ids, _ in found]
+        masks = []
+        for place, (ids, probabilities) in enumerate(found):
+            candidates = []
+            for index, token, probability in zip(ids, tokenizer.tokens(ids), probabilities, strict=True):
+                words = [*best[:place], self._spelt(index), *best[place + 1 :]]
+                candidates.append(Candidate(token=token, probability=probability, text=_joined(between, words)))
+            masks.append(tuple(candidates))
+        return Filled(text=text, masks=tuple(masks))
+
+    def _spelt(self, index: int) -> str:
+        """A token as it is written in a text, "##" before it where it goes on with the word before."""
+        (token,) = self.task.tokenizer.tokens([index])
+        return token if _goes_on(token) else self.task.tokenizer.decode([index]).strip() or token
+
+
+def _goes_on(token: str) -> bool:
+    return token.startswith("##") and len(token) > 2
+
+
+def _joined(between: Sequence[str], words: Sequence[str]) -> str:
+    """Words put into the gaps of a text; one that goes on with the word before loses the space before it."""
+    text = between[0]
+    for word, after in zip(words, between[1:], strict=True):
+        text = (text.rstrip() + word[2:] if _goes_on(word) else text + word) + after
+    return text
+
+
+def _nowhere(tokens: Tokens) -> Tensor:
+    """No place of a batch: what is asked is of the whole text."""
+    return torch.zeros(0, dtype=torch.int64, device=tokens.ids.device)
+
+
+def _wide(logits: Tensor | None) -> Tensor:
+    """Logits in float32 at least."""
+    if logits is None:
+        raise RuntimeError("the model has no such head")
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+DOCUMENTS = "documents"
+"""Where in the folder the documents are while inputs are cut from them."""
+
+
+def prepare(
+    data: MaskedTextData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[MaskedLanguageModellingTask]:
+    """Read the texts once for the tokenizer and once for the tokens, cut inputs from these, and leave both in `folder`.
+
+    Texts may be larger than memory: documents are read, and inputs written, one after another. In memory are what the tokenizer
+    counts while it is trained, some tens of bytes for each document, and a few documents at a time.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of held-out documents, of how inputs are cut, and of what is hidden in them.
+        given, given_validation: documents in memory instead of what `data` names: each a text, whose paragraphs have empty lines
+            between them, or the list of its sentences.
+
+    Raises:
+        InputError: for data that cannot be read or too little of it, or a tokenizer without a mask token.
+    """
+    teacher = Teacher.read(data.teacher) if data.teacher is not None else None
+    if not is_prepared(folder):
+        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
+    task = MaskedLanguageModellingTask(
+        tokenizer=Tokenizer.load(folder),
+        maximum_length=data.maximum_length,
+        next_sentence=data.next_sentence,
+        masking=data.hiding(seed),
+        teacher=teacher,
+    )
+    return opened(task, folder)
+
+
+def _prepared(
+    data: MaskedTextData,
+    settings: EncoderTokenizerSettings,
+    folder: Path,
+    seed: int,
+    given: Given | None,
+    given_validation: Given | None,
+) -> list[str]:
+    cleared(folder)
+    shutil.rmtree(folder / DOCUMENTS, ignore_errors=True)
+    own = reader(data, data.train, given, "training")
+    others = reader(data, data.validation, given_validation, "validation")
+    train = _there(own, builtin(data, TRAIN) if given is None else None)
+    validation = _there(others, builtin(data, VALIDATION) if given is None else None)
+    if not train:
+        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
+    malformed = MalformedRows()
+    if not any(document for part in train for document in part(malformed)):
+        left_out = f" ({malformed.summary()})" if malformed.total else ""
+        raise InputError(f"there is no training text{left_out}; give some")
+    tokenizer = _tokenizer(data, settings, lambda: texts_of(part(malformed) for part in train))
+    tokenizer.save(folder)
+    parts = [*train, *validation]
+    counts = [0] * len(parts)
+
+    def documents() -> Iterator[list[list[int]]]:
+        for number, part in enumerate(parts):
+            for document in encoded_documents(part(malformed), tokenizer, unknown=data.cleaning == "wikitext"):
+                if any(document):
+                    counts[number] += 1
+                    yield document
+
+    store = write_documents(folder / DOCUMENTS, documents(), vocabulary=tokenizer.size)
+    rows, learnt = np.arange(len(store)), sum(counts[: len(train)])
+    held_out = _held_out(counts[0], data, seed) if own is not None and others is None else rows[:0]
+    splits = {TRAIN: np.setdiff1d(rows[:learnt], held_out), VALIDATION: np.concatenate([held_out, rows[learnt:]])}
+    notes = malformed.notes
+    notes += [_cut(folder, split, store, chosen, data, tokenizer, seed) for split, chosen in splits.items()]
+    shutil.rmtree(folder / DOCUMENTS)
+    return notes
+
+
+def _cut(
+    folder: Path, split: str, store: TokenStore, rows: np.ndarray, data: MaskedTextData, tokenizer: Tokenizer, seed: int
+) -> str:
+    """Cut some of the documents into the inputs of one split; returns a sentence about them."""
+    count = f"{len(rows):,} document{'s' if len(rows) != 1 else ''}"
+    if data.paired and len(rows) < 2:
+        raise InputError(
+            f"the {split} text has {count}, and half of the next sentences are taken from another; cut it into documents with "
+            "data.documents, or leave pairs out with data.next_sentence=false"
+        )
+    cutting = Cutting(
+        documents=store,
+        rows=rows,
+        room=data.maximum_length - (3 if data.paired else 2),
+        short_share=data.short_share,
+        random_share=data.random_next,
+        seed=seed,
+    )
+    times = data.duplicates if split == TRAIN else 1  # validation sees each document once
+    inputs = cutting.pairs(times) if data.paired else cutting.stretches(times)
+    found = write_inputs(folder, split, tokenizer, inputs, next_sentence=data.next_sentence)
+    sentences = int(store.lengths(SENTENCES)[rows].sum())
+    return f"{split}: {count} of {sentences:,} sentences, cut into {found.sentence(data.maximum_length, paired=data.paired)}."
+
+
+def _there(*readers: Reader | None) -> list[Reader]:
+    return [each for each in readers if each is not None]
+
+
+def _held_out(count: int, data: MaskedTextData, seed: int) -> np.ndarray:
+    """Which of the files' documents are held out: the share asked for, and enough for pairs."""
+    least = 2 if data.paired else 1
+    if count < 2 * least:
+        raise InputError(
+            f"the training text has {count} document{'s' if count != 1 else ''}, too few to hold out {least} for validation; "
+            "name data.validation, or cut the text into documents with data.documents"
+        )
+    generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
+    size = min(count - least, max(least, round(data.validation_share * count)))
+    return np.sort(generator.choice(count, size=size, replace=False))
+
+
+def _tokenizer(
+    data: MaskedTextData, settings: EncoderTokenizerSettings, texts: Callable[[], Iterator[str]]
+) -> Tokenizer:
+    if settings.path is None and data.teacher is not None:
+        tokenizer = Tokenizer.load(teacher_folder(data.teacher))
+    else:
+        tokenizer = encoder_tokenizer(settings, texts)
+    if tokenizer.mask_id is None:
+        raise InputError(
+            f"the tokenizer (kind {tokenizer.kind}) has no mask token, so nothing can be hidden; set tokenizer.kind=bert"
+        )
+    return tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskedEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: of the hidden tokens `masked_loss`, the mean of -log p, natural log, `perplexity`, exp of it, and
+            `masked_accuracy`; of pairs `next_sentence_loss` and `next_sentence_accuracy`; `loss`, the sum of both losses.
+        count: inputs that were cut from the documents.
+        documents: how many.
+        hidden: tokens that were hidden and told.
+        note: what a reader of the figures has to know; empty where there is nothing.
+        predictions: none; the command line asks.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    documents: int
+    hidden: int
+    note: str = ""
+    predictions: tuple[()] = field(repr=False, default=())
+
+
+def evaluate_masked(
+    model: MaskedLanguageModel, documents: Given, *, seed: int = 0, batch_tokens: int = BATCH_TOKENS
+) -> MaskedEvaluation:
+    """Hide tokens of documents and compare what a model tells with what stood there, as a run does with its validation data.
+
+    Documents are cut into inputs, pairs where the model tells of next sentences, and tokens are hidden as in its training. The
+    same seed gives the same inputs and hides the same tokens whatever the model, if it has the same tokenizer.
+
+    Arguments:
+        documents: each a text, whose paragraphs have empty lines between them, or the list of its sentences.
+        seed: of all chances.
+        batch_tokens: tokens read together. It does not change the answers, only memory and speed.
+
+    Raises:
+        InputError: for an empty list, or documents in which there is nothing.
+    """
+    if isinstance(documents, str) or not documents:
+        raise InputError("there is nothing to evaluate; give a list with at least one document")
+    task = model.task
+    unknown = (model.recipe.get("data") or {}).get("cleaning") == "wikitext"
+    with TemporaryDirectory() as folder:
+        written = encoded_documents(in_memory(documents), task.tokenizer, unknown=unknown)
+        store = write_documents(Path(folder) / "documents", written, vocabulary=task.tokenizer.size)
+        if len(store) < 2:
+            task = replace(task, next_sentence=False)
+        room = model.maximum_length - (3 if task.next_sentence else 2)
+        cutting = Cutting(documents=store, rows=np.arange(len(store)), room=room, seed=seed)
+        inputs = cutting.pairs() if task.next_sentence else cutting.stretches()
+        write_inputs(Path(folder), "inputs", task.tokenizer, inputs, next_sentence=task.next_sentence)
+        data = TokenStore.open(Path(folder) / "inputs")
+        sums = _sums(model, task, data, batch_tokens)
+    own, further = sums[""], {name: one for name, one in sums.items() if name}
+    metrics = task.metrics_of(own[0] / own[1], own[2] / own[1])
+    for name, (total, labels, right) in further.items():
+        metrics["loss"] += total / labels
+        metrics |= task.metrics_beside(name, total / labels, right / labels)
+    alone = task.next_sentence != model.task.next_sentence
+    note = "One document gives no pairs, so next sentences were not asked for." if alone else ""
+    return MaskedEvaluation(metrics=metrics, count=len(data), documents=len(store), hidden=int(own[1]), note=note)
+
+
+def read_documents_of(data: MaskedTextData, malformed: MalformedRows) -> Iterator[Document]:
+    """The documents that `data.train` names, each as its sentences."""
+    read = reader(data, data.train, None, "training")
+    if read is None:
+        raise InputError("no file of text is named; name one")
+    return read(malformed)
+
+
+def _sums(
+    model: MaskedLanguageModel, task: MaskedLanguageModellingTask, data: TokenStore, batch_tokens: int
+) -> dict[str, tuple[float, int, int]]:
+    """Loss, labels and right ones, over all inputs: of hidden tokens under the empty name, then of what is beside."""
+    sums: dict[str, tuple[float, int, int]] = {}
+    for rows in Batches(task.lengths(data), maximum_tokens=batch_tokens).in_order():
+        batch = task.read_batch(data, rows.tolist()).to(model.device)
+        with torch.no_grad():
+            loss = task.loss(model.model, batch)
+        found: dict[str, LossSum] = {"": loss, **loss.beside}
+        for name, part in found.items():
+            total, labels, right = sums.get(name, (0.0, 0, 0))
+            sums[name] = (
+                total + check_number(part.total.item(), "these texts"),
+                labels + part.tokens,
+                right + int(part.correct),
+            )
+        model.tell([None] * len(rows))
+    return sums
+
+
+def fills(config: Any) -> bool:
+    """Whether a model tells which token stands where one is masked."""
+    return getattr(config, "head", None) in HEADS
+
+
+def foreign_masked(folder: Path, config: Any) -> MaskedLanguageModellingTask:
+    """The task of a folder with a masked language model, which tells of next sentences where it has the head for it.
+
+    Raises:
+        InputError: where there is no tokenizer.
+    """
+    return MaskedLanguageModellingTask(
+        tokenizer=foreign_tokenizer(folder, config),
+        maximum_length=config.maximum_positions,
+        next_sentence=config.head == "pretraining",
+    )
+
+
+MASKED_LANGUAGE_MODELLING = TaskSpec(
+    task=MaskedLanguageModellingTask,
+    predictor=MaskedLanguageModel,
+    interface="encoder",
+    sections={"data": MaskedTextData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare,
+    evaluate=evaluate_masked,
+    read=read_documents_of,
+    filled_in=decided_of_encoder("masked", 0),
+    fits=fills,
+    foreign=foreign_masked,
+)

@@ -1,1 +1,0 @@
-"""Masked language modelling: texts in of which some tokens are hidden; which tokens those are out (Devlin et al. 2019)."""

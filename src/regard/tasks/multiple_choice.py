@@ -1,0 +1,580 @@
+"""Multiple choice: a context with several continuations, one of which is right (Zellers et al. 2018; Devlin et al. 2019, 4.4)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.choices import FORMATS, ChoiceQuestion, read_choices
+from regard.data.malformed import MalformedRows
+from regard.data.rows import listed, parts_of
+from regard.data.token_store import TokenStore
+from regard.errors import InputError, nearest
+from regard.files import replace_file
+from regard.layers import HeadKind, Tokens
+from regard.models.config import check
+from regard.tasks.encoders import (
+    PLACES,
+    SECOND,
+    TEXT,
+    EncoderPredictor,
+    Joined,
+    WholeTextTask,
+    foreign_tokenizer,
+    join,
+    padded,
+)
+from regard.tasks.examples import Place, Reader, Splits, given_or
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    Row,
+    cleared,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
+    whole_text_tokenizer,
+    write_store,
+)
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.task import LossSum
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a file of SWAG's CSV, RACE's JSON or a JSONL file, or several; gzip is recognised.
+        validation: likewise; held out from the training data, context by context, where null.
+        validation_share: of the training questions, to be held out.
+        format: `swag`, `race`, `jsonl`, or `auto` to go by the file.
+        maximum_length: the most tokens of a context and one choice, special ones included; longer ones are cut.
+        question: where the question of an example stands: before each `choice`, as for BERT, or behind the `context`, as for GPT.
+        auxiliary: the weight of a language model's loss on the texts beside the task's own, for decoders such as `gpt2`; 0.5 as
+            published, 0 for none.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.1
+    format: str = "auto"
+    maximum_length: int = 128
+    question: QuestionPlace = "choice"
+    auxiliary: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, FORMATS)}")
+        check(self.auxiliary >= 0, "data.auxiliary", self.auxiliary, "0 or more", "0.5 is usual, 0 turns it off")
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
+        check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
+
+
+QuestionPlace = Literal["choice", "context"]
+"""What the question of an example is put to."""
+
+SIZES, ANSWER = "sizes", "answer"
+"""The columns of a store beside those of every encoder's input, in which the choices of a question stand one after another: how
+many tokens each has, and the number of the right one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChoiceBatch:
+    """The choices of some questions, all of each.
+
+    Arguments:
+        tokens: (C, L), each choice behind its context.
+        segments: (C, L) int64, 1 from the choice on.
+        counts: (B,) int64, choices of each question; they sum to C.
+        labels: (B,) int64, the number of the right one among them.
+    """
+
+    tokens: Tokens
+    segments: Tensor
+    counts: Tensor
+    labels: Tensor
+
+    def to(self, device: torch.device) -> ChoiceBatch:
+        """The same batch on another device."""
+        return ChoiceBatch(
+            self.tokens.to(device), self.segments.to(device), self.counts.to(device), self.labels.to(device)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultipleChoiceTask(WholeTextTask):
+    """What turns questions with choices into a model's tensors, and its outputs into a loss.
+
+        score(choice) = w . pooled([CLS] context [SEP] choice [SEP]),   p(choice | question) = softmax over its choices
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens of a context and one choice, special ones included; what is longer is cut.
+        auxiliary: as `WholeTextTask`; the tokens of all choices are told.
+        question: where the question of an example stands: before each `choice` (Devlin et al. 2019), or behind the `context`, so
+            that a choice alone comes after the delimiter (Radford et al. 2018, section 3.3).
+    """
+
+    name: ClassVar[str] = "multiple_choice"
+    head: ClassVar[HeadKind] = "choice"
+
+    question: QuestionPlace = "choice"
+
+    @property
+    def texts(self) -> int:
+        """Two: context and choice."""
+        return 2
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return ('print(model.choose("It rains.", ["She opens her umbrella.", "She closes the fridge."]).text)',)
+
+    def parts(self, question: ChoiceQuestion) -> tuple[str, list[str]]:
+        """What is read first of an example, and what of each choice behind it."""
+        asked = question.question
+        if not asked:
+            return question.context, list(question.choices)
+        if self.question == "context":
+            return f"{question.context} {asked}", list(question.choices)
+        return question.context, [f"{asked} {choice}" for choice in question.choices]
+
+    def encode(self, contexts: Sequence[str], choices: Sequence[Sequence[str]], *, maximum: int) -> list[list[Joined]]:
+        """What the model reads of each choice of each question.
+
+        Arguments:
+            maximum: the most tokens of one.
+        """
+        first = self.tokenizer.encode_batch(contexts)
+        second = iter(self.tokenizer.encode_batch([choice for several in choices for choice in several]))
+        return [
+            [join(self.tokenizer, ids, next(second), maximum=maximum) for _ in several]
+            for ids, several in zip(first, choices, strict=True)
+        ]
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """The places that a question takes of a batch, (N, 1): those of its longest choice for each of its choices."""
+        sizes = (data.sequence(SIZES, row) for row in range(len(data)))
+        return np.array([[len(each) * int(each.max())] for each in sizes], dtype=np.int64)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> ChoiceBatch:
+        """The questions of these rows as a batch."""
+        return self.batch(read_questions(data, rows), [int(data.sequence(ANSWER, row)[0]) for row in rows])
+
+    def batch(self, questions: Sequence[Sequence[Joined]], labels: Sequence[int]) -> ChoiceBatch:
+        """Questions and the numbers of their right choices to a batch for training."""
+        every = [joined for choices in questions for joined in choices]
+        tokens, segments = padded(every, padding_id=self.tokenizer.padding_id)
+        counts = torch.tensor([len(choices) for choices in questions], dtype=torch.int64)
+        return ChoiceBatch(tokens, segments, counts, torch.tensor(labels, dtype=torch.int64))
+
+    def loss(self, model: nn.Module, batch: ChoiceBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the choices of each question, summed over questions.
+
+        Smoothing is spread over the choices of the question.
+        """
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        scores = encoded.logits.squeeze(-1).float()  # type: ignore[union-attr]
+        total, correct = scores.new_zeros(()), batch.labels.new_zeros(())
+        for count in batch.counts.unique().tolist():
+            rows = batch.counts == count
+            own = scores[rows.repeat_interleave(batch.counts)].view(-1, count)
+            loss, right = smoothed_cross_entropy(own, batch.labels[rows], smoothing=smoothing)
+            total, correct = total + loss, correct + right
+        return LossSum(total, len(batch.labels), correct, beside)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; how many are right is among what the model is judged by."""
+        del right
+        return {"loss": loss}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Questions and vocabulary in a few words."""
+        return (
+            f"{len(train):,} questions to learn from, {len(validation):,} to validate on; "
+            f"a vocabulary of {self.tokenizer.size:,}"
+        )
+
+
+def columns(tokenizer: Tokenizer) -> dict[str, int]:
+    """The columns of a store of questions with choices."""
+    return {TEXT: tokenizer.size, SECOND: PLACES, SIZES: PLACES, ANSWER: PLACES}
+
+
+def row_of(choices: Sequence[Joined], answer: int) -> list[list[int]]:
+    """A question as a row of a store."""
+    return [
+        [index for joined in choices for index in joined.ids],
+        [joined.second for joined in choices],
+        [len(joined.ids) for joined in choices],
+        [answer],
+    ]
+
+
+def read_questions(data: TokenStore, rows: Sequence[int]) -> list[list[Joined]]:
+    """The choices of the questions in some rows of a store."""
+    found = []
+    for row in rows:
+        ends = np.cumsum(data.sequence(SIZES, row), dtype=np.int64)
+        pieces = np.split(data.sequence(TEXT, row), ends[:-1])
+        seconds = data.sequence(SECOND, row).tolist()
+        found.append([Joined(piece.tolist(), second) for piece, second in zip(pieces, seconds, strict=True)])
+    return found
+
+
+TOGETHER = 256
+"""Questions that are read together, those of like length side by side."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What a model chooses.
+
+    Arguments:
+        context: what was read.
+        choices: among which.
+        index: of the chosen one, from 0.
+        text: the chosen one.
+        probability: of it.
+        probabilities: of each choice, in their order.
+    """
+
+    context: str
+    choices: tuple[str, ...]
+    index: int
+    text: str
+    probability: float
+    probabilities: tuple[float, ...]
+
+
+class Chooser(EncoderPredictor[MultipleChoiceTask]):
+    """A model that chooses: a context and some ways to go on in, a `Choice` out.
+
+    Arguments:
+        model: a `TextEncoder` with one output.
+        task: the tokenizer.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("accuracy",)
+
+    def choose(self, context: str, choices: Sequence[str]) -> Choice:
+        """The best of some choices.
+
+        Raises:
+            InputError: for an empty text, or fewer than two choices.
+        """
+        return self.choose_batch([(context, choices)])[0]
+
+    def choose_batch(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[Choice]:
+        """The best choice of each question, a question being (context, choices); they come in the order of the questions.
+
+        Raises:
+            InputError: as `choose`.
+        """
+        if isinstance(questions, str):
+            raise InputError("one string given where a list of (context, choices) is wanted; put both into a list")
+        for number, question in enumerate(questions, start=1):
+            try:
+                context, choices = question
+            except (TypeError, ValueError):
+                raise InputError(f"question {number} is {question!r:.80}; give (context, choices)") from None
+            check_question(context, choices, f"question {number}")
+        found: list[Choice] = []
+        for first in range(0, len(questions), TOGETHER):
+            chunk = questions[first : first + TOGETHER]
+            encoded = self.task.encode(
+                [context for context, _ in chunk],
+                [list(choices) for _, choices in chunk],
+                maximum=self.maximum_length,
+            )
+            made = [
+                _said(context, choices, probabilities)
+                for (context, choices), probabilities in zip(chunk, self.probabilities(encoded), strict=True)
+            ]
+            self.tell(made)
+            found += made
+        return found
+
+    def probabilities(self, questions: Sequence[Sequence[Joined]]) -> list[list[float]]:
+        """Of each choice of each question, for choices that are tokens already."""
+        every = [joined for choices in questions for joined in choices]
+        scores = torch.zeros(len(every))
+        for rows, _, encoded in self.encoded(every):
+            if encoded.logits is not None:
+                scores[rows] = encoded.logits.float().squeeze(-1).cpu()
+        ends = list(itertools.accumulate(len(choices) for choices in questions))
+        return [
+            scores[end - len(choices) : end].softmax(dim=0).tolist()
+            for choices, end in zip(questions, ends, strict=True)
+        ]
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """The share of questions whose right choice is chosen."""
+        right, count = 0, min(count, len(data))
+        for first in range(0, count, TOGETHER):
+            rows = range(first, min(first + TOGETHER, count))
+            for row, shares in zip(rows, self.probabilities(read_questions(data, rows)), strict=True):
+                right += _best(shares) == int(data.sequence(ANSWER, row)[0])
+        return {"accuracy": right / count}
+
+
+def _said(context: str, choices: Sequence[str], probabilities: Sequence[float]) -> Choice:
+    best = _best(probabilities)
+    return Choice(
+        context=context,
+        choices=tuple(choices),
+        index=best,
+        text=choices[best],
+        probability=probabilities[best],
+        probabilities=tuple(probabilities),
+    )
+
+
+def _best(probabilities: Sequence[float]) -> int:
+    return max(range(len(probabilities)), key=probabilities.__getitem__)
+
+
+Example = ChoiceQuestion | tuple[str, Sequence[str], int] | Mapping[str, Any]
+"""A question, (context, choices, number of the right one, from 0), or a mapping with these, perhaps with a question."""
+
+WANTED = "(context, choices, answer)"
+
+Given = Sequence[Example]
+
+"""What preparation decided of the task, beside the stores."""
+
+
+def prepare_choices(
+    data: ChoiceData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[MultipleChoiceTask]:
+    """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out questions.
+        given, given_validation: questions in memory instead of what `data` names.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a question without a right choice.
+    """
+    if not is_prepared(folder):
+        train = given_or(in_memory(given), reader(data, data.train), "training")
+        if train is None:
+            raise InputError("data.train is missing; name a file of multiple-choice questions")
+        validation = given_or(in_memory(given_validation), reader(data, data.validation), "validation")
+        splits = Splits(
+            train, validation, share=data.validation_share, seed=seed, together=lambda question: question.context
+        )
+        cleared(folder)
+        task = MultipleChoiceTask(
+            tokenizer=whole_text_tokenizer(tokenizer, lambda: _texts(splits)),
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            question=data.question,
+        )
+        cut = 0
+
+        def rows(questions: Iterator[ChoiceQuestion]) -> Iterator[Row]:
+            nonlocal cut
+            while chunk := list(itertools.islice(questions, TOGETHER)):
+                contexts, choices = zip(*(task.parts(question) for question in chunk), strict=True)
+                encoded = task.encode(contexts, choices, maximum=task.maximum_length)
+                for question, each in zip(chunk, encoded, strict=True):
+                    cut += sum(joined.cut > 0 for joined in each)
+                    yield row_of(each, right_of(question))
+
+        write_store(folder, TRAIN, columns(task.tokenizer), rows(splits.train()))
+        write_store(folder, VALIDATION, columns(task.tokenizer), rows(splits.validation()))
+        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
+        notes = splits.notes
+        if cut:
+            notes.append(
+                f"{cut:,} choices with their contexts were longer than data.maximum_length = {task.maximum_length} tokens and "
+                "were cut."
+            )
+        finish(folder, notes)
+    return opened(MultipleChoiceTask.load(folder, settings_of(folder)), folder)
+
+
+def reader(data: ChoiceData, place: Place | None) -> Reader[ChoiceQuestion] | None:
+    """What reads the questions of a place; None where there is none."""
+    if place is None:
+        return None
+    path = place if isinstance(place, str) else list(place)
+
+    def read(malformed: MalformedRows) -> Iterator[ChoiceQuestion]:
+        return read_choices(path, format=data.format, malformed=malformed)
+
+    return read
+
+
+def in_memory(given: Given | None) -> list[ChoiceQuestion] | None:
+    """Questions in memory as `ChoiceQuestion`s.
+
+    Raises:
+        InputError: for what is none.
+    """
+    if given is None:
+        return None
+    return [_question(example, number) for number, example in enumerate(listed(given, "questions", WANTED), start=1)]
+
+
+def _question(example: Example, number: int) -> ChoiceQuestion:
+    if isinstance(example, ChoiceQuestion):
+        return example
+    context, choices, answer = parts_of(
+        example, f"question {number}", [["context"], ["choices"], ["answer", "label"]], WANTED
+    )
+    question = example.get("question") or "" if isinstance(example, Mapping) else ""
+    check_question(context, choices, f"question {number}")
+    if type(answer) is not int or not 0 <= answer < len(choices):
+        raise InputError(
+            f"question {number}: its answer is {answer!r}; give the number of one of its {len(choices)} choices, from 0"
+        )
+    return ChoiceQuestion(
+        context=context, question=str(question), choices=tuple(choices), answer=answer, file="questions", number=number
+    )
+
+
+def check_question(context: Any, choices: Any, where: str) -> None:
+    """Refuse what is no context with two choices or more.
+
+    Raises:
+        InputError: naming the fault.
+    """
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise InputError(f"{where}: its choices are {choices!r:.80}; give a list of texts")
+    if len(choices) < 2:
+        raise InputError(f"{where} has {len(choices)} choices; give two or more")
+    for what, text in (("context", context), *(("choice", choice) for choice in choices)):
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"{where}: a {what} is {text!r:.80}; give a text")
+
+
+def right_of(question: ChoiceQuestion) -> int:
+    """The number of the right choice.
+
+    Raises:
+        InputError: where it is not said.
+    """
+    if question.answer is None:
+        raise InputError(f"{question.file}, question {question.number}: says no right choice; give answered questions")
+    return question.answer
+
+
+def _texts(splits: Splits[ChoiceQuestion]) -> Iterator[str]:
+    for question in splits.train():
+        yield question.context
+        yield from (f"{question.question} {choice}" if question.question else choice for choice in question.choices)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `accuracy`, the share of questions whose right choice is chosen.
+        count: questions.
+        predictions: one for each question; its choices are what was read behind the context.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    predictions: tuple[Choice, ...] = field(repr=False, default=())
+
+
+def evaluate_choices(model: Chooser, questions: Given) -> ChoiceEvaluation:
+    """Compare what a model chooses with what is right.
+
+    Arguments:
+        questions: `ChoiceQuestion`s, or (context, choices, number of the right one, from 0).
+
+    Raises:
+        InputError: for an empty list, or a question that does not say which choice is right.
+    """
+    if isinstance(questions, str) or not questions:
+        raise InputError("there is nothing to evaluate; give a list with at least one question")
+    asked = in_memory(questions) or []
+    right = [right_of(question) for question in asked]
+    said = model.choose_batch([model.task.parts(question) for question in asked])
+    correct = sum(choice.index == answer for choice, answer in zip(said, right, strict=True))
+    return ChoiceEvaluation(metrics={"accuracy": correct / len(asked)}, count=len(asked), predictions=tuple(said))
+
+
+def choice_beside(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choice) -> dict[str, Any]:
+    """A question, its right choice and the one that was told, by name."""
+    del task
+    return {
+        "context": question.context,
+        "question": question.question,
+        "choices": list(question.choices),
+        "answer": question.choices[right_of(question)],
+        "predicted": said.text,
+        "probability": said.probability,
+        "probabilities": list(said.probabilities),
+    }
+
+
+def read_for_evaluation(data: ChoiceData, malformed: MalformedRows) -> Iterator[ChoiceQuestion]:
+    """The questions that `data.train` names, with their answers."""
+    read = reader(data, data.train)
+    if read is None:
+        raise InputError("no file of multiple-choice questions is named; name one")
+    return iter(read(malformed))
+
+
+def chooses(config: Any) -> bool:
+    """Whether a model gives one number to each choice."""
+    return getattr(config, "head", None) == "choice"
+
+
+def foreign_chooser(folder: Path, config: Any) -> MultipleChoiceTask:
+    """The task of a folder whose model chooses.
+
+    Raises:
+        InputError: where there is no tokenizer.
+    """
+    return MultipleChoiceTask(tokenizer=foreign_tokenizer(folder, config), maximum_length=config.maximum_positions)
+
+
+MULTIPLE_CHOICE = TaskSpec(
+    task=MultipleChoiceTask,
+    predictor=Chooser,
+    interface="whole_text",
+    sections={"data": ChoiceData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_choices,
+    evaluate=evaluate_choices,
+    read=read_for_evaluation,
+    beside=choice_beside,
+    filled_in=decided_of_encoder("choice", 1),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=chooses,
+    foreign=foreign_chooser,
+)

@@ -1,1 +1,0 @@
-"""Which of some texts goes on, or answers, best."""

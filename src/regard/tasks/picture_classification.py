@@ -1,0 +1,713 @@
+"""Classes of pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints.pictures import PREPROCESSOR, prepared_as, preprocessor_to_hf
+from regard.data.labelled_pictures import LabelledPicture, Part, read_labelled_pictures
+from regard.data.malformed import MalformedRows
+from regard.data.pictures import Fit
+from regard.data.rows import listed as rows_of
+from regard.data.rows import parts_of
+from regard.data.token_store import Ids, TokenStore
+from regard.errors import InputError, nearest
+from regard.files import replace_file
+from regard.layers import Pictures
+from regard.layers.output import check_finite
+from regard.metrics.classification import OF_EACH_CLASS, ClassScore, by_class, classification_scores
+from regard.models import ViTConfig
+from regard.models.config import check
+from regard.reading import read_json_object
+from regard.structure import from_mapping
+from regard.tasks.card import write_with_card
+from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.pictures import (
+    Picture,
+    PictureClassification,
+    PictureSize,
+    frames_as_given,
+    frames_file,
+    frames_of,
+    read_frames,
+    write_frames,
+)
+from regard.tasks.predictor import Predictor
+from regard.tasks.preparation import (
+    READY,
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    Prepared,
+    cleared,
+    finish,
+    is_prepared,
+    settings_of,
+)
+from regard.tasks.spec import TaskSpec
+from regard.tasks.task import LossSum, Task
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PictureData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a folder or zip archive with a folder of pictures for each class, called as the class; a folder with MNIST's files;
+            or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
+        validation: another of these; pictures are held out of `train` where null.
+        validation_size: how many to hold out, at most a tenth of all.
+        builtin: `digits`, the handwritten digits of scikit-learn, instead of files.
+        part: of MNIST's files, the hub and builtin digits: `train`, or `test`.
+        size: learn from so many pictures alone, drawn with the seed from what is not held out; all where null.
+        height, width: every picture becomes so large, in pixels; as the first one where null.
+        fit: how: `crop` cuts off what stands over, `pad` puts black beside, `stretch` changes proportions.
+        colour: red, green and blue; one channel of grey where false. MNIST's and builtin digits are grey in any case.
+        shift: in training each picture is moved by up to so many pixels each way, anew each time; black comes in.
+        flip: whether in training a picture is mirrored left to right half of the time.
+        on_error: what to do about a picture that cannot be read: `skip` leaves it out and says so, `stop` ends with an error.
+
+    Raises:
+        InputError: for files beside builtin data, or a number out of range.
+    """
+
+    train: str | tuple[str, ...] | None = None
+    validation: str | None = None
+    validation_size: int = 1_000
+    builtin: Literal["digits"] | None = None
+    part: Part = "train"
+    size: int | None = None
+    height: int | None = None
+    width: int | None = None
+    fit: Fit = "pad"
+    colour: bool = True
+    shift: int = 0
+    flip: bool = False
+    on_error: Literal["skip", "stop"] = "skip"
+
+    def __post_init__(self) -> None:
+        for name in ("train", "validation"):
+            if self.builtin is not None and getattr(self, name) is not None:
+                raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
+        for name in ("validation_size", "size", "height", "width"):
+            value = getattr(self, name)
+            check(value is None or value > 0, f"data.{name}", value, "above 0", "raise it")
+        check(self.shift >= 0, "data.shift", self.shift, "0 or more", "2 is usual for digits")
+
+    @property
+    def place(self) -> str | None:
+        """The folder, archive or dataset to learn from; None for builtin digits.
+
+        Raises:
+            InputError: where none is named, or several are.
+        """
+        if self.builtin is not None:
+            return None
+        places = (self.train,) if isinstance(self.train, str) else self.train or ()
+        if len(places) != 1:
+            raise InputError(
+                f"data.train names {len(places) or 'no'} places of pictures; name one folder, archive or dataset, or "
+                "data.builtin=digits"
+            )
+        return places[0]
+
+
+Given = Sequence[LabelledPicture | tuple[Picture, str] | Mapping[str, Any]]
+"""Examples in memory: `LabelledPicture`s, or a picture and its class each, by place or by the names of columns."""
+
+
+def listed(examples: Any, what: str) -> list[LabelledPicture]:
+    """Examples in memory as `LabelledPicture`s.
+
+    Raises:
+        InputError: for what is no list, an empty one, or an example that is none.
+    """
+    rows = rows_of(examples, what, "a picture and its class, (picture, 'class')")
+    return [_example(example, f"example {number}") for number, example in enumerate(rows, start=1)]
+
+
+def _example(example: Any, name: str) -> LabelledPicture:
+    if isinstance(example, LabelledPicture):
+        return example
+    wanted = "a picture and its class, (picture, 'class')"
+    picture, label = parts_of(example, name, [["picture", "image"], ["label", "class"]], wanted)
+    label = str(label) if type(label) is int and isinstance(example, Mapping) else label
+    if not isinstance(label, str):
+        raise InputError(f"{name} has the class {label!r:.60}; give {wanted}")
+    return LabelledPicture(picture=picture, label=label, name=name)
+
+
+def pixels_of(example: LabelledPicture, size: PictureSize) -> np.ndarray:
+    """An example's picture as a model reads it: (1, height, width, channels) uint8.
+
+    Raises:
+        InputError: for a picture that cannot be read.
+    """
+    return frames_of(example.picture, size)
+
+
+MOVES = 0x5417
+"""Sets these draws apart from others of the same row."""
+
+
+def moved(pictures: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, flip: bool) -> np.ndarray:
+    """Pictures moved by up to `shift` pixels each way and, with `flip`, half of them mirrored left to right.
+
+    What happens to a picture is a function of its row and `draw` alone.
+
+    Arguments:
+        pictures: (B, Y, X, C) uint8; not changed.
+        rows: their numbers in the store.
+        draw: a number that differs from epoch to epoch.
+        shift: in pixels; what comes in is black.
+        flip: whether to mirror.
+
+    Returns:
+        (B, Y, X, C) uint8.
+    """
+    height, width = pictures.shape[1:3]
+    framed = np.pad(pictures, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
+    made = np.empty_like(pictures)
+    for place, row in enumerate(rows):
+        generator = np.random.Generator(np.random.Philox(key=[int(row), (draw << 16) ^ MOVES]))
+        top, left = generator.integers(0, 2 * shift + 1, size=2)
+        part = framed[place, top : top + height, left : left + width]
+        made[place] = part[:, ::-1] if flip and generator.integers(2) else part
+    return made
+
+
+LABEL = "label"
+"""The one column: the number of each picture's class."""
+
+MOST_CLASSES = 1 << 20
+
+
+class PictureStore(TokenStore):
+    """A `TokenStore` of classes that knows the pictures: (N, Y, X, C) uint8, read from disk as they are needed.
+
+    Arguments:
+        folder: of the classes; the pictures are in a file beside it.
+        tokens, offsets: as for `TokenStore`.
+    """
+
+    def __init__(self, folder: Path, tokens: dict[str, Ids], offsets: dict[str, np.ndarray]) -> None:
+        super().__init__(folder, tokens, offsets)
+        self.pictures = read_frames(folder)
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return (PictureStore.open, (self._folder.absolute(),))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PictureBatch:
+    """What one step of training reads.
+
+    Arguments:
+        pictures: B of them.
+        labels: (B,) int64, the number of each one's class.
+    """
+
+    pictures: Pictures
+    labels: Tensor
+
+    def to(self, device: torch.device) -> PictureBatch:
+        """The same batch on another device."""
+        return PictureBatch(self.pictures.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureClassificationTask(Task):
+    """What turns pictures with classes into a model's tensors, and its outputs into a loss.
+
+        p(class | picture) = softmax(logits)
+
+    Arguments:
+        size: of pictures.
+        classes: by name, in the order of the model's outputs.
+        shift, flip: what is done to pictures in training.
+    """
+
+    name: ClassVar[str] = "picture_classification"
+    unit: ClassVar[str] = "pictures"
+
+    size: PictureSize
+    classes: tuple[str, ...]
+    shift: int = 0
+    flip: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The classes."""
+        return self.classes
+
+    def counts(self, data: TokenStore) -> dict[str, int]:
+        """How many pictures are of each class."""
+        found = np.bincount(data.numbers(LABEL), minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, found, strict=True))
+
+    def metric_words(self) -> dict[str, str]:
+        """F1 with what it is of: always the mean over classes."""
+        return {"f1": f"F1 (mean of {len(self.classes)} classes)"}
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """None: there is no text."""
+        return {}
+
+    def number_of(self, label: str, where: str) -> int:
+        """The number of a class.
+
+        Raises:
+            InputError: for a label that is none of the classes.
+        """
+        if label not in self.classes:
+            raise InputError(f"{where}: the class {label!r} is none of the model's; {nearest(label, self.classes)}")
+        return self.classes.index(label)
+
+    def model_settings(self) -> dict[str, Any]:
+        """The sizes of pictures, and how many classes there are."""
+        return {
+            "picture_height": self.size.height,
+            "picture_width": self.size.width,
+            "picture_channels": self.size.channels,
+            "outputs": len(self.classes),
+        }
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """One for each picture, (N, 1): a batch of so many tokens is one of so many pictures."""
+        return np.ones((len(data), 1), dtype=np.int64)
+
+    def labels(self, data: TokenStore) -> np.ndarray:
+        """One for each picture, (N,)."""
+        return np.ones(len(data), dtype=np.int64)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PictureBatch:
+        """The pictures of these rows as a batch."""
+        return self._batch(data, rows, self._pixels(data, rows))
+
+    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> PictureBatch:
+        """The same to learn from: moved and mirrored anew each time where that is asked for."""
+        pixels = self._pixels(data, rows)
+        if self.shift or self.flip:
+            pixels = moved(pixels, rows, draw, shift=self.shift, flip=self.flip)
+        return self._batch(data, rows, pixels)
+
+    def _pixels(self, data: TokenStore, rows: Sequence[int]) -> np.ndarray:
+        return cast(PictureStore, data).pictures[np.asarray(rows, dtype=np.int64)]
+
+    def _batch(self, data: TokenStore, rows: Sequence[int], pixels: np.ndarray) -> PictureBatch:
+        labels = [int(data.sequence(LABEL, int(row))[0]) for row in rows]
+        return PictureBatch(batch_of(pixels), torch.tensor(labels, dtype=torch.int64))
+
+    def loss(self, model: nn.Module, batch: PictureBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Cross-entropy of the classes, summed over pictures."""
+        total, correct = smoothed_cross_entropy(model(batch.pictures), batch.labels, smoothing=smoothing)
+        return LossSum(total, len(batch.labels), correct)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; how many are right is among what the model is judged by."""
+        del right
+        return {"loss": loss}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Pictures and classes in a few words."""
+        size, names = self.size, self.classes
+        few = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        return (
+            f"{len(train):,} pictures to learn from, {len(validation):,} to validate on, of {size.height} x {size.width} pixels"
+            f"{' in colour' if size.channels == 3 else ''}; {len(names)} classes ({few})"
+        )
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Nothing keeps a model of this task's sizes from reading its pictures."""
+        del model, train, validation
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """What regard.json has to hold; there are no other files."""
+        del folder
+        return {
+            "name": self.name,
+            "size": self.size.settings(),
+            "classes": list(self.classes),
+            "shift": self.shift,
+            "flip": self.flip,
+        }
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> PictureClassificationTask:
+        """The task that `save` told of."""
+        settings = {key: value for key, value in values.items() if key != "name"}
+        return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder; beside one of Hugging Face's how it wants its pictures."""
+        use = ['print(model.classify("picture.png").label)']
+        said = {
+            "id2label": {str(number): name for number, name in enumerate(self.classes)},
+            "label2id": {name: number for number, name in enumerate(self.classes)},
+        }
+        layout = write_with_card(
+            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, said=said
+        )
+        if "why" not in layout:
+            told = preprocessor_to_hf(config, self.size.as_steps())
+            (folder / PREPROCESSOR).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def batch_of(pixels: np.ndarray) -> Pictures:
+    """Pictures (B, Y, X, C) uint8 as a model reads them, each by itself."""
+    copied = np.array(pixels)  # what is mapped cannot be written to
+    frames = torch.from_numpy(copied).permute(0, 3, 1, 2).unsqueeze(1)
+    return Pictures(frames, torch.ones(len(pixels), 1, dtype=torch.bool))
+
+
+TOGETHER = 256
+"""Pictures read at once."""
+
+
+class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
+    """A classifier of pictures, ready to use.
+
+    Arguments:
+        model: a `regard.layers.PictureClassifier`.
+        task: size of pictures, and classes.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1")
+    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
+    judged_always: ClassVar[bool] = True
+
+    def classify(self, picture: Picture) -> PictureClassification:
+        """The class of one picture.
+
+        Arguments:
+            picture: a file, or an array (Y, X, C) or (Y, X) uint8; one of another size is made to fit.
+
+        Raises:
+            InputError: for a picture that cannot be read.
+        """
+        return self.classify_batch([picture])[0]
+
+    def classify_batch(self, pictures: Sequence[Picture]) -> list[PictureClassification]:
+        """The classes of many pictures; the answers come in the order of the pictures.
+
+        Raises:
+            InputError: as `classify`, and for an array of one picture in place of a list of them.
+        """
+        if not isinstance(pictures, list | tuple):
+            raise InputError(
+                f"pictures are a {type(pictures).__name__}; give a list with one for each, or use classify"
+            )
+        made: list[PictureClassification] = []
+        for start in range(0, len(pictures), TOGETHER):
+            shares = self.probabilities(self.read(pictures[start : start + TOGETHER]))
+            found = [PictureClassification.of(self.task.classes, row) for row in shares.tolist()]
+            for watcher in self._watchers():
+                watcher.predicted(found, [])
+            made += found
+        return made
+
+    def read(self, pictures: Sequence[Picture]) -> Pictures:
+        """Pictures as the model reads them, on its device.
+
+        Raises:
+            InputError: as `classify`.
+        """
+        return batch_of(np.concatenate([frames_of(picture, self.task.size) for picture in pictures])).to(self.device)
+
+    def probabilities(self, pictures: Pictures) -> Tensor:
+        """Of every class, (B, classes) float32."""
+        with torch.no_grad():
+            return check_finite(self.model(pictures).float(), "these pictures").softmax(dim=-1).cpu()
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Accuracy, F1 as the mean over classes, and figures of each class."""
+        pixels = cast(PictureStore, data).pictures[:count]
+        right = data.numbers(LABEL)[:count].tolist()
+        names = self.task.classes
+        predicted = list(self._predicted(pixels))
+        scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
+        return accuracy_and_f1(right, predicted, len(names)) | by_class(scores.classes)
+
+    def _predicted(self, pixels: np.ndarray) -> Iterator[int]:
+        for start in range(0, len(pixels), TOGETHER):
+            yield from self.probabilities(batch_of(pixels[start : start + TOGETHER]).to(self.device)).argmax(1).tolist()
+
+
+def accuracy_and_f1(right: Sequence[int], predicted: Sequence[int], classes: int) -> dict[str, float]:
+    """The metrics of predictions, both as numbers of classes."""
+    scores = classification_scores(right, predicted, range(classes))
+    return {"accuracy": scores.accuracy, "f1": scores.macro_f1}
+
+
+"""What preparation decided of the task, beside the stores."""
+
+HELD_OUT = 0x1ABE
+"""Sets the choice of held-out pictures apart from other draws of the same seed."""
+
+
+def prepare(
+    data: PictureData,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[PictureClassificationTask]:
+    """Read the pictures once, make them one size, and leave them in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of pictures that are held out, and of those that are learnt from where `data.size` says how many.
+        given, given_validation: pictures in memory instead of what `data` names.
+
+    Raises:
+        InputError: for pictures that cannot be read, or too few of them.
+    """
+    if not is_prepared(folder):
+        train, validation = _split(data, seed, given, given_validation)
+        cleared(folder)
+        for split in (TRAIN, VALIDATION):
+            frames_file(folder / split).unlink(missing_ok=True)
+        task = _task(data, [*train, *validation])
+        notes = []
+        for name, examples in ((TRAIN, train), (VALIDATION, validation)):
+            writing = _Writing(task, skips=data.on_error == "skip")
+            writing.write(folder / name, examples)
+            notes += writing.notes()
+        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
+        finish(folder, notes)
+    task = PictureClassificationTask.load(folder, settings_of(folder))
+    notes = [line for line in (folder / READY).read_text(encoding="utf-8").splitlines() if line]
+    return Prepared(task, PictureStore.open(folder / TRAIN), PictureStore.open(folder / VALIDATION), tuple(notes))
+
+
+def _split(
+    data: PictureData, seed: int, given: Given | None, given_validation: Given | None
+) -> tuple[list[LabelledPicture], list[LabelledPicture]]:
+    """Examples to learn from and to validate on."""
+    train = _read(data.place, data) if given is None else listed(given, "training pictures")
+    generator = np.random.Generator(np.random.Philox(key=[seed, HELD_OUT]))
+    order = generator.permutation(len(train)).tolist()
+    if given_validation is not None:
+        validation = listed(given_validation, "validation pictures")
+    elif data.validation is not None and given is None:
+        validation = _read(data.validation, data)
+    else:
+        held = min(data.validation_size, len(train) // 10)
+        if held == 0:
+            raise InputError(
+                f"{len(train)} pictures are too few to hold some out for validation; give at least 10, or data.validation"
+            )
+        validation, order = [train[row] for row in sorted(order[:held])], order[held:]
+    if data.size is not None and data.size > len(order):
+        raise InputError(
+            f"data.size is {data.size:,}, and there are {len(order):,} pictures to learn from; lower it, or leave it out"
+        )
+    return [train[row] for row in sorted(order[: data.size])], validation
+
+
+def _read(place: str | None, data: PictureData) -> list[LabelledPicture]:
+    return list(read_labelled_pictures(place, data.part, colour=data.colour))
+
+
+def _task(data: PictureData, examples: Sequence[LabelledPicture]) -> PictureClassificationTask:
+    classes = tuple(sorted({example.label for example in examples}))
+    if len(classes) < 2:
+        raise InputError(f"all pictures are of one class, {', '.join(classes)}; give pictures of two classes at least")
+    height, width, channels = _shape_of(examples, colour=data.colour)
+    size = PictureSize(height=data.height or height, width=data.width or width, channels=channels, fit=data.fit)
+    return PictureClassificationTask(size=size, classes=classes, shift=data.shift, flip=data.flip)
+
+
+def _shape_of(examples: Sequence[LabelledPicture], *, colour: bool) -> tuple[int, int, int]:
+    """Height, width and channels of the first picture that can be read; the others become like it."""
+    wrong = InputError("there are no pictures; give some")
+    for number, example in enumerate(examples):
+        try:
+            height, width, channels = frames_as_given(example.picture, colour=colour)[0].shape
+            return height, width, channels if colour else 1
+        except InputError as error:
+            wrong = wrong if number else error
+    raise wrong
+
+
+@dataclass(slots=True)
+class _Writing:
+    """Writes the pictures and classes of one split, and counts what it leaves out."""
+
+    task: PictureClassificationTask
+    skips: bool
+    damaged: list[InputError] = field(default_factory=list)
+
+    def write(self, place: Path, examples: Sequence[LabelledPicture]) -> None:
+        size, labels = self.task.size, list[int]()
+
+        def pictures() -> Iterator[np.ndarray]:
+            for example in examples:
+                try:
+                    pixels = pixels_of(example, size)
+                except InputError as error:
+                    if not self.skips:
+                        raise
+                    self.damaged.append(error)
+                    continue
+                labels.append(self.task.number_of(example.label, example.name))
+                yield pixels
+
+        count = sum(1 for _ in write_frames(place, pictures(), (size.height, size.width, size.channels)))
+        if count == 0:
+            raise self.damaged[0] if self.damaged else InputError(f"there are no {place.name} pictures; give some")
+        TokenStore.write(place, {LABEL: MOST_CLASSES}, ([[label]] for label in labels))
+
+    def notes(self) -> Iterator[str]:
+        """What the user ought to know."""
+        if self.damaged:
+            yield f"{len(self.damaged)} pictures could not be read and were left out; the first: {self.damaged[0]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PictureEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `accuracy`, and `f1`, the mean over classes.
+        count: pictures.
+        classes: precision, recall and F1 of each class by name.
+        predictions: one for each picture.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    classes: dict[str, ClassScore]
+    predictions: tuple[PictureClassification, ...] = field(repr=False, default=())
+
+
+def evaluate_pictures(model: PictureClassifierPredictor, pictures: Given) -> PictureEvaluation:
+    """Compare the classes of pictures with those that a model tells.
+
+    Arguments:
+        pictures: `LabelledPicture`s, or (picture, class).
+
+    Raises:
+        InputError: for an empty list, or a class that is none of the model's.
+    """
+    examples = listed(pictures, "pictures to evaluate")
+    names = model.task.classes
+    right = [model.task.number_of(example.label, example.name) for example in examples]
+    found = model.classify_batch([example.picture for example in examples])
+    predicted = [names.index(each.label) for each in found]
+    scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
+    return PictureEvaluation(
+        metrics=accuracy_and_f1(right, predicted, len(names)),
+        count=len(examples),
+        classes=scores.classes,
+        predictions=tuple(found),
+    )
+
+
+def picture_beside(
+    task: PictureClassificationTask, picture: LabelledPicture, said: PictureClassification
+) -> dict[str, Any]:
+    """The name of a picture, its class and the one that was told."""
+    del task
+    return {
+        "picture": picture.name,
+        "label": picture.label,
+        "predicted": said.label,
+        "probability": said.probability,
+        "probabilities": said.probabilities,
+    }
+
+
+def read_pictures(data: PictureData, malformed: MalformedRows) -> Iterator[LabelledPicture]:
+    """The pictures that `data` names, with their classes; those of builtin digits that no training sees."""
+    del malformed
+    part = "test" if data.builtin is not None else data.part
+    return iter(read_labelled_pictures(data.place, part, colour=data.colour))
+
+
+def classifies_pictures(config: Any) -> bool:
+    """Whether a model is a classifier of pictures."""
+    return isinstance(config, ViTConfig) and config.outputs > 0
+
+
+def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassificationTask:
+    """The task of a folder that another program wrote: the classes of its config.json, and pictures of the model's size.
+
+    What becomes of a picture before is what preprocessor_config.json says.
+
+    Raises:
+        InputError: where it names other classes than the model has, or is for another problem than one class for each picture.
+    """
+    path = folder / "config.json"
+    values = read_json_object(path, "copy the file again")
+    named, problem = values.get("id2label"), values.get("problem_type")
+    if problem not in (None, "single_label_classification"):
+        raise InputError(
+            f"{path}.problem_type is {problem!r}; of pictures Regard tells one class each, which is 'single_label_classification'"
+        )
+    if config.outputs == 1:
+        raise InputError(f"{path}: the model has one output; of pictures Regard tells one of two classes or more")
+    if named is None:
+        classes = tuple(f"LABEL_{number}" for number in range(config.outputs))
+    elif not isinstance(named, Mapping) or {str(key) for key in named} != {str(i) for i in range(config.outputs)}:
+        raise InputError(f"{path}.id2label does not name the {config.outputs} classes of the model; mend it")
+    else:
+        classes = tuple(str(named[str(number)]) for number in range(config.outputs))
+    if len(set(classes)) != len(classes):  # as in ImageNet's, where two kinds of crane have one name
+        classes = tuple(
+            name if classes.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(classes)
+        )
+    beside = folder / PREPROCESSOR
+    said = read_json_object(beside, "copy the file again") if beside.exists() else {}
+    size = PictureSize(
+        height=config.picture_height,
+        width=config.picture_width,
+        channels=config.picture_channels,
+        fit="stretch",
+        steps=prepared_as(config, said, str(path)).steps,
+    )
+    return PictureClassificationTask(size=size, classes=classes)
+
+
+class AnySize(int):
+    """A size that is not known yet, told from one that a user gives, which has a bound."""
+
+
+ANY_SIDE = AnySize(math.lcm(*range(1, 65)) << 8)
+"""A side in pixels that divides by every usual patch, and can be halved as often as any model halves it."""
+
+PICTURE_CLASSIFICATION = TaskSpec(
+    task=PictureClassificationTask,
+    predictor=PictureClassifierPredictor,
+    interface="picture_classifier",
+    sections={"data": PictureData},
+    prepare=prepare,
+    evaluate=evaluate_pictures,
+    read=read_pictures,
+    beside=picture_beside,
+    filled_in={"picture_height": ANY_SIDE, "picture_width": ANY_SIDE, "picture_channels": 1, "outputs": 2},
+    fits=classifies_pictures,
+    foreign=foreign_picture_classifier,
+)

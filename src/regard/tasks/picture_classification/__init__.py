@@ -1,1 +1,0 @@
-"""Picture classification: pictures to classes."""

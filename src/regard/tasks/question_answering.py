@@ -1,0 +1,728 @@
+"""Extractive question answering (Devlin et al. 2019, sections 4.2 and 4.3): answers that are passages of a context."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.malformed import MalformedRows
+from regard.data.predictions import Candidate
+from regard.data.questions import Question
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.files import replace_file
+from regard.layers import HeadKind
+from regard.tasks.answer_spans import N_BEST, THRESHOLD, Answer, BestSpans, Findings, best_spans, judged
+from regard.tasks.encoders import (
+    EncoderBatch,
+    EncoderPredictor,
+    EncoderTask,
+    Joined,
+    foreign_tokenizer,
+    padded,
+    read_inputs,
+)
+from regard.tasks.examples import Splits, given_or
+from regard.tasks.losses import stands_out
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    Row,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
+    write_store,
+)
+from regard.tasks.question_data import (
+    ANSWER,
+    QUESTION,
+    Asked,
+    Encoded,
+    Given,
+    QuestionData,
+    Window,
+    answer_of,
+    check_answered,
+    check_windows,
+    columns,
+    encoded_contexts,
+    in_memory,
+    places_of,
+    reader,
+    stored_windows,
+    together,
+    training_row,
+    validation_row,
+    windows,
+)
+from regard.tasks.spec import TaskSpec, decided_of_encoder
+from regard.tasks.task import LossSum
+
+NOWHERE = -1
+"""The label of a window that is not learnt from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnsweringTask(EncoderTask):
+    """What turns questions about contexts into an encoder's tensors, and its outputs into a loss.
+
+        p(start = i) = softmax_i(s . T_i),   p(end = i) = softmax_i(e . T_i),   T_i the last layer's vector of token i
+        loss = -(log p(start) + log p(end)) / 2
+
+    Both are over the places of a window at which the answer may be: those of the context, and `[CLS]`, which stands for there
+    being none. (In the authors' code the softmax is over the question too, where an answer never is.)
+
+    Arguments:
+        tokenizer: for questions and contexts.
+        maximum_length: the most tokens of a window, special ones included.
+        stride: tokens from the beginning of one window to that of the next.
+        maximum_question: the most tokens of a question.
+        maximum_answer: the most tokens of a predicted answer.
+        unanswerable: whether a context may hold no answer; None where that is not known, and an answer is always given unless
+            a threshold is named.
+    """
+
+    name: ClassVar[str] = "question_answering"
+    head: ClassVar[HeadKind] = "spans"
+
+    maximum_length: int = 384
+    stride: int = 128
+    maximum_question: int = 64
+    maximum_answer: int = 30
+    unanswerable: bool | None = False
+
+    def __post_init__(self) -> None:
+        check_windows("", self.maximum_length, self.stride, self.maximum_question, self.maximum_answer)
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return ('print(model.answer("Where does she live?", "She lives in Paris.").text)',)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The windows of these rows as a batch."""
+        answers = [data.sequence(ANSWER, row) for row in rows]
+        return self.batch(read_inputs(data, rows), [(int(a[0]), int(a[1])) if len(a) else None for a in answers])
+
+    def batch(self, inputs: Sequence[Joined], answers: Sequence[tuple[int, int] | None]) -> EncoderBatch:
+        """Windows and the places of their answers to a batch for training.
+
+        Arguments:
+            answers: the first and the last token of each; None for a window that is not learnt from.
+        """
+        tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id)
+        labels = [(NOWHERE, NOWHERE) if answer is None else answer for answer in answers]
+        # A model without segments still has to know which places are the context's, so they stand beside the labels.
+        places = np.array([(joined.second, len(joined.ids) - 1) for joined in inputs], dtype=np.int64)
+        return EncoderBatch(tokens, segments, torch.from_numpy(np.hstack([np.array(labels, dtype=np.int64), places])))
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """The mean of the two cross-entropies, summed over windows.
+
+        Smoothing is spread over the places at which the answer may be.
+        """
+        logits = model(batch.tokens, batch.segments).logits.float()
+        labels, places = batch.labels[:, :2], batch.labels[:, 2:]
+        counts = (labels != NOWHERE).all(dim=1)
+        allowed = _allowed(logits.shape[1], places)
+        log_p = logits.masked_fill(~allowed.unsqueeze(2), -torch.inf).log_softmax(dim=1)  # (B, L, 2)
+        right = log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1)
+        losses = -(1 - smoothing) * right
+        if smoothing:
+            spread = log_p.masked_fill(~allowed.unsqueeze(2), 0.0).sum(dim=1)
+            losses = losses - smoothing * spread / allowed.sum(dim=1, keepdim=True)
+        total = losses.mean(dim=1).masked_fill(~counts, 0.0).sum()
+        correct = stands_out(log_p.transpose(1, 2), labels.clamp_min(0)).all(dim=1) & counts
+        return LossSum(total, int(counts.sum()), correct.sum())
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; how many answers are right is among what the model is judged by."""
+        del right
+        return {"loss": loss}
+
+    def check(self, model: nn.Module, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse windows that are longer than the model has positions for, and a validation set that tells no loss.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        super(QuestionAnsweringTask, self).check(model, train, validation)
+        if not validation.lengths(ANSWER).any():
+            raise InputError("no validation question has an answer in its context; give some that have")
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Questions, windows and vocabulary in a few words."""
+        return (
+            f"{questions_in(train):,} questions in {len(train):,} windows to learn from, {questions_in(validation):,} in "
+            f"{len(validation):,} to validate on"
+            + (", some without an answer" if self.unanswerable else "")
+            + f"; a vocabulary of {self.tokenizer.size:,}"
+        )
+
+
+def _allowed(length: int, places: Tensor) -> Tensor:
+    """Where an answer may be, (B, L) bool: in the context, or at [CLS].
+
+    Arguments:
+        places: (B, 2), where the context begins and ends, the end excluded.
+    """
+    at = torch.arange(length, device=places.device)
+    return ((at >= places[:, :1]) & (at < places[:, 1:])) | (at == 0)
+
+
+def questions_in(data: TokenStore) -> int:
+    """How many questions the windows of a store are of."""
+    return len(np.unique(data.numbers(QUESTION)))
+
+
+WINDOWS_TOGETHER = 256
+"""Windows that are sorted by length before they are read, so that batches hold little padding."""
+
+QUESTIONS_TOGETHER = 32
+"""Questions whose contexts are held as tokens at once."""
+
+
+class Answerer(EncoderPredictor[QuestionAnsweringTask]):
+    """A model that finds answers in texts: a question and a context in, an `Answer` out.
+
+    A context may have any length: what is longer than the model reads at once is read in overlapping windows.
+
+    Arguments:
+        model: a `TextEncoder` with two outputs for each token.
+        task: tokenizer, and the sizes of windows and answers.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("exact_match", "f1", THRESHOLD)
+
+    def __init__(
+        self,
+        model: Any,
+        task: QuestionAnsweringTask,
+        *,
+        recipe: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(model, task, recipe=recipe, metrics=metrics)
+        if not task.unanswerable:  # training writes down every metric it knows of
+            self.metrics.pop(THRESHOLD, None)
+
+    @property
+    def threshold(self) -> float | None:
+        """The lead of "no answer" above which it is believed, as chosen in training; None for a model that always answers."""
+        return self.metrics.get(THRESHOLD, 0.0) if self.task.unanswerable else None
+
+    def answer(self, question: str, context: str, *, n_best: int = 1, threshold: float | None = None) -> Answer:
+        """The answer to one question.
+
+        Arguments:
+            n_best: passages wanted, the answer the first of them.
+            threshold: the lead of "no answer" above which it is believed; None = the model's own.
+
+        Raises:
+            InputError: for an empty question or context, a question that is too long, or a threshold for a model that was not
+                trained to say that there is no answer.
+        """
+        return self.answer_batch([(question, context)], n_best=n_best, threshold=threshold)[0]
+
+    def answer_batch(
+        self, questions: Sequence[tuple[str, str]], *, n_best: int = 1, threshold: float | None = None
+    ) -> list[Answer]:
+        """The answers to many questions, each with its context; they come in the order of the questions.
+
+        Raises:
+            InputError: as `answer`.
+        """
+        _check_asked(questions)
+        if n_best < 1:
+            raise InputError(f"n_best is {n_best}; give at least 1")
+        names = [f"question {number}" for number in range(1, len(questions) + 1)]
+        return list(self.answered(questions, n_best=n_best, threshold=threshold, names=names))
+
+    def answered(
+        self,
+        questions: Sequence[tuple[str, str]],
+        *,
+        n_best: int,
+        threshold: float | None,
+        names: Sequence[str] | None,
+    ) -> Iterator[Answer]:
+        """The same one by one, as they are found.
+
+        Arguments:
+            names: what messages call the questions. None = nothing is wrong with one: a question that is too long is cut, and a
+                context of which no token is left has no answer.
+
+        Raises:
+            InputError: as `answer`, but for empty texts.
+        """
+        limit = self._limit(threshold)
+        keep = max(N_BEST, n_best)
+        for first in range(0, len(questions), QUESTIONS_TOGETHER):
+            chunk = questions[first : first + QUESTIONS_TOGETHER]
+            found = [Findings(context, keep) for _, context in chunk]
+            self._read(self._windows(chunk, found, names and names[first : first + QUESTIONS_TOGETHER]))
+            answers = [
+                findings.answer(question, n_best=n_best, threshold=limit)
+                for findings, (question, _) in zip(found, chunk, strict=True)
+            ]
+            self.tell(answers)
+            yield from answers
+
+    def cut(self, questions: Sequence[str]) -> list[bool]:
+        """Whether each question is longer than the model reads."""
+        maximum = self._maximum_question
+        return [len(ids) > maximum for ids in self.task.tokenizer.encode_batch(questions)]
+
+    @property
+    def _maximum_question(self) -> int:
+        return max(1, min(self.task.maximum_question, self.maximum_length - 4))
+
+    def _limit(self, threshold: float | None) -> float | None:
+        """The threshold that holds; a model of which it is not known whether it knows of no answer takes one, but has none."""
+        if threshold is not None and self.task.unanswerable is False:
+            raise InputError(
+                f"a threshold of {threshold:g} for no answer is given, and the model was trained on questions that all have one; "
+                "leave it out"
+            )
+        return self.threshold if threshold is None else threshold
+
+    def _windows(
+        self, questions: Sequence[tuple[str, str]], found: Sequence[Findings], names: Sequence[str] | None
+    ) -> Iterator[tuple[Findings, Window]]:
+        """The windows of some questions, each context tokenized once."""
+        tokenizer, maximum = self.task.tokenizer, self._maximum_question
+        texts = list(dict.fromkeys(context for _, context in questions))
+        contexts = dict(zip(texts, encoded_contexts(tokenizer, texts), strict=True))
+        asked = tokenizer.encode_batch([question for question, _ in questions])
+        for number, ((_, context), ids, findings) in enumerate(zip(questions, asked, found, strict=True)):
+            if names is not None and len(ids) > maximum:
+                raise InputError(f"{names[number]} has {len(ids)} tokens and the model reads {maximum}; shorten it")
+            if names is not None and not len(contexts[context].ids):
+                raise InputError(
+                    f"{names[number]}: its context holds nothing that the tokenizer can read; give another text"
+                )
+            for window in windows(
+                tokenizer,
+                ids[:maximum],
+                contexts[context],
+                maximum_length=self.maximum_length,
+                stride=self.task.stride,
+            ):
+                yield findings, window
+
+    def _read(self, waiting: Iterator[tuple[Findings, Window]]) -> None:
+        """Read windows, some at a time, and gather what is found."""
+        while group := list(itertools.islice(waiting, WINDOWS_TOGETHER)):
+            for rows, _, encoded in self.encoded([window.joined for _, window in group]):
+                if encoded.logits is not None:
+                    _gather([group[row] for row in rows], encoded.logits.float().cpu(), self.task.maximum_answer)
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Exact match and F1 in [0, 1]; where a context may hold no answer, with the threshold that gives the best F1."""
+        found: list[tuple[Asked, Findings]] = []
+
+        def waiting() -> Iterator[tuple[Findings, Window]]:
+            for asked, window in itertools.islice(stored_windows(data), count):
+                if not found or found[-1][0] is not asked:
+                    found.append((asked, Findings(asked.context, keep=1)))
+                yield found[-1][1], window
+
+        self._read(waiting())
+        limit = 0.0 if self.task.unanswerable else None
+        said = [findings.answer("", n_best=1, threshold=limit) for _, findings in found]
+        return judged([asked.answers for asked, _ in found], said, threshold=None)
+
+
+def _gather(group: Sequence[tuple[Findings, Window]], logits: Tensor, maximum: int) -> None:
+    """Hand the best passages of a batch of windows to the questions they are of.
+
+    Arguments:
+        logits: (B, L, 2) float32, of starts and ends.
+        maximum: the most tokens of a passage.
+    """
+    length = logits.shape[1]
+    may_start, may_end = np.zeros((2, len(group), length), dtype=bool)
+    for row, (_, window) in enumerate(group):
+        begin = window.joined.second
+        may_start[row, begin + window.owned[0] : begin + window.owned[1]] = True
+        may_end[row, begin : begin + len(window.spans)] = True
+    allowed = {"may_start": torch.from_numpy(may_start), "may_end": torch.from_numpy(may_end)}
+    start, end = logits.unbind(dim=2)
+    count = 2 * max(findings.keep for findings, _ in group)
+    while True:
+        found = best_spans(start, end, **allowed, maximum=maximum, count=count)
+        for row, (findings, window) in enumerate(group):
+            findings.add(_passages(found, row, start[row], end[row], window), float(start[row, 0] + end[row, 0]))
+        # Where many passages have the same text, those of other texts stand further down.
+        last = found.scores[:, -1].tolist()
+        if found.scores.shape[1] < count or not any(
+            score > -math.inf and findings.wants(score) for score, (findings, _) in zip(last, group, strict=True)
+        ):
+            return
+        count *= 4
+
+
+def _passages(
+    found: BestSpans, row: int, start: Tensor, end: Tensor, window: Window
+) -> list[tuple[float, float, int, int]]:
+    """The best passages of one window: the logits of both ends, and where it stands in the context, in characters."""
+    kept = int(torch.isfinite(found.scores[row]).sum())
+    first, last = found.starts[row, :kept], found.ends[row, :kept]
+    begin = window.joined.second
+    places = window.spans[first.numpy() - begin, 0].tolist(), window.spans[last.numpy() - begin, 1].tolist()
+    return list(zip(start[first].tolist(), end[last].tolist(), *places, strict=True))
+
+
+def _check_asked(questions: Iterable[Any]) -> None:
+    """Refuse what is no question with a context.
+
+    Raises:
+        InputError: naming the first.
+    """
+    if isinstance(questions, str):
+        raise InputError("one string given where a list of (question, context) is wanted; put both into a list")
+    for number, asked in enumerate(questions, start=1):
+        try:
+            question, context = asked
+        except (TypeError, ValueError):
+            raise InputError(f"question {number} is {asked!r:.80}; give (question, context)") from None
+        for what, text in (("question", question), ("context", context)):
+            if not isinstance(text, str):
+                raise InputError(f"question {number}: its {what} is {text!r:.80}; give a text")
+            if not text.strip():
+                raise InputError(f"question {number}: its {what} is empty; there is nothing to read")
+
+
+"""What preparation decided of the task, beside the stores."""
+
+TOGETHER = 64
+"""Questions that are tokenized together."""
+
+AT_CLS = (0, 0)
+"""The label of a window without the answer: both of its ends are at [CLS]."""
+
+
+def prepare_questions(
+    data: QuestionData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[QuestionAnsweringTask]:
+    """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out articles.
+        given, given_validation: questions in memory instead of what `data` names: `Question`s, or (question, context, answer).
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or questions without an answer where all must have one.
+    """
+    if not is_prepared(folder):
+        train = given_or(in_memory(given), reader(data, data.train), "training")
+        if train is None:
+            raise InputError("data.train is missing; name a file of questions, in SQuAD's JSON or JSONL")
+        validation = given_or(in_memory(given_validation), reader(data, data.validation), "validation")
+        splits = Splits(train, validation, share=data.validation_share, seed=seed, together=together)
+        cleared(folder)
+        task = QuestionAnsweringTask(
+            tokenizer=encoder_tokenizer(tokenizer, lambda: _texts(splits)),
+            maximum_length=data.maximum_length,
+            stride=data.stride,
+            maximum_question=data.maximum_question,
+            maximum_answer=data.maximum_answer,
+            unanswerable=_unanswerable(data, splits),
+        )
+        kept = data.other_windows == "keep" or (data.other_windows is None and bool(task.unanswerable))
+        maker = _Rows(task, keeps=kept)
+        write_store(folder, TRAIN, columns(task.tokenizer), maker.training(splits.train()))
+        write_store(folder, VALIDATION, columns(task.tokenizer), maker.validation(splits.validation()))
+        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
+        finish(folder, [*splits.notes, *maker.notes])
+    return opened(QuestionAnsweringTask.load(folder, settings_of(folder)), folder)
+
+
+def _texts(splits: Splits[Question]) -> Iterator[str]:
+    """What a tokenizer is trained on: questions, and each context once."""
+    before = None
+    for question in splits.train():
+        if question.context != before:
+            before = question.context
+            yield before
+        yield question.question
+
+
+def _unanswerable(data: QuestionData, splits: Splits[Question]) -> bool:
+    if data.unanswerable is not None:
+        return data.unanswerable
+    return any(question.impossible for question in splits.everything())
+
+
+class _Rows:
+    """Makes the rows of both stores, and counts what the user ought to know.
+
+    Arguments:
+        keeps: whether the windows of an answered question that the answer is not in are learnt from.
+    """
+
+    def __init__(self, task: QuestionAnsweringTask, *, keeps: bool) -> None:
+        self._task = task
+        self._keeps = keeps
+        self._cut = 0
+        self._not_found = 0
+
+    def training(self, questions: Iterator[Question]) -> Iterator[Row]:
+        """The windows to learn from."""
+        for number, (question, ids, context) in enumerate(self._encoded(questions)):
+            answer = self._answer(question, context)
+            if answer is None and not question.impossible:
+                continue
+            for window in self._windows(ids, context):
+                label = self._label(question, window, answer)
+                if label:
+                    yield training_row(window, label, number)
+
+    def validation(self, questions: Iterator[Question]) -> Iterator[Row]:
+        """All windows, with what judging needs."""
+        before = None
+        for number, (question, ids, context) in enumerate(self._encoded(questions)):
+            answer = self._answer(question, context)
+            asked: Asked | None = Asked(
+                question.id, question.context, tuple(answer.text for answer in question.answers)
+            )
+            for window in self._windows(ids, context):
+                label = self._label(question, window, answer)
+                yield validation_row(window, label, number, asked=asked, context=question.context != before)
+                asked, before = None, question.context
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the user."""
+        notes = []
+        if self._cut:
+            notes.append(
+                f"{_counted(self._cut, 'question')} longer than data.maximum_question = {self._task.maximum_question} tokens "
+                "and cut."
+            )
+        if self._not_found:
+            notes.append(
+                f"{_counted(self._not_found, 'answer')} of characters that the tokenizer drops, and not learnt."
+            )
+        return notes
+
+    def _encoded(self, questions: Iterator[Question]) -> Iterator[tuple[Question, list[int], Encoded]]:
+        """The questions with their tokens, cut, and those of their contexts."""
+        task = self._task
+        while chunk := list(itertools.islice(questions, TOGETHER)):
+            for question in chunk:
+                check_answered(bool(task.unanswerable), question)
+            texts = list(dict.fromkeys(question.context for question in chunk))
+            contexts = dict(zip(texts, encoded_contexts(task.tokenizer, texts), strict=True))
+            asked = task.tokenizer.encode_batch([question.question for question in chunk])
+            for question, ids in zip(chunk, asked, strict=True):
+                self._cut += len(ids) > task.maximum_question
+                yield question, ids[: task.maximum_question], contexts[question.context]
+
+    def _windows(self, question: list[int], context: Encoded) -> Iterator[Window]:
+        task = self._task
+        return windows(task.tokenizer, question, context, maximum_length=task.maximum_length, stride=task.stride)
+
+    def _answer(self, question: Question, context: Encoded) -> tuple[int, int] | None:
+        """The answer's first and last token in the context; None where there is no answer, or no token of it."""
+        answer = answer_of(question)
+        if answer is None:
+            return None
+        places = places_of(context.spans, answer.start, answer.start + len(answer.text))
+        self._not_found += places is None
+        return places
+
+    def _label(self, question: Question, window: Window, answer: tuple[int, int] | None) -> Sequence[int]:
+        """The places of the answer's ends in a window; none where it is not learnt from."""
+        if question.impossible:
+            return AT_CLS
+        if answer is None:
+            return ()
+        first, last = (place - window.begin for place in answer)
+        if first >= 0 and last < len(window.spans):
+            return first + window.joined.second, last + window.joined.second
+        return AT_CLS if self._keeps else ()
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what} was" if count == 1 else f"{count:,} {what}s were"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `exact_match` and `f1` of SQuAD's official scripts, as shares; where there are questions without an answer the
+            same apart, as `f1.has_answer` and `f1.no_answer`; where the model tells whether there is an answer the threshold
+            used, and `f1.best` with the best one.
+        count: questions.
+        cut: how many were longer than the model reads.
+        predictions: one for each question, with its id.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    cut: int
+    predictions: tuple[Answer, ...] = field(repr=False, default=())
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The answers by the questions' ids, as `regard.data.predictions.write_predictions` takes them."""
+        return {answer.id: answer.text for answer in self.predictions}
+
+    @property
+    def no_answer(self) -> dict[str, float]:
+        """The lead of "no answer" by the questions' ids, as `write_no_answer` takes it; empty where the model tells none."""
+        return {answer.id: answer.no_answer_score for answer in self.predictions if answer.no_answer_score is not None}
+
+    @property
+    def candidates(self) -> dict[str, list[Candidate]]:
+        """The best passages by the questions' ids, as `write_candidates` takes them."""
+        return {answer.id: _candidates(answer) for answer in self.predictions}
+
+
+def evaluate_questions(
+    model: Answerer, questions: Given, *, threshold: float | None = None, n_best: int = 1
+) -> QuestionEvaluation:
+    """Compare a model's answers with the right ones.
+
+    Arguments:
+        questions: `Question`s, or (question, context, answer).
+        threshold: the lead of "no answer" above which it is believed; None = the model's own, or 0 as published where that is not
+            known and some question has no answer.
+        n_best: passages that each prediction is to hold.
+
+    Raises:
+        InputError: for an empty list, two questions of one id, or a threshold for a model that always answers.
+    """
+    if isinstance(questions, str) or not questions:
+        raise InputError("there is nothing to evaluate; give a list with at least one question")
+    asked = in_memory(questions) or []
+    _check_ids(asked)
+    if threshold is None and model.task.unanswerable is None and any(question.impossible for question in asked):
+        threshold = 0.0
+    said = list(
+        model.answered(
+            [(question.question, question.context) for question in asked],
+            n_best=n_best,
+            threshold=threshold,
+            names=None,
+        )
+    )
+    right = [tuple(answer.text for answer in question.answers) for question in asked]
+    return QuestionEvaluation(
+        metrics=judged(right, said, threshold=model.threshold if threshold is None else threshold),
+        count=len(asked),
+        cut=sum(model.cut([question.question for question in asked])),
+        predictions=tuple(replace(answer, id=question.id) for answer, question in zip(said, asked, strict=True)),
+    )
+
+
+def answer_beside(task: QuestionAnsweringTask, question: Question, said: Answer) -> dict[str, Any]:
+    """A question, its answers (none where it has none) and the one that was told, by name."""
+    del task
+    found = asdict(said)
+    del found["question"], found["id"]
+    return {
+        "id": question.id,
+        "question": question.question,
+        "answers": [answer.text for answer in question.answers],
+        "predicted": found.pop("text"),
+        **found,
+    }
+
+
+def read_for_evaluation(data: QuestionData, malformed: MalformedRows) -> Iterator[Question]:
+    """The questions that `data.train` names, with their answers."""
+    read = reader(data, data.train)
+    if read is None:
+        raise InputError("no file of questions is named; name one")
+    return iter(read(malformed))
+
+
+def _check_ids(questions: list[Question]) -> None:
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise InputError(
+                f"two questions have the id {question.id!r:.80}; predictions are told apart by it, so make them differ"
+            )
+        seen.add(question.id)
+
+
+def _candidates(answer: Answer) -> list[Candidate]:
+    return [
+        Candidate(
+            text=passage.text,
+            probability=passage.probability,
+            start_logit=passage.start_logit,
+            end_logit=passage.end_logit,
+        )
+        for passage in answer.passages
+    ]
+
+
+LENGTH, STRIDE, LONGEST_QUESTION = 384, 128, 64
+"""Tokens of a window, from one window to the next, and of a question, as published; a smaller model has less of each."""
+
+
+def answers(config: Any) -> bool:
+    """Whether a model tells where an answer begins and where it ends."""
+    return getattr(config, "head", None) == "spans"
+
+
+def foreign_answerer(folder: Path, config: Any) -> QuestionAnsweringTask:
+    """The task of a folder whose model finds answers; whether it was trained to say that there is none is not told there.
+
+    Raises:
+        InputError: where there is no tokenizer.
+    """
+    length = min(LENGTH, config.maximum_positions)
+    question = max(1, min(LONGEST_QUESTION, length // 4))
+    return QuestionAnsweringTask(
+        tokenizer=foreign_tokenizer(folder, config),
+        maximum_length=length,
+        stride=max(1, min(STRIDE, length - question - 3)),
+        maximum_question=question,
+        unanswerable=None,
+    )
+
+
+QUESTION_ANSWERING = TaskSpec(
+    task=QuestionAnsweringTask,
+    predictor=Answerer,
+    interface="encoder",
+    sections={"data": QuestionData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_questions,
+    evaluate=evaluate_questions,
+    read=read_for_evaluation,
+    beside=answer_beside,
+    filled_in=decided_of_encoder("spans", 2),
+    fits=answers,
+    foreign=foreign_answerer,
+)

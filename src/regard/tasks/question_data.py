@@ -1,0 +1,405 @@
+"""Questions about contexts: the `data` section, rows and files, overlapping windows, and how they are stored."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from regard.data.malformed import MalformedRows
+from regard.data.questions import FORMATS, Answer, Question, read_questions
+from regard.data.rows import listed, parts_of
+from regard.data.token_store import TokenStore
+from regard.errors import InputError, nearest
+from regard.models.config import check
+from regard.reading import parse_json
+from regard.tasks.encoders import PLACES, Joined, columns_of, join, read_inputs
+from regard.tasks.examples import Place, Reader
+from regard.tasks.preparation import Row
+from regard.text import Tokenizer
+from regard.text.parts import grouped, parts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a file of SQuAD's JSON (1.1 or 2.0) or a JSONL file, or several; gzip is recognised.
+        validation: likewise; held out from the training data, article by article, where null.
+        validation_share: of the training questions, to be held out.
+        format: `squad`, `jsonl`, or `auto` to go by the file.
+        unanswerable: whether a context may hold no answer, as in SQuAD 2.0; where null, whether a training question has none.
+        maximum_length: the most tokens of a window: question, a piece of the context, and special tokens.
+        stride: tokens of the context from the beginning of one window to that of the next.
+        maximum_question: the most tokens of a question; longer ones are cut.
+        maximum_answer: the most tokens of an answer that is predicted.
+        other_windows: of an answered question, the windows that the answer is not in: `keep` them, for the model to learn that it
+            is not there, or `drop` them. Kept where null if a context may hold no answer, else dropped.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.1
+    format: str = "auto"
+    unanswerable: bool | None = None
+    maximum_length: int = 384
+    stride: int = 128
+    maximum_question: int = 64
+    maximum_answer: int = 30
+    other_windows: Literal["keep", "drop"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, FORMATS)}")
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
+        check_windows("data.", self.maximum_length, self.stride, self.maximum_question, self.maximum_answer)
+
+
+def check_windows(where: str, maximum_length: int, stride: int, maximum_question: int, maximum_answer: int) -> None:
+    """Refuse windows that would leave out a part of the context, or have no room for one.
+
+    Arguments:
+        where: what stands before the names of the settings.
+
+    Raises:
+        InputError: naming the setting, its value and what is allowed.
+    """
+    check(maximum_question >= 1, f"{where}maximum_question", maximum_question, "at least 1", "64 is usual")
+    check(maximum_answer >= 1, f"{where}maximum_answer", maximum_answer, "at least 1", "30 is usual")
+    room = maximum_length - maximum_question - 3
+    check(
+        room >= 1,
+        f"{where}maximum_length",
+        maximum_length,
+        f"at least {maximum_question + 4}, room for a question of {maximum_question} tokens, three special ones and a context",
+        "384 is usual",
+    )
+    check(
+        1 <= stride <= room,
+        f"{where}stride",
+        stride,
+        f"at least 1 and at most {room}, the context that a window has room for beside a question of {maximum_question} tokens",
+        "windows further apart would leave out what is between them",
+    )
+
+
+Example = Question | tuple[str, str, str | None] | tuple[str, str, tuple[str, int]] | Mapping[str, Any]
+"""A question, or (question, context, answer): the answer as a text that stands in the context, of which the first place is taken,
+as (text, place), or None where the context has none. Or a mapping with these, such as SQuAD's rows in the library `datasets`."""
+
+WANTED = "(question, context, answer)"
+
+Given = Sequence[Example]
+
+
+def reader(data: QuestionData, place: Place | None) -> Reader[Question] | None:
+    """What reads the questions of a place; None where there is none."""
+    if place is None:
+        return None
+    path = place if isinstance(place, str) else list(place)
+
+    def read(malformed: MalformedRows) -> Iterator[Question]:
+        return read_questions(path, format=data.format, malformed=malformed)
+
+    return read
+
+
+def in_memory(given: Given | None) -> list[Question] | None:
+    """Questions in memory as `Question`s.
+
+    Raises:
+        InputError: for what is none, and an answer that does not stand in its context.
+    """
+    if given is None:
+        return None
+    return [_question(example, number) for number, example in enumerate(listed(given, "questions", WANTED), start=1)]
+
+
+def _question(example: Example, number: int) -> Question:
+    where = f"question {number}"
+    if isinstance(example, Question):
+        for answer in example.answers:
+            _check_answer(where, example.context, answer.text, answer.start)
+        return example
+    question, context, answer = parts_of(example, where, [["question"], ["context"], ["answer", "answers"]], WANTED)
+    if isinstance(example, Mapping) and isinstance(answer, Mapping):  # as SQuAD's in the library `datasets`
+        texts, starts = parts_of(answer, f"the answers of {where}", [["text"], ["answer_start"]], "(texts, places)")
+        found = tuple(Answer(text=text, start=start) for text, start in zip(texts, starts, strict=True))
+        for each in found:
+            _check_answer(where, context, each.text, each.start)
+        return _as_question(number, question, context, found)
+    answer = (answer, example["answer_start"]) if isinstance(example, Mapping) and "answer_start" in example else answer
+    text, start = (
+        parts_of(answer, f"the answer of {where}", [["text"], ["start"]], "(text, place)")
+        if isinstance(answer, tuple | list)
+        else (answer, None)
+    )
+    for what, part in (("question", question), ("context", context)):
+        if not isinstance(part, str) or not part.strip():
+            raise InputError(f"{where}: its {what} is {part!r:.80}; give a text")
+    answers: tuple[Answer, ...] = ()
+    if text is not None:
+        if not isinstance(text, str) or not (start is None or type(start) is int):
+            raise InputError(
+                f"{where}: its answer is {answer!r:.80}; give a text, (text, place), or None for no answer"
+            )
+        start = context.find(text) if start is None else start
+        _check_answer(where, context, text, start)
+        answers = (Answer(text=text, start=start),)
+    return _as_question(number, question, context, answers)
+
+
+def _as_question(number: int, question: str, context: str, answers: tuple[Answer, ...]) -> Question:
+    return Question(
+        id=str(number),
+        question=question,
+        context=context,
+        answers=answers,
+        impossible=not answers,
+        file="questions",
+        number=number,
+    )
+
+
+def _check_answer(where: str, context: str, text: str, start: int) -> None:
+    if not text.strip():
+        raise InputError(f"{where}: its answer is empty; give None where the context has none")
+    if start < 0 or start + len(text) > len(context) or not context.startswith(text, start):
+        place = f"at {start} of the context's {len(context)} characters" if start >= 0 else "in the context"
+        raise InputError(f"{where}: its answer {text!r:.60} does not stand {place}; mend the text or the place")
+
+
+def together(question: Question) -> str:
+    """What questions have in common that must not stand both in training and in validation: the article, else the context."""
+    return question.title or question.context
+
+
+def answer_of(question: Question) -> Answer | None:
+    """The answer to learn: of several the one that most give, of equally many the first; None where there is none."""
+    counts = Counter(question.answers)
+    return max(counts, key=counts.__getitem__) if counts else None
+
+
+def check_answered(unanswerable: bool, question: Question) -> None:
+    """Refuse a question without an answer where every context holds one.
+
+    Raises:
+        InputError: naming the question.
+    """
+    if question.answers or (question.impossible and unanswerable):
+        return
+    where = f"{question.file}, question {question.number}"
+    if question.impossible:
+        raise InputError(
+            f"{where}: has no answer, and what is learnt from has one for each; say data.unanswerable=true, or leave it out"
+        )
+    raise InputError(f"{where}: has no answer and is not said to be without one; give an answer, or impossible=True")
+
+
+class Encoded(NamedTuple):
+    """A context as tokens.
+
+    Arguments:
+        ids: (N,) int32.
+        spans: (N, 2) int32, where each token stands in the context, in characters, end excluded.
+    """
+
+    ids: np.ndarray
+    spans: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A question beside a piece of its context.
+
+    Arguments:
+        joined: `[CLS] question [SEP] piece [SEP]`; its `second` is where the piece begins.
+        begin: the place of the piece's first token among those of the context.
+        spans: (T, 2), of the piece's tokens in the context, in characters.
+        owned: from which token of the piece to which, excluded, no other window shows more of what stands around; only there may
+            an answer begin that is taken from this window.
+    """
+
+    joined: Joined
+    begin: int
+    spans: np.ndarray = field(repr=False)
+    owned: tuple[int, int]
+
+
+def encoded_contexts(tokenizer: Tokenizer, contexts: Sequence[str]) -> list[Encoded]:
+    """The tokens of some contexts and where they stand.
+
+    >>> tokenizer = Tokenizer.train(["the cafe"] * 9, kind="bert", size=60, lowercase=True)
+    >>> encoded_contexts(tokenizer, ["The Café"])[0].spans.tolist()
+    [[0, 3], [4, 8]]
+    """
+    found: list[list[Encoded]] = [[] for _ in contexts]
+    # As arrays before the next part is read: the tokenizer's own lists take many times the text's memory.
+    for group in grouped(parts(contexts, cut=tokenizer.cuts)):
+        encoded = tokenizer.encode_batch_with_spans([part.text for part in group])
+        for part, (ids, spans) in zip(group, encoded, strict=True):
+            places = np.asarray(spans, dtype=np.int32).reshape(-1, 2) + np.int32(part.start)
+            found[part.row].append(Encoded(np.asarray(ids, dtype=np.int32), places))
+    return [
+        pieces[0] if len(pieces) == 1 else Encoded(*(np.concatenate(several) for several in zip(*pieces, strict=True)))
+        for pieces in found
+    ]
+
+
+def begins(count: int, room: int, stride: int) -> list[int]:
+    """Where windows begin in a context of `count` tokens: `stride` apart, until one reaches the end.
+
+    Arguments:
+        room: tokens of the context that a window holds.
+
+    >>> begins(10, 6, 3)
+    [0, 3, 6]
+    >>> begins(6, 6, 3)
+    [0]
+    """
+    step = min(stride, room)
+    return list(range(0, max(0, count - room) + step, step)) if count > room else [0]
+
+
+def owners(count: int, room: int, starts: Sequence[int]) -> np.ndarray:
+    """The window in which each token of a context has most around it, (N,) int32 (the authors' "maximum context").
+
+    What is around a token is the smaller of how much stands before and after it in the window, and a hundredth of the window's
+    length to prefer the longer one; of equal ones the first is taken.
+
+    >>> owners(10, 6, [0, 3, 6]).tolist()
+    [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
+    """
+    best = np.full(count, -1.0, dtype=np.float32)
+    owner = np.zeros(count, dtype=np.int32)
+    for number, begin in enumerate(starts):
+        length = min(room, count - begin)
+        places = np.arange(length)
+        around = (np.minimum(places, length - 1 - places) + 0.01 * length).astype(np.float32)
+        reached = best[begin : begin + length]
+        better = around > reached
+        reached[better] = around[better]
+        owner[begin : begin + length][better] = number
+    return owner
+
+
+def windows(
+    tokenizer: Tokenizer, question: Sequence[int], context: Encoded, *, maximum_length: int, stride: int
+) -> Iterator[Window]:
+    """The windows of one question, made as they are asked for.
+
+    Arguments:
+        question: its tokens, already cut.
+        maximum_length: the most tokens of a window.
+        stride: from the beginning of one to that of the next; at most what a window has room for.
+    """
+    room, count = maximum_length - len(question) - 3, len(context.ids)
+    starts = begins(count, room, stride)
+    owner = owners(count, room, starts)
+    for number, begin in enumerate(starts):
+        piece = slice(begin, begin + room)
+        joined = join(tokenizer, question, context.ids[piece].tolist(), maximum=maximum_length)
+        # Of overlapping windows each owns what is nearest to its middle, so it is one stretch.
+        own = np.flatnonzero(owner[piece] == number)
+        owned = (int(own[0]), int(own[-1]) + 1) if len(own) else (0, 0)
+        yield Window(joined, begin, context.spans[piece], owned)
+
+
+def places_of(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
+    """The first and the last token that hold any of the characters from `start` to `end`, excluded; None where none does.
+
+    >>> places_of(np.array([[0, 3], [4, 8], [8, 9]]), 5, 9)
+    (1, 2)
+    """
+    inside = np.flatnonzero((spans[:, 1] > start) & (spans[:, 0] < end) & (spans[:, 1] > spans[:, 0]))
+    return (int(inside[0]), int(inside[-1])) if len(inside) else None
+
+
+ANSWER, QUESTION, PIECE, SPANS, RECORD, CONTEXT = "answer", "question", "piece", "spans", "record", "context"
+"""The columns beside those of every encoder's input. `answer`: the places of its first and last token, none where the window is
+not learnt from. `question`: its number. The others are there to validate only. `piece`: `begin` and `owned` of a `Window`, and
+`spans`. `record`: the question's id and right answers, in JSON, in its first window. `context`: in UTF-8, in the first window of
+several questions that share it."""
+
+LARGE, BYTES = 1 << 32, 1 << 8
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that is judged.
+
+    Arguments:
+        id: told apart by.
+        context: what the answer is a passage of.
+        answers: the right ones; none where there is none.
+    """
+
+    id: str
+    context: str
+    answers: tuple[str, ...]
+
+
+def columns(tokenizer: Tokenizer) -> dict[str, int]:
+    """The columns of a store of windows."""
+    return {
+        **columns_of(tokenizer),
+        ANSWER: PLACES,
+        QUESTION: LARGE,
+        PIECE: LARGE,
+        SPANS: LARGE,
+        RECORD: BYTES,
+        CONTEXT: BYTES,
+    }
+
+
+def training_row(window: Window, answer: Sequence[int], number: int) -> Row:
+    """A window to learn from as a row of a store."""
+    return [window.joined.ids, [window.joined.second], answer, [number], [], [], [], []]
+
+
+def validation_row(window: Window, answer: Sequence[int], number: int, *, asked: Asked | None, context: bool) -> Row:
+    """A window to validate on as a row of a store.
+
+    Arguments:
+        asked: the question; None in all windows but its first.
+        context: whether the question's context is another than that of the question before.
+    """
+    record, text = b"", b""
+    if asked is not None:
+        record = json.dumps({"id": asked.id, "answers": asked.answers}).encode()
+        text = asked.context.encode() if context else b""
+    judging = [[window.begin, *window.owned], window.spans.reshape(-1), _numbers(record), _numbers(text)]
+    return [*training_row(window, answer, number)[:4], *judging]
+
+
+def stored_windows(data: TokenStore) -> Iterator[tuple[Asked, Window]]:
+    """The windows that a store holds to validate on, with their questions, read one by one."""
+    context, asked = "", None
+    for row in range(len(data)):
+        if text := _bytes(data, CONTEXT, row):
+            context = text.decode()
+        if record := _bytes(data, RECORD, row):
+            said = parse_json(record, "the store", "write it again")
+            asked = Asked(said["id"], context, tuple(said["answers"]))
+        if asked is None:
+            raise RuntimeError("the store has no question in its first row, so it is none to validate on")
+        begin, first, end = data.sequence(PIECE, row).tolist()
+        spans = data.sequence(SPANS, row).astype(np.int64).reshape(-1, 2)
+        yield asked, Window(read_inputs(data, [row])[0], begin, spans, (first, end))
+
+
+def _numbers(content: bytes) -> np.ndarray:
+    return np.frombuffer(content, dtype=np.uint8)
+
+
+def _bytes(data: TokenStore, column: str, row: int) -> bytes:
+    return data.sequence(column, row).astype(np.uint8).tobytes()

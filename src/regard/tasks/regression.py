@@ -1,0 +1,584 @@
+"""Numbers for texts and for pairs of texts, such as how alike two sentences are (Devlin et al. 2019, section 4.1, STS-B)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.labelled import LabelledText
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.metrics.regression import pearson, regression_scores, spearman
+from regard.parts import own_scores
+from regard.tasks.encoders import (
+    EncoderBatch,
+    EncoderPredictor,
+    Joined,
+    read_inputs,
+)
+from regard.tasks.labelled import (
+    LABEL,
+    LABELLED,
+    LabelledData,
+    LabelledTask,
+    MultiOutputData,
+    Text,
+    begun,
+    beside,
+    classifies,
+    content_of,
+    few,
+    joined,
+    labelled,
+    names_of,
+    names_said,
+    notes_of,
+    rating_of,
+    ratings_of,
+    read_folder,
+    refuse_classes,
+    tells_of_texts,
+    where_of,
+    written,
+)
+from regard.tasks.predictor import Evaluation
+from regard.tasks.preparation import (
+    EncoderTokenizerSettings,
+    Prepared,
+    prepare,
+)
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.task import LossSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegressionTask(LabelledTask):
+    """What turns rated texts into a model's tensors, and its outputs into a loss.
+
+        value = w . pooled + b,   loss = (value - rating)^2,   both measured from the training data's mean in units of its spread
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        mean, spread: of the ratings that the model was trained on; 0 and 1 for a model that gives them as they are.
+    """
+
+    name: ClassVar[str] = "regression"
+
+    mean: float = 0.0
+    spread: float = 1.0
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.rate({self.asked}).value)",)
+
+    @property
+    def outputs(self) -> int:
+        """One."""
+        return 1
+
+    def batch(self, inputs: Sequence[Joined], ratings: Sequence[float]) -> EncoderBatch:
+        """Inputs and their ratings to a batch for training."""
+        return self.encoded_batch(inputs, torch.tensor(ratings, dtype=torch.float32))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [stored_rating(data, row) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """The squared error, summed over examples; there is nothing to smooth."""
+        del smoothing
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        values = encoded.logits.squeeze(-1).float()  # type: ignore[union-attr]
+        error = values - (batch.labels - self.mean) / self.spread
+        none = torch.zeros((), dtype=torch.int64, device=values.device)
+        return LossSum((error * error).sum(), len(values), none, beside)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on, rated {self.mean:.3g} on average; "
+            f"a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """What other programs look for in config.json."""
+        return {"id2label": {"0": "value"}, "label2id": {"value": 0}, "problem_type": "regression"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiOutputTask(LabelledTask):
+    """What turns texts with several numbers each into a model's tensors, and its outputs into a loss.
+
+        values = W pooled + b,   loss = mean over outputs of (value - rating)^2, each measured as in `RegressionTask`
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        names: of the numbers, in the order of the model's outputs.
+        means, spreads: of each in the training data; 0 and 1 for a model that gives them as they are.
+    """
+
+    name: ClassVar[str] = "multi_output_regression"
+
+    names: tuple[str, ...]
+    means: tuple[float, ...]
+    spreads: tuple[float, ...]
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.rate({self.asked}).values)",)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The numbers."""
+        return self.names
+
+    @property
+    def outputs(self) -> int:
+        """One for each number."""
+        return len(self.names)
+
+    def numbers_of(self, values: Sequence[float], where: str) -> list[float]:
+        """The numbers of an example, one for each output.
+
+        Raises:
+            InputError: for more or fewer.
+        """
+        if len(values) != len(self.names):
+            raise InputError(
+                f"{where}: has {len(values)} numbers where each text has {len(self.names)} ({few(self.names)}); mend the row"
+            )
+        return list(values)
+
+    def batch(self, inputs: Sequence[Joined], ratings: Sequence[Sequence[float]]) -> EncoderBatch:
+        """Inputs and the numbers of each to a batch for training."""
+        return self.encoded_batch(inputs, torch.tensor(ratings, dtype=torch.float32))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [stored_ratings(data, row) for row in rows])
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """The mean squared error of the outputs, summed over examples; there is nothing to smooth."""
+        del smoothing
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        values = encoded.logits.float()  # type: ignore[union-attr]
+        error = values - (batch.labels - self.row(self.means, values)) / self.row(self.spreads, values)
+        none = torch.zeros((), dtype=torch.int64, device=values.device)
+        return LossSum((error * error).mean(dim=1).sum(), len(values), none, beside)
+
+    def row(self, numbers: Sequence[float], like: Tensor) -> Tensor:
+        """A number for each output, beside values (..., outputs)."""
+        return torch.tensor(numbers, dtype=like.dtype, device=like.device)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples, numbers and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on, with {len(self.names)} numbers each "
+            f"({few(self.names)}); a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def said(self) -> dict[str, Any]:
+        """What other programs look for in config.json."""
+        return names_said(self.names, "regression")
+
+
+def stored(rating: float) -> int:
+    """A rating as a store of whole numbers holds it: the bits of a float32."""
+    return int(np.float32(rating).view(np.uint32))
+
+
+def stored_rating(data: TokenStore, row: int) -> float:
+    """The rating of a row of a store."""
+    return stored_ratings(data, row)[0]
+
+
+def stored_ratings(data: TokenStore, row: int) -> list[float]:
+    """All ratings of a row of a store."""
+    return data.sequence(LABEL, row).astype(np.uint32).view(np.float32).tolist()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rating:
+    """The number that a model gives a text.
+
+    Arguments:
+        text: what was read; two texts where the model reads pairs.
+        value: in the units of the data it was trained on.
+    """
+
+    text: Text
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ratings:
+    """The numbers that a model gives a text.
+
+    Arguments:
+        text: what was read; two texts where the model reads pairs.
+        values: by name, in the model's order and in the units of the data it was trained on.
+    """
+
+    text: Text
+    values: dict[str, float]
+
+
+class Rater(EncoderPredictor[RegressionTask]):
+    """A model that rates texts, or pairs of texts, such as by how alike they are: texts in, `Rating`s out.
+
+    Arguments:
+        model: a `TextEncoder` with one output.
+        task: tokenizer, and mean and spread of the ratings.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    judged_by_own: ClassVar[bool] = True
+
+    def rate(self, text: Text) -> Rating:
+        """The number of one text, or of a pair of texts.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
+        """
+        return self.rate_batch([text])[0]
+
+    def rate_batch(self, texts: Sequence[Text]) -> list[Rating]:
+        """The numbers of many texts; the answers come in the order of the texts.
+
+        Raises:
+            InputError: as `rate`.
+        """
+        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
+        values = self.values(inputs).tolist()
+        made = [Rating(text=text, value=value) for text, value in zip(texts, values, strict=True)]
+        self.tell(made)
+        return made
+
+    def values(self, inputs: Sequence[Joined]) -> Tensor:
+        """(N,) float32, for inputs that are tokens already."""
+        values = torch.zeros(len(inputs))
+        for rows, _, encoded in self.encoded(inputs):
+            if encoded.logits is not None:
+                values[rows] = encoded.logits.float().squeeze(-1).cpu()
+        return values * self.task.spread + self.task.mean
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Pearson's and Spearman's correlation with the ratings; left out where undefined, as of one rating."""
+        inputs = self.stored(data, count)
+        right = [stored_rating(data, row) for row in range(len(inputs))]
+        predicted = self.values(inputs).tolist()
+        found = own_scores(self.task.name, predicted, right)
+        if len(right) > 1:
+            found |= {"pearson": pearson(right, predicted), "spearman": spearman(right, predicted)}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+class MultiRater(EncoderPredictor[MultiOutputTask]):
+    """A model that gives each text several numbers: texts in, `Ratings` out.
+
+    Arguments:
+        model: a `TextEncoder` with one output for each number.
+        task: tokenizer, and names, means and spreads of the numbers.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    judged_of_each: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    judged_by_own: ClassVar[bool] = True
+
+    def rate(self, text: Text) -> Ratings:
+        """The numbers of one text, or of a pair of texts.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
+        """
+        return self.rate_batch([text])[0]
+
+    def rate_batch(self, texts: Sequence[Text]) -> list[Ratings]:
+        """The numbers of many texts; the answers come in the order of the texts.
+
+        Raises:
+            InputError: as `rate`.
+        """
+        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
+        made = [
+            Ratings(text=text, values=dict(zip(self.task.names, row, strict=True)))
+            for text, row in zip(texts, self.values(inputs).tolist(), strict=True)
+        ]
+        self.tell(made)
+        return made
+
+    def values(self, inputs: Sequence[Joined]) -> Tensor:
+        """(N, outputs) float32, for inputs that are tokens already."""
+        values = torch.zeros(len(inputs), len(self.task.names))
+        for rows, _, encoded in self.encoded(inputs):
+            if encoded.logits is not None:
+                values[rows] = encoded.logits.float().cpu()
+        return values * self.task.row(self.task.spreads, values) + self.task.row(self.task.means, values)
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """The means over the numbers of Pearson's and Spearman's correlations, then those of each."""
+        inputs = self.stored(data, count)
+        right = [stored_ratings(data, row) for row in range(len(inputs))]
+        return judged_numbers(self.task, right, self.values(inputs).tolist())
+
+
+def judged_numbers(
+    task: MultiOutputTask, right: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]
+) -> dict[str, float]:
+    """The metrics of several numbers for each text; a correlation that is undefined is left out, and of the mean too."""
+    found: dict[str, list[float]] = {"pearson": [], "spearman": []}
+    each: dict[str, float] = {}
+    for number, name in enumerate(task.names):
+        gold, said = ([row[number] for row in rows] for rows in (right, predicted))
+        for metric, of in (("pearson", pearson), ("spearman", spearman)):
+            value = of(gold, said) if len(gold) > 1 else math.nan
+            if math.isfinite(value):
+                found[metric].append(value)
+                each[f"{metric}.{name}"] = value
+    means = {metric: math.fsum(values) / len(values) for metric, values in found.items() if values}
+    return own_scores(task.name, [tuple(row) for row in predicted], [tuple(row) for row in right]) | means | each
+
+
+def prepare_ratings(
+    data: LabelledData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Any = None,
+    given_validation: Any = None,
+) -> Prepared[RegressionTask]:
+    """As `prepare_classes`, for labels that are numbers.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a label that is no number.
+    """
+    if data.labels is not None:
+        raise InputError("data.labels names classes, and task regression has numbers; leave it out")
+    refuse_classes(data, "class_weights", "positive", "threshold", task="regression", has="numbers")
+
+    def write() -> tuple[RegressionTask, list[str]]:
+        splits = labelled(number=True).splits(data, seed, given, given_validation, least=2)
+        read, pairs = begun(splits, tokenizer, data.orders)
+        mean, spread = _moments([rating_of(text) for text in splits.train()])
+        task = RegressionTask(
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            mean=mean,
+            spread=spread,
+            pairs=pairs,
+            orders=data.orders,
+            sentences=tokenizer.sentences,
+        )
+        cut = written(folder, task, splits, 1 << 32, lambda text: [stored(rating_of(text))])
+        return task, notes_of(task, splits, cut)
+
+    return prepare(RegressionTask, folder, write)
+
+
+def prepare_numbers(
+    data: MultiOutputData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Any = None,
+    given_validation: Any = None,
+) -> Prepared[MultiOutputTask]:
+    """As `prepare_ratings`, for texts with several numbers each.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or an example with another number of numbers.
+    """
+
+    def write() -> tuple[MultiOutputTask, list[str]]:
+        splits = labelled(number=True, several=True).splits(data, seed, given, given_validation, least=2)
+        read, pairs = begun(splits, tokenizer, data.orders)
+        names = _names(data, next(splits.everything()))
+        blank = MultiOutputTask(tokenizer=read, names=names, means=(), spreads=())
+
+        def numbers(text: LabelledText) -> list[float]:
+            return blank.numbers_of(ratings_of(text), where_of(text))
+
+        columns = zip(*(numbers(text) for text in splits.train()), strict=True)
+        means, spreads = zip(*(_moments(column) for column in columns), strict=True)
+        task = MultiOutputTask(
+            tokenizer=read,
+            maximum_length=data.maximum_length,
+            auxiliary=data.auxiliary,
+            names=names,
+            means=means,
+            spreads=spreads,
+            pairs=pairs,
+            orders=data.orders,
+            sentences=tokenizer.sentences,
+        )
+        cut = written(folder, task, splits, 1 << 32, lambda text: [stored(number) for number in numbers(text)])
+        return task, notes_of(task, splits, cut)
+
+    return prepare(MultiOutputTask, folder, write)
+
+
+def _names(data: MultiOutputData, first: LabelledText) -> tuple[str, ...]:
+    """What the numbers of an example are called.
+
+    Raises:
+        InputError: where the first example has one number only, or another number than there are names.
+    """
+    count = len(ratings_of(first))
+    if count < 2:
+        raise InputError(
+            f"{where_of(first)}: has one number; name the columns of all as data.values, give lists, or choose task regression"
+        )
+    columns = data.values or ()
+    named = tuple(str(column) for column in columns) if any(isinstance(column, str) for column in columns) else None
+    names = data.labels or named or tuple(f"value_{number}" for number in range(count))
+    if len(names) != count:
+        raise InputError(f"{where_of(first)}: has {count} numbers, and data.labels names {len(names)}; name as many")
+    return names
+
+
+def _moments(ratings: Sequence[float]) -> tuple[float, float]:
+    mean = math.fsum(ratings) / len(ratings)
+    spread = math.sqrt(math.fsum((rating - mean) ** 2 for rating in ratings) / len(ratings))
+    return mean, spread or 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegressionEvaluation(Evaluation):
+    """What an evaluation found: `pearson` and `spearman`, in [-1, 1]; `predictions` are `Rating`s."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiOutputEvaluation(Evaluation):
+    """What an evaluation found: `pearson` and `spearman`, the means over the numbers, then those of each, as `pearson.NAME`.
+
+    `predictions` are `Ratings`.
+    """
+
+
+def evaluate_ratings(model: Rater, examples: Any) -> RegressionEvaluation:
+    """Compare the numbers of examples with those that a model gives.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, number), where text may be a pair.
+
+    Raises:
+        InputError: for an empty list, or a label that is no number.
+    """
+    texts = LABELLED.to_measure(examples)
+    right = [rating_of(text) for text in texts]
+    predictions = model.rate_batch([content_of(text) for text in texts])
+    values = [prediction.value for prediction in predictions]
+    scores = regression_scores(right, values)
+    return RegressionEvaluation(
+        metrics=own_scores(model.task.name, values, right) | {"pearson": scores.pearson, "spearman": scores.spearman},
+        count=len(texts),
+        predictions=tuple(predictions),
+    )
+
+
+def evaluate_numbers(model: MultiRater, examples: Any) -> MultiOutputEvaluation:
+    """Compare the numbers of examples with those that a model gives.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, numbers), where text may be a pair.
+
+    Raises:
+        InputError: for an empty list, or an example with another number of numbers.
+    """
+    texts = LABELLED.to_measure(examples)
+    right = [model.task.numbers_of(ratings_of(text), f"{text.file}, line {text.line}") for text in texts]
+    predictions = model.rate_batch([content_of(text) for text in texts])
+    predicted = [list(prediction.values.values()) for prediction in predictions]
+    return MultiOutputEvaluation(
+        metrics=judged_numbers(model.task, right, predicted), count=len(texts), predictions=tuple(predictions)
+    )
+
+
+def number_beside(task: RegressionTask, example: LabelledText, said: Rating) -> dict[str, Any]:
+    """An example, its number and the one that was told, by name."""
+    del task
+    return beside(example, {"label": rating_of(example), "predicted": said.value})
+
+
+def numbers_beside(task: MultiOutputTask, example: LabelledText, said: Ratings) -> dict[str, Any]:
+    """An example, its numbers and those that were told, by name."""
+    right = dict(zip(task.names, ratings_of(example), strict=True))
+    return beside(example, {"label": right, "predicted": said.values})
+
+
+def rates(config: Any) -> bool:
+    """Whether a model tells of whole texts by one number."""
+    return tells_of_texts(config) and config.outputs == 1
+
+
+def foreign_rater(folder: Path, config: Any) -> RegressionTask:
+    """The task of a folder whose model gives one number; whether it reads texts or pairs is not told there.
+
+    Raises:
+        InputError: where there is no tokenizer.
+    """
+    return RegressionTask(**read_folder(folder, config))
+
+
+def foreign_multi_output(folder: Path, config: Any) -> MultiOutputTask:
+    """The same of a folder whose model gives several numbers, with the names of its config.json.
+
+    Raises:
+        InputError: as `foreign_classifier`.
+    """
+    names = names_of(folder, config.outputs)
+    return MultiOutputTask(
+        **read_folder(folder, config), names=names, means=(0.0,) * len(names), spreads=(1.0,) * len(names)
+    )
+
+
+REGRESSION = TaskSpec(
+    task=RegressionTask,
+    predictor=Rater,
+    interface="whole_text",
+    sections={"data": LabelledData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_ratings,
+    examples=LABELLED,
+    evaluate=evaluate_ratings,
+    read=labelled(number=True, rest=True).named,
+    beside=number_beside,
+    filled_in=decided_of_encoder("sequence", 1),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=rates,
+    problems=("regression", None),
+    foreign=foreign_rater,
+)
+
+
+MULTI_OUTPUT = TaskSpec(
+    task=MultiOutputTask,
+    predictor=MultiRater,
+    interface="whole_text",
+    sections={"data": MultiOutputData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_numbers,
+    examples=LABELLED,
+    evaluate=evaluate_numbers,
+    read=labelled(number=True, several=True, rest=True).named,
+    beside=numbers_beside,
+    filled_in=decided_of_encoder("sequence", 2),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=classifies,
+    problems=("regression",),
+    foreign=foreign_multi_output,
+)

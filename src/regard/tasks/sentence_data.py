@@ -1,0 +1,302 @@
+"""Two or three texts that say something of each other: the `data` section, rows and files of a sentence encoder."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.data.file_format import FORMATS, guess
+from regard.data.header import SAMPLE, columns_read, has_header, is_number_of_rows
+from regard.data.labelled import read_labelled
+from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.lines import Line, read_lines
+from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.objects import has_objects, objects_of, objects_of_jsonl, values_of
+from regard.data.pair import malformed_row, short, text_fault
+from regard.data.rows import listed, parts_of, sound
+from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows
+from regard.data.usable import usable
+from regard.embeddings.pooling import PoolingMode, check_modes
+from regard.errors import InputError, nearest
+from regard.models.config import check
+from regard.tasks.examples import Place, Reader
+
+Objective = Literal["auto", "ranking", "cosine", "triplet"]
+
+PAIR_FORMATS = tuple(name for name, known in LABELLED_FORMATS.items() if known.number)
+"""The known sets whose texts are rated pairs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a TSV, CSV or JSONL file, or several; gzip is recognised.
+        validation: likewise; held out from the training data where null.
+        validation_share: of the training examples, to be held out.
+        format: `auto` goes by the file's name; or that of a public set of rated pairs, `stsb`.
+        text, pair: column index, column name or JSON key of the two texts that belong together; where null the usual names (text,
+            pair; sentence1, sentence2; anchor, positive) or the first two columns.
+        negative: the same of a third text, which does not belong to the first; null where there is none.
+        label: the same of a number that says how alike the two are; null where there is none.
+        objective: what is learnt. `ranking`: to tell a text's partner from all others in the batch, and from the third texts;
+            `cosine`: that the cosine is the number; `triplet`: that the third text is farther than the second; `auto` is
+            `cosine` where there are numbers, else `ranking`.
+        scale: of the cosines in `ranking`.
+        margin: by how much the third text is to be farther, for `triplet`.
+        lowest, highest: the numbers that mean a cosine of 0 and of 1; where null the least and the largest of the training data.
+        pooling: how the vectors of tokens become one: `mean`, `cls`, `max` and others, or several; `pooler` is the vector of a
+            whole text that the model makes itself. Where null as in the folder that the model starts from, if
+            sentence-transformers made it; of `infersent` and its like their own; else `mean`.
+        normalise: whether vectors are brought to length one; where null likewise, else true.
+        maximum_length: the most tokens of a text, special ones included; longer texts are cut.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.1
+    format: str = "auto"
+    text: int | str | None = None
+    pair: int | str | None = None
+    negative: int | str | None = None
+    label: int | str | None = None
+    objective: Objective = "auto"
+    scale: float = 20.0
+    margin: float = 1.0
+    lowest: float | None = None
+    highest: float | None = None
+    pooling: tuple[PoolingMode, ...] | None = None
+    normalise: bool | None = None
+    maximum_length: int = 128
+
+    def __post_init__(self) -> None:
+        names = (*FORMATS, *PAIR_FORMATS)
+        if self.format not in names:
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, names)}")
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
+        check(self.maximum_length >= 3, "data.maximum_length", self.maximum_length, "at least 3", "128 is usual")
+        check(self.scale > 0, "data.scale", self.scale, "above 0", "20 is usual")
+        check(self.margin >= 0, "data.margin", self.margin, "0 or more", "1 is usual")
+        if self.pooling is not None:
+            check_modes(self.pooling)
+        if self.lowest is not None and self.highest is not None:
+            check(
+                self.lowest < self.highest,
+                "data.highest",
+                self.highest,
+                f"above {self.lowest}",
+                "it means a cosine of 1",
+            )
+        self._check_objective()
+
+    def _check_objective(self) -> None:
+        rated = self.rated
+        chosen = self.chosen
+        if chosen == "triplet" and self.negative is None and self.format == "auto":
+            raise InputError("data.objective is triplet and no third text is named; give its column as data.negative")
+        if chosen == "cosine" and not rated:
+            raise InputError("data.objective is cosine and no number is named; give its column as data.label")
+        if chosen == "cosine" and self.negative is not None:
+            raise InputError("data.negative is for the objectives ranking and triplet; leave it out for cosine")
+
+    @property
+    def rated(self) -> bool:
+        """Whether there are numbers."""
+        return self.label is not None or self.format in PAIR_FORMATS
+
+    @property
+    def chosen(self) -> Literal["ranking", "cosine", "triplet"]:
+        """The objective, `auto` resolved."""
+        if self.objective != "auto":
+            return self.objective
+        return "cosine" if self.rated else "ranking"
+
+
+USUAL = (
+    ("anchor", "text", "sentence1", "sentence", "question", "query"),
+    ("positive", "pair", "sentence2", "answer", "passage"),
+)
+"""What the columns of the two texts are often called."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceExample:
+    """Two texts, or three.
+
+    Arguments:
+        texts: two that belong together, or that are rated; then perhaps one that does not belong to the first.
+        score: how alike the first two are; None where no number says it.
+        file, line: where it was read (lines from 1).
+    """
+
+    texts: tuple[str, ...]
+    score: float | None = None
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """As messages call it."""
+        return f"{self.file}, line {self.line}"
+
+
+Given = Sequence[SentenceExample] | Sequence[Sequence[str | float]] | Sequence[Mapping[str, object]]
+
+
+def in_memory(given: Given | None) -> list[SentenceExample] | None:
+    """Examples in memory: (first, second), (first, second, number), or (first, second, one that does not belong).
+
+    Or mappings with the names that columns of files usually have, and "negative", "score" or "label".
+
+    Raises:
+        InputError: for what is none of these.
+    """
+    if given is None:
+        return None
+    wanted = "two texts, two and a number, or three of which the last does not belong"
+    found = []
+    for number, example in enumerate(listed(given, "examples", wanted), start=1):
+        if isinstance(example, SentenceExample):
+            found.append(example)
+            continue
+        if isinstance(example, Mapping):
+            names = [*USUAL, *([each] for each in ("negative", "score", "label") if each in example)]
+            example = parts_of(example, f"example {number}", names, wanted)
+        parts = tuple(example) if isinstance(example, tuple | list) else ()
+        texts = tuple(part for part in parts if isinstance(part, str))
+        rest = parts[len(texts) :]
+        scores = [float(part) for part in rest if isinstance(part, int | float) and not isinstance(part, bool)]
+        if len(texts) not in (2, 3) or len(rest) > 1 or len(scores) < len(rest) or (rest and len(texts) == 3):
+            raise InputError(f"example {number} is {short(example)}; give {wanted}")
+        for text in texts:
+            if (fault := text_fault("text", text)) is not None:
+                sound(malformed_row("examples", number, *fault), wanted)
+        if scores and not math.isfinite(scores[0]):
+            raise InputError(f"example {number} has the number {scores[0]}; give finite ones")
+        score = scores[0] if scores else None
+        found.append(SentenceExample(texts=texts, score=score, file="examples", line=number))
+    return found
+
+
+def reader(data: SentenceData, place: Place | None) -> Reader[SentenceExample] | None:
+    """What reads the examples of a place, in the layout that `data` tells; None without a place."""
+    if place is None:
+        return None
+    paths = [place] if isinstance(place, str) else list(place)
+
+    def read(malformed: MalformedRows) -> Iterator[SentenceExample]:
+        for path in paths:
+            yield from _known(data, path, malformed) if data.format in PAIR_FORMATS else _file(data, path, malformed)
+
+    return read
+
+
+def _known(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[SentenceExample]:
+    for row in read_labelled(path, format=data.format, labelled=data.chosen == "cosine", malformed=malformed):
+        score = None if row.label is None else float(row.label)
+        yield SentenceExample(texts=(row.text, row.pair or ""), score=score, file=row.file, line=row.line)
+
+
+def _file(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[SentenceExample]:
+    chosen = [data.text, data.pair] + ([data.negative] if data.negative is not None else [])
+    sides = ["text", "pair", "negative"][: len(chosen)] + ["label"] * (
+        data.label is not None and data.chosen == "cosine"
+    )
+    chosen += [data.label] * (len(sides) - len(chosen))
+    lines = None if has_objects(path) else read_lines(path)
+    format = data.format
+    if lines is not None and format == "auto":
+        format, lines = guess(path, lines)
+    if lines is None or format == "jsonl":
+        found = _of_objects(path, lines, chosen)
+    else:
+        rows = tsv_rows(path, lines) if format == "tsv" else csv_rows(path, lines)
+        found = _of_table(path, rows, chosen, malformed)
+    needed = f"each row needs {', '.join(sides[:-1])} and {sides[-1]}; say which columns or keys they are under data"
+    return usable((_example(path, row, sides) for row in found), path, needed, "skip", malformed)
+
+
+Cells = tuple[int, list[object]] | MalformedRow
+
+
+def _of_objects(path: str, lines: Iterator[Line] | None, chosen: Sequence[int | str | None]) -> Iterator[Cells]:
+    if any(isinstance(key, int) for key in chosen):
+        raise InputError(f"{path}: text, pair, negative and label are keys here, not column numbers")
+    for row in objects_of(path) if lines is None else objects_of_jsonl(path, lines):
+        if isinstance(row, MalformedRow):
+            yield row
+            continue
+        line, content = row
+        keys = [key if isinstance(key, str) else _usual(content, side) for side, key in enumerate(chosen)]
+        values = values_of(path, line, content, keys)
+        yield values if isinstance(values, MalformedRow) else (line, values)
+
+
+def _usual(content: dict[str, object], side: int) -> str:
+    return next((name for name in USUAL[side] if name in content), USUAL[side][0])
+
+
+def _of_table(
+    path: str, rows: Iterator[Row], chosen: Sequence[int | str | None], malformed: MalformedRows
+) -> Iterator[Cells]:
+    sample = list(itertools.islice(rows, SAMPLE))
+    if not sample:
+        return
+    first = sample[0]
+    cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
+    named = [next((name for name in names if name in cells), None) for names in USUAL]
+    by_name = any(isinstance(column, str) for column in chosen) or (chosen[:2] == [None, None] and None not in named)
+    unnamed = chosen[:2] == [None, None]
+    say = "say which columns they are, by name or counted from 0: data.text=0 data.pair=1"
+    headed = by_name or has_header(path, sample, say if unnamed else None)
+    if unnamed and not by_name and (len(cells) > len(chosen) if headed else is_number_of_rows(sample, 0)):
+        raise InputError(f"{path}: its columns do not tell which hold the texts; {say}")
+    columns: list[int | str] = []
+    for side, column in enumerate(chosen):
+        if column is None:
+            usual = named[side] if by_name else None
+            column = side if usual is None else usual
+        columns.append(column)
+    if None in chosen:
+        places = [cells.index(column) if isinstance(column, str) and column in cells else column for column in columns]
+        sides = [
+            (side, place)
+            for side, place in zip(("text", "pair", "third"), places, strict=False)
+            if isinstance(place, int)
+        ]
+        malformed.columns[path] = columns_read(sides, cells if headed else None, len(cells))
+    for row in columns_of_table(path, itertools.chain(sample, rows), columns, headed):
+        yield row if isinstance(row, MalformedRow) else (row[0], list(row[1]))
+
+
+def _example(path: str, row: Cells, sides: Sequence[str]) -> SentenceExample | MalformedRow:
+    if isinstance(row, MalformedRow):
+        return row
+    line, values = row
+    score = None
+    if sides[-1] == "label":
+        score = _number(values[-1])
+        if score is None:
+            return malformed_row(path, line, "label is no number", short(values[-1]))
+    texts = values[: len(sides) - (sides[-1] == "label")]
+    for side, text in zip(sides, texts, strict=False):
+        fault = text_fault(side, text)
+        if fault is not None:
+            return malformed_row(path, line, *fault)
+    return SentenceExample(texts=tuple(map(str, texts)), score=score, file=path, line=line)
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value) if isinstance(value, str | int | float) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,922 @@
+"""Sentence embedding: vectors of texts, learnt from pairs and triples (Reimers and Gurevych 2019)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.checkpoints import located
+from regard.data.malformed import MalformedRows
+from regard.data.token_store import TokenStore
+from regard.embeddings.angular import SimilarityMeasure, angular, check_measure
+from regard.embeddings.features import Features, LayerChoice, features, layer_choice
+from regard.embeddings.pooling import POOLER, Dense, PoolingMode, check_modes, normalised, pool, unit
+from regard.embeddings.readers import Readers
+from regard.embeddings.reading import BATCH_TOKENS, Group, counted_of, read_all
+from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
+from regard.errors import InputError, nearest
+from regard.files import replace_file
+from regard.layers import HeadKind, Tokens, VectorReader
+from regard.layers.output import check_finite
+from regard.metrics.regression import pearson, spearman
+from regard.models import MODELS
+from regard.structure import from_mapping
+from regard.tasks.encoders import TEXT, EncoderPredictor, EncoderTask, foreign_tokenizer, obstacle, tokens_of
+from regard.tasks.examples import Splits, given_or
+from regard.tasks.preparation import (
+    SETTINGS,
+    TRAIN,
+    VALIDATION,
+    EncoderTokenizerSettings,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    settings_of,
+    write_store,
+)
+from regard.tasks.sentence_data import Given, SentenceData, SentenceExample, in_memory, reader
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.task import LossSum
+from regard.text import Tokenizer
+
+
+def ranking_loss(first: Tensor, others: Tensor, *, scale: float, same: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """How hard it is to tell each text's partner from all others in the batch (Henderson et al. 2017, section 4.4).
+
+        loss = - sum_i log softmax_j(scale cos(u_i, v_j))_i
+
+    What a row is compared with is the batch it is in: with larger batches it is harder, and learns more.
+
+    Arguments:
+        first: u, (B, D).
+        others: v, (C, D), the first B of them the partners, the others texts that belong to none.
+        scale: of the cosines.
+        same: (B, C) bool, True = not to be told from the partner, because it is the same text, or the first itself.
+
+    Returns:
+        The sum over rows; in how many the partner is the nearest.
+
+    >>> loss, right = ranking_loss(torch.eye(2), torch.eye(2), scale=1.0)
+    >>> round(loss.item(), 4), right.item()  # 2 log(1 + 1/e)
+    (0.6265, 2)
+    """
+    scores = scale * (F.normalize(first, dim=-1) @ F.normalize(others, dim=-1).T)
+    labels = torch.arange(len(first), device=first.device)
+    if same is not None:
+        partner = F.one_hot(labels, scores.shape[1]).bool()
+        scores = scores.masked_fill(same & ~partner, float("-inf"))
+    right = (scores.argmax(dim=1) == labels).sum()
+    return F.cross_entropy(scores, labels, reduction="sum"), right
+
+
+def cosine_loss(first: Tensor, second: Tensor, wanted: Tensor) -> Tensor:
+    """The squared difference of each pair's cosine from the one wanted, summed (Reimers, Gurevych 2019, section 3).
+
+    Arguments:
+        first, second: (B, D).
+        wanted: (B,).
+
+    >>> cosine_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]]), torch.tensor([0.5])).item()
+    0.25
+    """
+    return (F.cosine_similarity(first, second, dim=-1) - wanted).square().sum()
+
+
+def triplet_loss(first: Tensor, second: Tensor, third: Tensor, *, margin: float) -> tuple[Tensor, Tensor]:
+    """By how much the third text is not farther than the second by a margin, summed (Reimers, Gurevych 2019, section 3).
+
+        loss = sum_i max(0, |u_i - v_i| - |u_i - w_i| + margin)
+
+    Arguments:
+        first, second, third: u, v and w, (B, D).
+
+    Returns:
+        The sum over rows; in how many the second is nearer than the third.
+
+    >>> u, v, w = torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]])
+    >>> [value.item() for value in triplet_loss(u, v, w, margin=1.0)]
+    [4.0, 0]
+    """
+    near, far = (first - second).norm(dim=-1), (first - third).norm(dim=-1)
+    return (near - far + margin).clamp_min(0.0).sum(), (near < far).sum()
+
+
+PAIR, NEGATIVE, SCORE = "pair", "negative", "score"
+"""The columns of a store beside the first text: the tokens of the others; the bits of a float32, of no meaning without scores."""
+
+Learnt = Literal["ranking", "cosine", "triplet"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentenceBatch:
+    """What one step of training reads.
+
+    Arguments:
+        tokens: (P x B, L), the first texts of B examples, then the second, then perhaps the third.
+        size: B.
+        scores: (B,), how alike the first two are; meaningless where no number says it.
+        same: (B, (P - 1) x B) bool, True = the other text is the row's own partner or the row's own first, word for word.
+    """
+
+    tokens: Tokens
+    size: int
+    scores: Tensor
+    same: Tensor
+
+    def to(self, device: torch.device) -> SentenceBatch:
+        """The same batch on another device."""
+        return SentenceBatch(self.tokens.to(device), self.size, self.scores.to(device), self.same.to(device))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceEmbeddingTask(EncoderTask):
+    """What makes one vector of a text, and a loss of many.
+
+        vector = normalise(dense(pool(token vectors)))
+
+    Arguments:
+        tokenizer: for all texts.
+        maximum_length: the most tokens of a text, special ones included; what is longer is cut.
+        pooling: how the vectors of tokens become one, or several that stand one after another.
+        normalise: whether vectors have length one.
+        lowercase: whether texts are brought to lower case before the tokenizer sees them.
+        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
+        prompts: texts by name, to be put before what is read.
+        prompt: the name of the one that is put there unless another is asked for; None for none.
+        dense: linear maps behind the pooling; they are not trained.
+        objective, scale, margin, lowest, highest: what was learnt, as in the recipe's `data` section.
+    """
+
+    name: ClassVar[str] = "sentence_embedding"
+    head: ClassVar[HeadKind] = "none"
+
+    pooling: tuple[PoolingMode, ...] = ("mean",)
+    normalise: bool = True
+    lowercase: bool = False
+    sentences: bool = False
+    prompts: dict[str, str] = field(default_factory=dict)
+    prompt: str | None = None
+    dense: tuple[Dense, ...] = ()
+    objective: Learnt = "ranking"
+    scale: float = 20.0
+    margin: float = 1.0
+    lowest: float = 0.0
+    highest: float = 1.0
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return ('print(model.embed(["...", "..."]).shape)',)
+
+    @property
+    def modules(self) -> SentenceModules:
+        """What stands around the encoder, as sentence-transformers parts it."""
+        return SentenceModules(
+            pooling=self.pooling,
+            dense=self.dense,
+            normalise=self.normalise,
+            maximum_length=self.maximum_length,
+            lowercase=self.lowercase,
+            prompts=self.prompts,
+            prompt=self.prompt,
+        )
+
+    # --- from texts to vectors ---
+
+    def encode(self, texts: Sequence[str], *, maximum: int, prompt: str | None = None) -> list[list[int]]:
+        """The tokens of texts, special ones included, cut to `maximum`.
+
+        Arguments:
+            prompt: the name of what is put before each; None = what the model is used to.
+
+        Raises:
+            InputError: for what is no string, or a prompt that the model does not have.
+        """
+        before = self._before(prompt)
+        if isinstance(texts, str):
+            raise InputError("one string given where a list of texts is wanted; put it in a list")
+        for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str):
+                raise InputError(f"text {number} is {text!r:.80}; give strings")
+        given = [before + text for text in texts] if before else list(texts)
+        if self.lowercase:
+            given = [text.lower() for text in given]
+        start, end = self.tokenizer.start_id, self.tokenizer.end_id
+        return [[start, *ids[: maximum - 2], end] for ids in tokens_of(self.tokenizer, given, sentences=self.sentences)]
+
+    def _before(self, prompt: str | None) -> str:
+        name = self.prompt if prompt is None else prompt
+        if name is None:
+            return ""
+        if name not in self.prompts:
+            known = nearest(name, list(self.prompts)) if self.prompts else "it has none"
+            raise InputError(f"the model has no prompt {name!r}; {known}")
+        return self.prompts[name]
+
+    def vectors(self, hidden: Tensor, valid: Tensor | None, pooled: Tensor | None = None) -> Tensor:
+        """One vector of each text, (B, W), in float32.
+
+        Arguments:
+            hidden: (B, L, D), the vectors of tokens.
+            valid: (B, L) bool, True = a real token; None = all are.
+            pooled: (B, D), what the model makes of the texts itself, for the pooling `pooler`.
+        """
+        if self.pooling != POOLER:
+            found = pool(hidden, valid, self.pooling)
+        elif pooled is None:
+            raise RuntimeError("the pooler's vector is wanted and the model gave none")
+        else:
+            found = pooled if pooled.dtype == torch.float64 else pooled.float()
+        for dense in self.dense:
+            found = dense(found)
+        return normalised(found) if self.normalise else found
+
+    # --- training ---
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse inputs that are longer than the model has positions for, and a pooler's vector where it makes none.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        EncoderTask.check(self, model, train, validation)
+        check_pooling(model, self.pooling)
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens of each text of an example, (N, texts)."""
+        return np.stack([data.lengths(column) for column in _texts(data)], axis=1)
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> SentenceBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(
+            [[data.sequence(column, row).tolist() for row in rows] for column in _texts(data)],
+            [stored_score(data, row) for row in rows],
+        )
+
+    def batch(self, texts: Sequence[Sequence[Sequence[int]]], scores: Sequence[float]) -> SentenceBatch:
+        """Token ids of the first texts, the second and perhaps the third, and scores, to a batch."""
+        every = [ids for column in texts for ids in column]
+        size = len(texts[0])
+        numbers: dict[tuple[int, ...], int] = {}
+        which = torch.tensor([numbers.setdefault(tuple(ids), len(numbers)) for ids in every])
+        first, partner, others = which[:size, None], which[size : 2 * size, None], which[size:]
+        return SentenceBatch(
+            Tokens.pad(every, padding_id=self.tokenizer.padding_id),
+            size,
+            torch.tensor(scores, dtype=torch.float32),
+            (others == first) | (others == partner),
+        )
+
+    def loss(self, model: nn.Module, batch: SentenceBatch, *, smoothing: float = 0.0) -> LossSum:
+        """The loss of a batch, summed over its examples; there is nothing to smooth."""
+        del smoothing
+        nowhere = torch.zeros(0, dtype=torch.int64, device=batch.tokens.ids.device)
+        found = model(batch.tokens, None, at=nowhere)
+        with torch.autocast(batch.tokens.ids.device.type, enabled=False):
+            vectors = self.vectors(found.hidden, counted_of(model, batch.tokens), found.pooled)
+            first, second, *third = vectors.split(batch.size)
+            right = torch.zeros((), dtype=torch.int64, device=vectors.device)
+            if self.objective == "cosine":
+                total = cosine_loss(first, second, self.wanted(batch.scores))
+            elif self.objective == "triplet":
+                total, right = triplet_loss(first, second, third[0], margin=self.margin)
+            else:
+                others = torch.cat([second, *third])
+                total, right = ranking_loss(first, others, scale=self.scale, same=batch.same)
+            if (
+                found.pooled is not None
+            ):  # a pooler that no vector is made of; workers wait for a gradient of every parameter
+                total = total + 0.0 * found.pooled.sum()
+        return LossSum(total, batch.size, right)
+
+    def wanted(self, scores: Tensor) -> Tensor:
+        """The cosines that scores stand for."""
+        return (scores - self.lowest) / (self.highest - self.lowest)
+
+    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
+        """The loss; how alike texts are found is among what the model is judged by."""
+        del right
+        return {"loss": loss}
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples and vocabulary in a few words."""
+        form = {"cosine": "rated pairs", "triplet": "triples"}.get(self.objective, "pairs")
+        if self.objective == "ranking" and NEGATIVE in train.columns:
+            form = "pairs with a third text that does not belong"
+        pooling = "the model's own" if self.pooling == POOLER else " and ".join(self.pooling).replace("_", " ")
+        return (
+            f"{len(train):,} {form} to learn from, {len(validation):,} to validate on; pooling by {pooling}; a vocabulary of "
+            f"{self.tokenizer.size:,}"
+        )
+
+    # --- folders ---
+
+    def settings(self) -> dict[str, Any]:
+        """All that prediction needs beside the tokenizer and the linear maps."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("tokenizer", "dense")}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> Self:
+        """The task that `save` wrote into `folder`."""
+        settings = {key: value for key, value in values.items() if key != "name"}
+        parts: dict[str, Any] = {"tokenizer": Tokenizer.load(folder)}
+        modules = read_modules(folder)
+        if modules is not None:
+            parts["dense"] = modules.dense
+        return from_mapping(cls, {**parts, **settings}, f"{folder / 'regard.json'}: task")
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder, in sentence-transformers' layout too where that can tell it."""
+        EncoderTask.write(self, folder, config, tensors, recipe=recipe, metrics=metrics)
+        of_sentence_transformers = not obstacle(self.tokenizer) and MODELS[config.model_type].interface == "encoder"
+        if (of_sentence_transformers and self.pooling != POOLER) or self.dense:
+            maximum = min(self.maximum_length, config.maximum_positions)
+            write_modules(folder, self.modules, width=config.width, maximum=maximum)
+
+
+def check_pooling(model: Any, pooling: Sequence[str]) -> None:
+    """Refuse the pooling `pooler` of a model that makes no vector of a whole text.
+
+    Raises:
+        InputError: with what to choose instead.
+    """
+    if tuple(pooling) == POOLER and not isinstance(model, VectorReader) and getattr(model, "pooler", None) is None:
+        raise InputError(
+            f"pooling is pooler, and this {model.config.model_type} makes no vector of a whole text; choose another, such as mean"
+        )
+
+
+def _texts(data: TokenStore) -> list[str]:
+    return [column for column in (TEXT, PAIR, NEGATIVE) if column in data.columns]
+
+
+def stored(score: float | None) -> int:
+    """A score as a store of whole numbers holds it: the bits of a float32."""
+    return int(np.float32(0.0 if score is None else score).view(np.uint32))
+
+
+def stored_score(data: TokenStore, row: int) -> float:
+    """The score of a row of a store."""
+    return float(np.uint32(data.sequence(SCORE, row)[0]).view(np.float32))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Embedding:
+    """The vector of a text.
+
+    Arguments:
+        text: what was read.
+        vector: (W,) float32.
+    """
+
+    text: str
+    vector: NDArray[np.float32] = field(repr=False)
+
+
+class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
+    """A model that gives texts vectors: strings in, an array out. Any encoder can be one.
+
+    Arguments:
+        model: a `TextEncoder` or a `VectorReader`; what head it has does not matter.
+        task: tokenizer, pooling and what stands behind it.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+
+    def __init__(
+        self,
+        model: Any,
+        task: SentenceEmbeddingTask,
+        *,
+        recipe: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(model, task, recipe=recipe, metrics=metrics)
+        self._readers = Readers(self.model, task.tokenizer.padding_id)
+
+    @property
+    def width(self) -> int:
+        """W, of the vectors that `embed` gives by default."""
+        return self.width_of("last")
+
+    def width_of(self, layers: LayerChoice | str | int | Sequence[int]) -> int:
+        """W, of the vectors made of a choice of layers.
+
+        Raises:
+            InputError: for a layer that the model does not have, layers that are stacked, and a choice that does not fit the
+                linear maps behind the pooling.
+        """
+        choice, dense = self._choice(layers), self.task.dense
+        widths = [self._widths[number] for number in choice.numbers(len(self.model.layers))]
+        width = len(self.task.pooling) * (sum(widths) if choice.combine == "concatenate" else widths[0])
+        if self.task.pooling == POOLER:
+            width = self.model.config.width
+        if dense and dense[0].weight.shape[1] != width:
+            raise InputError(
+                f"the model has a linear map of {dense[0].weight.shape[1]} numbers behind its pooling, and these layers, pooled, "
+                f"give {width}; choose one layer, or a sum, and the model's own pooling"
+            )
+        return int(dense[-1].weight.shape[0]) if dense else width
+
+    def pooled(self, modes: Sequence[str] | None = None, *, normalise: bool | None = None) -> SentenceEncoder:
+        """The same model, whose vectors of tokens become one of a text in another way.
+
+        Arguments:
+            modes: such as ("cls",) or ("mean", "max"); the model's own where None.
+            normalise: whether vectors have length one; as the model has it where None.
+
+        Raises:
+            InputError: for what is no way to pool, with the nearest.
+        """
+        changes: dict[str, Any] = {} if normalise is None else {"normalise": normalise}
+        if modes is not None:
+            check_modes(modes)
+            check_pooling(self.model, modes)
+            changes["pooling"] = tuple(modes)
+        task = dataclasses.replace(self.task, **changes)
+        return SentenceEncoder(self.model, task, recipe=self.recipe, metrics=self.metrics)
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        layers: LayerChoice | str | int | Sequence[int] = "last",
+        prompt: str | None = None,
+        precision: str | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> NDArray[np.float32]:
+        """The vectors of texts.
+
+        A text in which there is nothing has the vector of the special tokens alone. A model that is looked at is read as it is,
+        and not a copy prepared for speed.
+
+        Arguments:
+            layers: that the vectors of tokens are taken from, as for `features`; what is concatenated makes longer vectors.
+            prompt: the name of what is put before each text; None = what the model is used to.
+            precision: to compute in: `float32`, `bfloat16` or `int8`; the model's own where None.
+            batch_tokens: tokens read together by one core. It changes memory and speed.
+
+        Returns:
+            (N, W) float32, in the order of the texts.
+
+        Raises:
+            InputError: for what is no string, an unknown prompt or precision, and layers as `width_of`.
+        """
+        inputs = self.task.encode(texts, maximum=self.maximum_length, prompt=prompt)
+        return self._vectors(inputs, precision, batch_tokens, texts, layers)
+
+    def features(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        *,
+        layers: LayerChoice | str | int | Sequence[int] = "last",
+        precision: str | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> list[Features]:
+        """The vectors of every token of some texts, from any choice of layers.
+
+        What is longer than the model reads is read in overlapping windows.
+
+        Arguments:
+            texts: strings, or lists of words.
+            layers: a `LayerChoice`; a name such as `last`, `second_to_last`, `sum_last_four`, `concatenate_last_four`,
+                `embeddings`, `all`; or numbers of layers, which are summed.
+            precision: as for `embed`.
+            batch_tokens: as for `embed`.
+
+        Raises:
+            InputError: for a text that is empty or no string, and a layer that the model does not have.
+        """
+        return features(
+            self._readers.reader(precision),
+            self.task.tokenizer,
+            texts,
+            layers=layers,
+            depth=len(self.model.layers),
+            maximum=self.model.maximum_length,
+            batch_tokens=batch_tokens,
+        )
+
+    def similarity(
+        self, first: Sequence[str], second: Sequence[str], *, measure: SimilarityMeasure = "cosine"
+    ) -> NDArray[np.float32]:
+        """How alike every first text and every second are.
+
+        Arguments:
+            measure: the cosine of their vectors; or `angular`, one minus the angle between them in half turns (Cer et al. 2018,
+                equation 1), which tells texts apart that are very much alike.
+
+        Returns:
+            (N, M) float32.
+
+        Raises:
+            InputError: as `embed`, and for another measure.
+        """
+        check_measure(measure)
+        left, right = (unit(self.embed(texts)) for texts in (first, second))
+        cosines = left @ right.T
+        return cosines if measure == "cosine" else angular(cosines)
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Spearman's and Pearson's correlation of cosines with what they ought to be.
+
+        That is the data's numbers; where it has none, 1 for texts that belong together and 0 for as many that do not: each first
+        text with the third of its example, or else with the second of the next.
+        """
+        rows = range(min(count, len(data)))
+        texts = [column for column in (TEXT, PAIR, NEGATIVE) if column in data.columns]
+        low = (
+            torch.is_autocast_enabled(self.device.type) and torch.get_autocast_dtype(self.device.type) == torch.bfloat16
+        )
+        with torch.autocast(self.device.type, enabled=False):
+            found = [
+                unit(self._vectors([data.sequence(column, row).tolist() for row in rows], "bfloat16" if low else None))
+                for column in texts
+            ]
+        cosines = (found[0] * found[1]).sum(axis=1)
+        if self.task.objective == "cosine":
+            right = np.array([stored_score(data, row) for row in rows])
+        else:
+            strangers = found[2] if len(found) > 2 else np.roll(found[1], -1, axis=0)
+            cosines = np.concatenate([cosines, (found[0] * strangers).sum(axis=1)])
+            right = np.repeat([1.0, 0.0], len(rows))
+        if len(right) < 2:
+            raise InputError("one example has no correlation; give two to validate on")
+        return {"spearman": _number(spearman(right, cosines)), "pearson": _number(pearson(right, cosines))}
+
+    def _vectors(
+        self,
+        inputs: Sequence[Sequence[int]],
+        precision: str | None,
+        batch_tokens: int = BATCH_TOKENS,
+        texts: Sequence[str] | None = None,
+        layers: LayerChoice | str | int | Sequence[int] = "last",
+    ) -> NDArray[np.float32]:
+        """The vectors of inputs that are tokens already.
+
+        Arguments:
+            texts: those that the inputs are of, for whoever watches.
+        """
+        choice = self._choice(layers)
+        reader = self._readers.plain if self.task.pooling == POOLER else self._readers.reader(precision)
+        vectors = np.empty((len(inputs), self.width_of(choice)), dtype=np.float32)
+
+        def use(group: Group) -> None:
+            hidden = group.states[0] if len(group.states) == 1 and not choice.weights else choice.combined(group.states)
+            found: Tensor = check_finite(self.task.vectors(hidden, group.valid, group.pooled), "these texts")
+            vectors[group.rows] = found.float().cpu().numpy()
+            if texts is not None and not reader.parallel:
+                self._tell(texts, vectors, group.rows)
+
+        read_all(reader, inputs, choice.numbers(len(self.model.layers)), use, batch_tokens=batch_tokens)
+        if texts is not None and reader.parallel:
+            self._tell(texts, vectors, range(len(texts)))
+        return vectors
+
+    def _choice(self, layers: LayerChoice | str | int | Sequence[int]) -> LayerChoice:
+        choice = layer_choice(layers, len(self.model.layers))
+        if choice.combine == "stack":
+            raise InputError(
+                "one vector of a text is wanted, and the layers chosen are kept apart; sum or concatenate them"
+            )
+        numbers = choice.numbers(len(self.model.layers))
+        if self.task.pooling == POOLER and (numbers != (len(self.model.layers),) or choice.weights):
+            raise InputError(
+                "the vector of a whole text that the model makes itself is of its last layer; leave the layers out, or choose "
+                "another pooling, such as mean"
+            )
+        if choice.combine == "sum" and len({self._widths[number] for number in numbers}) > 1:
+            raise InputError("the layers chosen have vectors of different widths, which have no sum; concatenate them")
+        return choice
+
+    @property
+    def _widths(self) -> Sequence[int]:
+        """Of the embedding's vectors and of each layer's."""
+        if isinstance(self.model, VectorReader):
+            return self.model.widths
+        return [self.model.config.width] * (1 + len(self.model.layers))
+
+    def _tell(self, texts: Sequence[str], vectors: NDArray[np.float32], rows: Sequence[int]) -> None:
+        if self._watchers():
+            self.tell([Embedding(text=texts[row], vector=vectors[row]) for row in rows])
+
+
+def _number(correlation: float) -> float:
+    """A correlation that is not defined, because all cosines are the same, is none."""
+    return 0.0 if np.isnan(correlation) else correlation
+
+
+"""What preparation decided of the task, beside the stores."""
+
+
+def prepare_sentences(
+    data: SentenceData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[SentenceEmbeddingTask]:
+    """Read the data for the tokenizer and the range of its numbers, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out examples.
+        given, given_validation: examples in memory instead of what `data` names: `SentenceExample`s, or (first, second), (first,
+            second, number), (first, second, one that does not belong).
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or examples of another form than the objective needs.
+    """
+    if not is_prepared(folder):
+        train = given_or(in_memory(given), reader(data, data.train), "training")
+        if train is None:
+            raise InputError("data.train is missing; name a file of pairs of texts")
+        validation = given_or(in_memory(given_validation), reader(data, data.validation), "validation")
+        splits = Splits(train, validation, share=data.validation_share, seed=seed)
+        cleared(folder)
+        first = next(splits.everything(), None)
+        if first is None:
+            raise InputError("the training data has no example that can be used; give some")
+        objective = data.chosen
+        if data.objective == "auto" and given is not None:
+            objective = "ranking" if first.score is None else "cosine"
+        start = _modules(tokenizer)
+        if start is not None and start.dense:
+            raise InputError(
+                "the model to start from has linear maps behind its pooling, which are not trained; start from another, or from "
+                "its encoder alone"
+            )
+        _check_form(first, objective, len(first.texts), first.score is not None)
+        lowest, highest = _range(data, splits) if objective == "cosine" else (0.0, 1.0)
+        task = SentenceEmbeddingTask(
+            tokenizer=encoder_tokenizer(tokenizer, lambda: (text for each in splits.train() for text in each.texts)),
+            maximum_length=data.maximum_length,
+            pooling=data.pooling if data.pooling is not None else start.pooling if start is not None else ("mean",),
+            normalise=data.normalise if data.normalise is not None else start is None or start.normalise,
+            lowercase=start is not None and start.lowercase,
+            sentences=tokenizer.sentences,
+            prompts={} if start is None else start.prompts,
+            prompt=None if start is None else start.prompt,
+            objective=objective,
+            scale=data.scale,
+            margin=data.margin,
+            lowest=lowest,
+            highest=highest,
+        )
+        parts = len(first.texts) if objective != "cosine" else 2
+        cut = [
+            _write(folder, task, TRAIN, splits.train(), parts),
+            _write(folder, task, VALIDATION, splits.validation(), parts),
+        ]
+        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
+        notes = splits.notes
+        if sum(cut):
+            notes.append(
+                f"{sum(cut):,} texts were longer than data.maximum_length = {task.maximum_length} tokens and were cut."
+            )
+        finish(folder, notes)
+    settings = settings_of(folder)
+    return opened(SentenceEmbeddingTask.load(folder, settings), folder)
+
+
+def _modules(tokenizer: EncoderTokenizerSettings) -> SentenceModules | None:
+    """What stands around the encoder that training starts from, where sentence-transformers wrote it down."""
+    if tokenizer.path is None:
+        return None
+    place = located(tokenizer.path)
+    return read_modules(place) if place.is_dir() else None
+
+
+def _check_form(example: SentenceExample, objective: str, texts: int, rated: bool) -> None:
+    """Refuse an example that the objective cannot be learnt from, or of another form than the first.
+
+    Raises:
+        InputError: naming where it stands.
+    """
+    if objective == "cosine" and example.score is None:
+        raise InputError(f"{example.where}: has no number; the objective cosine needs one for each pair")
+    if objective == "triplet" and len(example.texts) < 3:
+        raise InputError(f"{example.where}: has two texts; the objective triplet needs a third that does not belong")
+    if len(example.texts) != texts or (example.score is not None) != rated:
+        raise InputError(f"{example.where}: is of another form than the first example; all must be of one")
+
+
+def _range(data: SentenceData, splits: Splits[SentenceExample]) -> tuple[float, float]:
+    """The numbers that mean a cosine of 0 and of 1."""
+    if data.lowest is not None and data.highest is not None:
+        return data.lowest, data.highest
+    scores = [example.score for example in splits.train() if example.score is not None]
+    lowest = min(scores, default=0.0) if data.lowest is None else data.lowest
+    highest = max(scores, default=1.0) if data.highest is None else data.highest
+    if lowest >= highest:
+        raise InputError(
+            f"the numbers go from {lowest:g} to {highest:g}; give data.lowest and data.highest, or pairs that are not all alike"
+        )
+    return lowest, highest
+
+
+def _write(
+    folder: Path, task: SentenceEmbeddingTask, split: str, examples: Iterator[SentenceExample], parts: int
+) -> int:
+    """Write the store of a split; returns how many texts were cut."""
+    cut = 0
+    form: SentenceExample | None = None
+
+    def rows() -> Iterator[Sequence[Sequence[int]]]:
+        nonlocal cut, form
+        while chunk := list(itertools.islice(examples, 512)):
+            form = form or chunk[0]
+            for example in chunk:
+                _check_form(example, task.objective, len(form.texts), form.score is not None)
+            columns = [
+                task.encode([example.texts[side] for example in chunk], maximum=1 << 30) for side in range(parts)
+            ]
+            for number, example in enumerate(chunk):
+                texts = [column[number] for column in columns]
+                cut += sum(len(ids) > task.maximum_length for ids in texts)
+                end = [task.tokenizer.end_id]
+                kept = [
+                    ids if len(ids) <= task.maximum_length else ids[: task.maximum_length - 1] + end for ids in texts
+                ]
+                yield [*kept, [stored(example.score)]]
+
+    size = task.tokenizer.size
+    columns = dict.fromkeys((TEXT, PAIR, NEGATIVE)[:parts], size) | {SCORE: 1 << 32}
+    write_store(folder, split, columns, rows())
+    return cut
+
+
+CHUNK = 1024
+"""Rows of cosines held at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Similarity:
+    """How alike two texts were found.
+
+    Arguments:
+        first, second: the texts.
+        cosine: of their vectors.
+    """
+
+    first: str
+    second: str
+    cosine: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: of rated pairs `spearman` and `pearson` of cosines with the numbers; of pairs that belong together `recall_at_1`,
+            `recall_at_10` and `mean_reciprocal_rank` of each partner among all; of triples `accuracy`, the share in which the
+            third text is farther than the second.
+        count: examples.
+        predictions: one for each example.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    predictions: tuple[Similarity, ...] = field(repr=False, default=())
+
+
+def evaluate_sentences(model: SentenceEncoder, examples: Given, *, precision: str | None = None) -> SentenceEvaluation:
+    """Measure the vectors of a model on examples.
+
+    Arguments:
+        examples: `SentenceExample`s, or (first, second, number), (first, second), (first, second, one that does not belong).
+        precision: to compute in; the model's own where None.
+
+    Raises:
+        InputError: for an empty list, or examples of different forms.
+    """
+    if isinstance(examples, str) or not examples:
+        raise InputError("there is nothing to evaluate; give a list with at least one example")
+    found = in_memory(examples) or []
+    form = len(found[0].texts), found[0].score is None
+    for example in found:
+        if (len(example.texts), example.score is None) != form:
+            raise InputError(f"{example.where}: is of another form than the first example; all must be of one")
+    vectors = [
+        unit(model.embed([example.texts[side] for example in found], precision=precision)) for side in range(form[0])
+    ]
+    cosines = (vectors[0] * vectors[1]).sum(axis=1)
+    if not form[1]:
+        right = np.array([example.score for example in found], dtype=np.float64)
+        metrics = {"spearman": spearman(right, cosines), "pearson": pearson(right, cosines)}
+    elif form[0] == 3:
+        metrics = {"accuracy": float(np.mean(cosines > (vectors[0] * vectors[2]).sum(axis=1)))}
+    else:
+        ranks = _ranks(vectors[0], vectors[1], [example.texts[1] for example in found])
+        metrics = {
+            "recall_at_1": float(np.mean(ranks == 1)),
+            "recall_at_10": float(np.mean(ranks <= 10)),
+            "mean_reciprocal_rank": float(np.mean(1 / ranks)),
+        }
+    predictions = (
+        Similarity(first=example.texts[0], second=example.texts[1], cosine=float(cosine))
+        for example, cosine in zip(found, cosines, strict=True)
+    )
+    return SentenceEvaluation(metrics=metrics, count=len(found), predictions=tuple(predictions))
+
+
+def similarity_beside(task: SentenceEmbeddingTask, example: SentenceExample, said: Similarity) -> dict[str, Any]:
+    """Two texts, how alike they are said to be, and the cosine of their vectors, by name."""
+    del task
+    score = {} if example.score is None else {"score": example.score}
+    return {"first": said.first, "second": said.second, **score, "cosine": said.cosine}
+
+
+def read_sentences(data: SentenceData, malformed: MalformedRows) -> Iterator[SentenceExample]:
+    """The examples that `data.train` names."""
+    read = reader(data, data.train)
+    if read is None:
+        raise InputError("no file of pairs of texts is named; name one")
+    return iter(read(malformed))
+
+
+def _ranks(first: NDArray[np.float32], second: NDArray[np.float32], texts: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each row's partner among all second texts by cosine, from 1; the same text again does not count."""
+    numbers: dict[str, int] = {}
+    which = np.array([numbers.setdefault(text, len(numbers)) for text in texts])
+    _, keep = np.unique(which, return_index=True)
+    candidates = second[keep]
+    ranks = np.empty(len(first), dtype=np.int64)
+    for start in range(0, len(first), CHUNK):
+        rows = slice(start, start + CHUNK)
+        scores = first[rows] @ candidates.T
+        own = np.take_along_axis(scores, which[rows, None], axis=1)
+        ranks[rows] = 1 + (scores > own).sum(axis=1)
+    return ranks
+
+
+def gives_vectors(config: Any) -> bool:
+    """Whether a model makes vectors of texts, or of their tokens, whatever its head."""
+    return MODELS[config.model_type].serves("text_vectors")
+
+
+def foreign_encoder(folder: Path, config: Any) -> SentenceEmbeddingTask:
+    """The task of a folder: as its `modules.json` has it; without one the mean of all tokens, not normalised.
+
+    Of a model that makes one vector of each text, that one.
+
+    Raises:
+        InputError: for modules that Regard does not have, or where there is no tokenizer.
+    """
+    found = read_modules(folder) or SentenceModules()
+    longest = config.maximum_positions
+    family = MODELS[config.model_type]
+    return SentenceEmbeddingTask(
+        tokenizer=foreign_tokenizer(folder, config),
+        maximum_length=longest if found.maximum_length is None else min(found.maximum_length, longest),
+        pooling=POOLER if family.interface == "text_vectors" else found.pooling,
+        sentences=family.sentences,
+        normalise=found.normalise,
+        lowercase=found.lowercase,
+        prompts=found.prompts,
+        prompt=found.prompt,
+        dense=found.dense,
+    )
+
+
+SENTENCE_EMBEDDING = TaskSpec(
+    task=SentenceEmbeddingTask,
+    predictor=SentenceEncoder,
+    interface="text_vectors",
+    sections={"data": SentenceData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_sentences,
+    evaluate=evaluate_sentences,
+    read=read_sentences,
+    beside=similarity_beside,
+    filled_in=decided_of_encoder("none", 0),
+    decided_of_some=OF_VECTOR_READERS,
+    fits=gives_vectors,
+    foreign=foreign_encoder,
+)

@@ -1,1 +1,0 @@
-"""One vector for each text, so that texts alike have vectors alike."""

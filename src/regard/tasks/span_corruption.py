@@ -1,0 +1,602 @@
+"""Pre-training by span corruption: tell what stood where spans were taken out (Raffel et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.batching import Batches
+from regard.data.malformed import MalformedRows
+from regard.data.running_text import UNKNOWN, Boundary, Cleaning, Document
+from regard.data.span_corruption import SpanCorruption, told_spans
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.generation import GenerationSettings, Hypothesis
+from regard.layers.output import check_number
+from regard.models import T5Config
+from regard.models.config import check
+from regard.structure import from_mapping
+from regard.tasks.card import write_with_card
+from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader
+from regard.tasks.examples import Place
+from regard.tasks.gaps import refuse_gaps
+from regard.tasks.generation_config import pair_obstacle
+from regard.tasks.pairs import PairBatch, PairPredictor, PairTask, written_tokens
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    Prepared,
+    TokenizerSettings,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    write_store,
+)
+from regard.tasks.spec import TaskSpec
+from regard.tasks.translation import foreign_translation
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanTextData:
+    """The `data` section of a recipe.
+
+    The documents are laid end to end and the stream is cut into stretches of equal length, out of each of which spans are taken.
+
+    Arguments:
+        train: a file of plain text, or several; gzip is recognised.
+        validation: likewise; held out from the training files, document by document, where null.
+        validation_share: of the documents, to be held out.
+        builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
+            validation.
+        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
+        length: tokens of an input, its sentinels and its end token included; the stretch of text that it is made of has more.
+        density: share of the tokens taken out.
+        mean_span: tokens of a span on average.
+        corruption: `dynamic` takes other spans out in every epoch, `static` the same in each.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.05
+    builtin: Literal["python_docs"] | None = None
+    documents: Boundary = "blank_line"
+    cleaning: Cleaning = "none"
+    length: int = 512
+    density: float = 0.15
+    mean_span: float = 3.0
+    corruption: Literal["dynamic", "static"] = "dynamic"
+
+    def __post_init__(self) -> None:
+        share = self.validation_share
+        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
+        check(self.length >= 8, "data.length", self.length, "at least 8", "512 is usual")
+        self.taking_out(0)
+
+    @property
+    def sentences(self) -> Literal["line"]:
+        """Text is read line by line: nothing hangs on sentences."""
+        return "line"
+
+    def taking_out(self, seed: int) -> SpanCorruption:
+        """How spans are taken out.
+
+        Raises:
+            InputError: for a density or mean that is none.
+        """
+        return SpanCorruption(
+            density=self.density, mean_span=self.mean_span, static=self.corruption == "static", seed=seed
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentinelTokenizerSettings(TokenizerSettings):
+    """The `tokenizer` section of a recipe.
+
+    Arguments:
+        kind: `unigram` (as published), `bpe`, `wordpiece`, `word` or `character`.
+        size: the largest vocabulary, sentinels included.
+        lowercase: drop case.
+        path: a folder or tokenizer.json to take instead of training one; that of `model.pretrained` where there is one.
+        sentinels: how many a trained one has, each to stand for a span that was taken out.
+    """
+
+    kind: Literal["unigram", "bpe", "wordpiece", "word", "character"] = "unigram"
+    sentinels: int = 100
+
+
+STRETCH = "stretch"
+"""The column of the token stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanCorruptionTask(PairTask):
+    """What takes spans out of stretches of text, and turns a model's outputs into a loss (Raffel et al. 2020, section 3.1.4).
+
+        loss = mean over the target's tokens, sentinels and end token included, of -log p(token | those before, input)
+
+    Arguments:
+        tokenizer: for input and target; it has sentinels.
+        corruption: how spans are taken out.
+    """
+
+    name: ClassVar[str] = "span_corruption"
+
+    tokenizer: Tokenizer
+    corruption: SpanCorruption = field(default_factory=SpanCorruption)
+
+    @property
+    def sides(self) -> tuple[Tokenizer, Tokenizer]:
+        """The one tokenizer, twice."""
+        return self.tokenizer, self.tokenizer
+
+    def lengths(self, data: TokenStore) -> np.ndarray:
+        """Tokens of input and target, end tokens included, (N, 2)."""
+        return self.corruption.lengths(data.lengths(STRETCH))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PairBatch:
+        """The stretches of these rows as a batch; out of each the same spans are taken at every call."""
+        return self._read(data, rows, None)
+
+    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> PairBatch:
+        """The stretches of these rows as a batch; which spans are taken out is a function of the seed, `draw` and the row."""
+        return self._read(data, rows, draw)
+
+    def _read(self, data: TokenStore, rows: Sequence[int], draw: int | None) -> PairBatch:
+        texts = [data.sequence(STRETCH, int(row)) for row in rows]
+        found = self.corruption.corrupt(texts, rows, self.tokenizer.sentinels, draw=draw)
+        return self.batch([each.input.tolist() for each in found], [each.target.tolist() for each in found])
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse stretches that have more spans than there are sentinels, and what the model has too few positions for.
+
+        Raises:
+            InputError: naming the settings.
+        """
+        longest = max(int(store.lengths(STRETCH).max(initial=2)) for store in (train, validation))
+        self.corruption.check_sentinels(longest, self.tokenizer.sentinels)
+        PairTask.check(self, model, train, validation)
+
+    def shorter(self, split: str, limit: int) -> str:
+        """How stretches become shorter."""
+        del split
+        return f"lower data.length, to {limit} at most"
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Stretches, tokens and vocabulary in a few words."""
+        read, told = self.lengths(train).sum(axis=0).tolist()
+        return (
+            f"{len(train):,} stretches to learn from ({int(train.lengths(STRETCH).sum()):,} tokens; {read:,} are read and "
+            f"{told:,} written in an epoch), {len(validation):,} to validate on; a vocabulary of {self.tokenizer.size:,}"
+        )
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        self.tokenizer.save(folder)
+        return {"name": self.name, "corruption": asdict(self.corruption)}
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> SpanCorruptionTask:
+        """The task that `save` wrote into `folder`.
+
+        Raises:
+            InputError: for a tokenizer without sentinels.
+        """
+        corruption = from_mapping(SpanCorruption, values.get("corruption", {}), f"{folder / 'regard.json'}: task")
+        return cls(with_sentinels(Tokenizer.load(folder), str(folder)), corruption)
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder."""
+        # A model's table may have rows that no token has, as the published T5s have.
+        obstacle = pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
+        use = ['print(model.fill("... <extra_id_0> ...").best)']
+        write_with_card(
+            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
+        )
+
+
+def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:
+    """The tokenizer itself.
+
+    Raises:
+        InputError: where it has no sentinels.
+    """
+    if not tokenizer.sentinels:
+        raise InputError(
+            f"{where}: the tokenizer has no sentinels (<extra_id_0> and so on), so nothing can stand for a span; take one that "
+            "has them, or train one with tokenizer.sentinels=100"
+        )
+    return tokenizer
+
+
+FILLING = GenerationSettings(maximum_length=100)
+"""How gaps are filled unless told otherwise: the most probable token each time, a hundred at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilledSpans:
+    """What a model put in the gaps of a text.
+
+    Arguments:
+        text: as given, with its sentinels.
+        best: the text with each gap filled.
+        spans: what was written for each sentinel, in order; None where the model left it out, and then nothing is put there.
+        tokens: all that was written, the sentinels and the end token included.
+        log_probability: of that, natural log.
+    """
+
+    text: str
+    best: str
+    spans: tuple[str | None, ...]
+    tokens: tuple[str, ...]
+    log_probability: float
+
+
+class SpanFiller(PairPredictor[SpanCorruptionTask]):
+    """A model pre-trained by span corruption: it writes what is to stand at each sentinel of a text.
+
+    Arguments:
+        model: a `Decoder` with `start` and `step`.
+        task: the tokenizer, and how spans were taken out in training.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    def fill(self, text: str, settings: GenerationSettings | None = None) -> FilledSpans:
+        """What stands in the gaps of a text, such as "Thank you <extra_id_0> me to your party <extra_id_1> week.".
+
+        Arguments:
+            text: its sentinels are `<extra_id_0>`, `<extra_id_1>` and so on, in this order. Each stands for any number of whole
+                words; spaces around it are not read.
+            settings: how to decode; `FILLING` where None.
+
+        Raises:
+            InputError: for a text without sentinels, with others or in another order, or one that is too long.
+        """
+        return self.fill_batch([text], settings)[0]
+
+    def fill_batch(
+        self, texts: Sequence[str], settings: GenerationSettings | None = None, *, batch_size: int = 64
+    ) -> list[FilledSpans]:
+        """The same for many texts; the answers come in the order of the texts.
+
+        Arguments:
+            settings: as in `fill`.
+            batch_size: texts decoded together. It changes memory and speed, and no answer but what is drawn.
+
+        Raises:
+            InputError: as `fill`.
+        """
+        if isinstance(texts, str):
+            raise InputError("one string given where a list of texts is wanted; put it in a list")
+        tokenizer = self.task.tokenizer
+        refuse_gaps(texts)
+        encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
+        self.refuse_too_long(encoded)
+        return self.searched(
+            encoded,
+            (settings or FILLING).with_ids(tokenizer),
+            lambda i, found: self._filled(texts[i], encoded[i], found[0]),
+            batch_size=batch_size,
+        )
+
+    def encode_source(self, text: str, to: str | None = None) -> list[int]:
+        """The token ids of a text with sentinels.
+
+        Raises:
+            InputError: as `fill`, and for a language or part.
+        """
+        if to is not None:
+            raise InputError(f"to is {to!r}, and the model fills gaps alone; leave it out")
+        return self.encode(text)
+
+    def encode_target(self, text: str) -> list[int]:
+        """The token ids of a text with sentinels, such as "<extra_id_0> for inviting <extra_id_1> last"."""
+        return self.encode(text)
+
+    @property
+    def usual(self) -> GenerationSettings:
+        """The most probable tokens, a hundred at most."""
+        return FILLING
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """The unknown token."""
+        unknown = self.task.tokenizer.unknown_id
+        return () if unknown is None else (unknown,)
+
+    def encode(self, text: str, number: int = 1) -> list[int]:
+        """The token ids of a text with sentinels, as they would stand in a corrupted one.
+
+        Arguments:
+            number: of the text, for messages.
+
+        Raises:
+            InputError: for a text without sentinels, or with others, or in another order.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {text!r:.80}; give strings")
+        tokenizer = self.task.tokenizer
+        names = tokenizer.tokens(tokenizer.sentinels)
+        ids: list[int] = []
+        rest, used = text, 0
+        while used < len(names) and names[used] in rest:
+            before, _, rest = rest.partition(names[used])
+            ids += [*self._encoded(before), tokenizer.sentinels[used]]
+            used += 1
+        ids += self._encoded(rest)
+        stray = next((name for name in names if text.count(name) > (name in names[:used])), None)
+        if used == 0 or stray is not None:
+            fault = "has no <extra_id_0>" if used == 0 else f"has {stray} out of its place"
+            raise InputError(
+                f"text {number} ({text!r:.60}) {fault}; write <extra_id_0>, <extra_id_1> and so on, in this order and each once, "
+                "where something is missing"
+            )
+        return ids
+
+    @property
+    def _bears_spaces(self) -> bool:
+        """Whether tokens bear the space before them: those at the ends of a text's parts are then the sentinels'."""
+        return self.task.tokenizer.kind not in ("character", "byte_bpe")
+
+    def _encoded(self, part: str) -> list[int]:
+        """The token ids of what stands between two sentinels."""
+        kept = part.strip() if self._bears_spaces else part
+        return self.task.tokenizer.encode(kept) if kept else []
+
+    def _decoded(self, span: Sequence[int]) -> str:
+        """What was written for a sentinel, as a text."""
+        text = self.task.tokenizer.decode(span)
+        return text.strip() if self._bears_spaces else text
+
+    def _filled(self, text: str, ids: Sequence[int], found: Hypothesis) -> FilledSpans:
+        tokenizer = self.task.tokenizer
+        used = sum(sentinel in ids for sentinel in tokenizer.sentinels)
+        told = told_spans(found.tokens, tokenizer.sentinels)[:used]
+        spans = tuple(None if span is None else self._decoded(span) for span in told)
+        best = text
+        for name, span in zip(tokenizer.tokens(tokenizer.sentinels), spans, strict=False):
+            best = best.replace(name, span or "")
+        return FilledSpans(
+            text=text,
+            best=best,
+            spans=spans,
+            tokens=written_tokens(self.task, found),
+            log_probability=found.log_probability,
+        )
+
+
+def prepare(
+    data: SpanTextData,
+    tokenizer: SentinelTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[SpanCorruptionTask]:
+    """Read the texts once for the tokenizer and once for the tokens, and leave both in `folder`.
+
+    Texts may be larger than memory: documents are read, and stretches written, one after another.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of held-out documents and of the spans that are taken out.
+        given, given_validation: documents in memory instead of what `data` names.
+
+    Raises:
+        InputError: for data that cannot be read or too little of it, or a tokenizer without sentinels.
+    """
+    if not is_prepared(folder):
+        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
+    return opened(SpanCorruptionTask(Tokenizer.load(folder), data.taking_out(seed)), folder)
+
+
+def _prepared(
+    data: SpanTextData,
+    settings: SentinelTokenizerSettings,
+    folder: Path,
+    seed: int,
+    given: Given | None,
+    given_validation: Given | None,
+) -> list[str]:
+    cleared(folder)
+    own = reader(data, data.train, given, "training")
+    others = reader(data, data.validation, given_validation, "validation")
+    more = builtin(data, TRAIN) if given is None else None
+    more_others = builtin(data, VALIDATION) if given is None else None
+    if own is None and more is None:
+        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
+    malformed, count = MalformedRows(), 0
+
+    def texts() -> Iterator[str]:
+        nonlocal count
+        for document in own(malformed) if own is not None else ():
+            count += 1
+            yield from (line.replace(UNKNOWN, " ") for line in document)
+        for document in more(malformed) if more is not None else ():
+            yield from document
+
+    tokenizer = encoder_tokenizer(settings, texts)
+    if settings.path is not None:
+        count = sum(1 for _ in own(malformed)) if own is not None else 0
+    with_sentinels(tokenizer, settings.path or "tokenizer.sentinels")
+    length = data.taking_out(seed).stretch(data.length)
+    data.taking_out(seed).check_sentinels(length, tokenizer.sentinels)
+    tokenizer.save(folder)
+    held_out = _held_out(count, data.validation_share, seed) if own is not None and others is None else frozenset()
+    notes = malformed.notes
+    for split, read in (
+        (TRAIN, [*_some(own, held_out, False), *_some(more)]),
+        (VALIDATION, [*(_some(own, held_out, True) if held_out else _some(others)), *_some(more_others)]),
+    ):
+        counted = MalformedRows() if split == TRAIN or held_out else malformed
+        documents = chain.from_iterable(each(counted) for each in read)
+        notes.append(_write(folder, split, documents, data, tokenizer, length))
+    return notes
+
+
+def _some(read: Reader | None, held_out: frozenset[int] = frozenset(), wanted: bool = False) -> list[Reader]:
+    """A reader of the documents that are held out, or that are not; none where there is none."""
+    if read is None:
+        return []
+    return [lambda malformed: (each for i, each in enumerate(read(malformed)) if (i in held_out) == wanted)]
+
+
+def _write(
+    folder: Path, split: str, documents: Iterable[Document], data: SpanTextData, tokenizer: Tokenizer, length: int
+) -> str:
+    """Write the stretches of one split; returns a sentence about them."""
+    counts: list[int] = []
+
+    def rows() -> Iterator[tuple[np.ndarray]]:
+        for stretch in stretches(encoded_documents(documents, tokenizer, unknown=data.cleaning == "wikitext"), length):
+            counts.append(len(stretch))
+            yield (stretch,)
+
+    write_store(folder, split, {STRETCH: tokenizer.size}, rows())
+    lengths = np.array(counts)
+    corruption = data.taking_out(0)
+    noise, spans = corruption.counts(lengths)
+    read, written = corruption.lengths(lengths).mean(axis=0).tolist()
+    return (
+        f"{split}: {len(counts):,} stretches of {lengths.mean():.1f} tokens on average ({lengths.sum():,} in all), of which "
+        f"{noise.sum() / lengths.sum():.1%} are taken out in {spans.sum():,} spans: inputs of {read:.1f} tokens, targets of "
+        f"{written:.1f}."
+    )
+
+
+def stretches(documents: Iterable[list[list[int]]], length: int) -> Iterator[np.ndarray]:
+    """The stream of all documents, cut after every `length` tokens; what is left at the end, if 2 tokens or more.
+
+    Nothing stands between two documents, as in the authors' code.
+    """
+    waiting = np.zeros(0, dtype=np.int64)
+    for document in documents:
+        waiting = np.concatenate([waiting, *(np.asarray(ids, dtype=np.int64) for ids in document)])
+        whole = len(waiting) // length * length
+        yield from np.split(waiting[:whole], whole // length) if whole else ()
+        waiting = waiting[whole:]
+    if len(waiting) > 1:
+        yield waiting
+
+
+def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
+    """Which of the files' documents are held out: the share asked for, one at least."""
+    if count < 2:
+        raise InputError(
+            "the training text is one document, and none can be held out for validation; name data.validation, or cut the text "
+            "into documents with data.documents"
+        )
+    generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
+    size = min(count - 1, max(1, round(share * count)))
+    return frozenset(generator.choice(count, size=size, replace=False).tolist())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `loss`, the mean of -log p over the tokens of targets, natural log; `perplexity`, exp of it; and
+            `token_accuracy`, the share of tokens that were the most probable one. Sentinels and end tokens count.
+        count: stretches of text.
+        tokens: of their targets.
+        predictions: none; nothing is written.
+    """
+
+    metrics: dict[str, float]
+    count: int
+    tokens: int
+    predictions: tuple[()] = ()
+
+
+def evaluate_spans(
+    model: SpanFiller, documents: Given, *, length: int | None = None, batch_tokens: int = 16_384
+) -> SpanEvaluation:
+    """Take spans out of texts, the same at every call, and ask the model for each token of them.
+
+    Arguments:
+        documents: each a text, whose paragraphs have empty lines between them, or the list of its lines.
+        length: tokens of an input, as in training; the recipe's where None.
+        batch_tokens: tokens computed together, of input and target, padding included; the numbers are the same for any.
+
+    Raises:
+        InputError: for an empty list, or less than two tokens.
+    """
+    if isinstance(documents, str) or not documents:
+        raise InputError("there is nothing to evaluate; give a list with at least one text")
+    task = model.task
+    data = model.recipe.get("data") or {}
+    room = task.corruption.stretch(length or int(data.get("length", 512)))
+    ids = encoded_documents(in_memory(documents), task.tokenizer, unknown=data.get("cleaning") == "wikitext")
+    texts = list(stretches(ids, room))
+    if not texts:
+        raise InputError("there is nothing to evaluate; the texts have less than two tokens")
+    lengths = task.corruption.lengths(np.array([len(text) for text in texts]))
+    total, tokens, correct = 0.0, 0, 0
+    with torch.no_grad():
+        for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order():
+            parts = task.corruption.corrupt([texts[row] for row in rows], rows.tolist(), task.tokenizer.sentinels)
+            batch = task.batch([each.input.tolist() for each in parts], [each.target.tolist() for each in parts])
+            found = task.loss(model.model, batch.to(model.device))
+            total += check_number(found.total.item(), "these texts")
+            tokens += found.tokens
+            correct += int(found.correct)
+    metrics = task.metrics_of(total / tokens, correct / tokens)
+    return SpanEvaluation(metrics=metrics, count=len(texts), tokens=tokens)
+
+
+def read_span_texts(data: SpanTextData, malformed: MalformedRows) -> Iterator[Document]:
+    """The documents that `data.train` names, each as its lines."""
+    read = reader(data, data.train, None, "training")
+    if read is None:
+        raise InputError("no file of text is named; name one")
+    return read(malformed)
+
+
+def foreign_spans(folder: Path, config: Any) -> SpanCorruptionTask:
+    """The task of a folder that another program wrote: its tokenizer, and spans as published.
+
+    Arguments:
+        config: of the model in it.
+
+    Raises:
+        InputError: where there is no tokenizer.json, it and config.json do not belong together, or it has no sentinels.
+    """
+    return SpanCorruptionTask(with_sentinels(foreign_translation(folder, config).source_tokenizer, str(folder)))
+
+
+SPAN_CORRUPTION = TaskSpec(
+    task=SpanCorruptionTask,
+    predictor=SpanFiller,
+    interface="encoder_decoder",
+    sections={"data": SpanTextData, "tokenizer": SentinelTokenizerSettings},
+    prepare=prepare,
+    evaluate=evaluate_spans,
+    filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
+    read=read_span_texts,
+    fits=lambda config: isinstance(config, T5Config),
+    foreign=foreign_spans,
+)

@@ -1,0 +1,876 @@
+"""Text to text: pairs of a text to read and a text to write, perhaps of several tasks with a prefix each (Raffel et al. 2020)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from regard.data.malformed import MalformedRows
+from regard.data.mixing import Mixing
+from regard.data.pair import pair_or_fault
+from regard.data.pairs import read_pairs
+from regard.data.questions import read_questions
+from regard.data.rows import listed, parts_of, sound
+from regard.data.sentences import split_sentences
+from regard.data.token_store import TokenStore
+from regard.errors import InputError, nearest
+from regard.generation import GenerationSettings, Hypothesis
+from regard.generation.penalties import check_coverage
+from regard.metrics.answers import exact_match, rouge_scores, token_f1
+from regard.models import T5Config
+from regard.models.config import check
+from regard.reading import read_json_object
+from regard.structure import coerced, from_mapping
+from regard.tasks.card import write_with_card
+from regard.tasks.examples import Place
+from regard.tasks.gaps import refuse_empty
+from regard.tasks.generation_config import pair_obstacle, write_generation_config
+from regard.tasks.language_writing import StopText, Written
+from regard.tasks.pairs import COLUMNS, PairPredictor, PairTask, written_tokens
+from regard.tasks.preparation import (
+    TRAIN,
+    VALIDATION,
+    Prepared,
+    cleared,
+    encoder_tokenizer,
+    finish,
+    is_prepared,
+    opened,
+    write_store,
+)
+from regard.tasks.span_corruption import SentinelTokenizerSettings
+from regard.tasks.spec import TaskSpec
+from regard.tasks.translation import compared, foreign_translation
+from regard.text import Tokenizer
+from regard.text.unknown import warn_of_unknown
+
+OF_ALL = ("parts", "limit", "temperature", "maximum_source", "maximum_target")
+"""What is said once, of all parts together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextToTextData:
+    """The `data` section of a recipe: one set of pairs of texts, or several with a name each.
+
+    Arguments:
+        train: a TSV, CSV or JSONL file, two parallel files, or `hub:owner/name`; gzip is recognised.
+        validation: likewise; held out from the training data where null.
+        validation_size: how many pairs to hold out, at most a tenth of all.
+        prefix: what stands in front of every source, such as "summarize: "; with the space that ends it.
+        source, target: column index, column name or JSON key of the two texts.
+        format: `tsv`, `csv`, `jsonl`, or `auto`; or `questions`: SQuAD's JSON, or JSONL of questions with contexts, each read as
+            "question: ... context: ..." and answered by the text of its first answer.
+        on_error: what to do about a malformed row: `skip` counts and reports it, `stop` ends with an error.
+        parts: a mixture: each part's name with a section like this one.
+        limit: the most examples that a part of a mixture counts for; null = all it has.
+        temperature: 1 mixes by size, and the larger the more alike the parts become.
+        maximum_source: tokens that are read of a source, its end token included; of a longer one the beginning. Null = all.
+        maximum_target: pairs with a longer target are left out of training and counted; null keeps all.
+
+    Raises:
+        InputError: for parts that cannot be told apart, or a number out of range.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_size: int = 1_000
+    prefix: str = ""
+    source: int | str | None = None
+    target: int | str | None = None
+    format: Literal["auto", "tsv", "csv", "jsonl", "questions"] = "auto"
+    on_error: Literal["skip", "stop"] = "skip"
+    parts: dict[str, TextToTextData] | None = None
+    limit: int | None = None
+    temperature: float = 1.0
+    maximum_source: int | None = 512
+    maximum_target: int | None = 512
+
+    def __post_init__(self) -> None:
+        if self.parts is not None:
+            self._check_parts(self.parts)
+        check(self.validation_size > 0, "data.validation_size", self.validation_size, "above 0", "raise it")
+        for name in ("maximum_source", "maximum_target"):
+            most = getattr(self, name)
+            check(most is None or most >= 2, f"data.{name}", most, "at least 2", "512 is usual; null for no limit")
+        self.mixing(0)
+        if self.format == "questions" and (self.source is not None or self.target is not None):
+            raise InputError("data.format is questions, which have no columns; leave data.source and data.target out")
+
+    def _check_parts(self, parts: dict[str, TextToTextData]) -> None:
+        check(len(parts) > 1, "data.parts", list(parts), "two or more", "for one, give data.train alone")
+        for name, part in parts.items():
+            check(
+                re.fullmatch(r"[^\W_][\w-]*", name) is not None,
+                "the name of a part in data.parts",
+                name,
+                "letters, digits, - and _",
+                "it names the part's metrics, such as loss.summaries",
+            )
+            for own in dataclasses.fields(self):
+                if own.name in OF_ALL and getattr(part, own.name) != own.default:
+                    raise InputError(
+                        f"data.parts.{name}.{own.name} is given, and it is said of all parts together; give data.{own.name}"
+                    )
+        for own in dataclasses.fields(self):
+            if own.name not in OF_ALL and getattr(self, own.name) != own.default:
+                raise InputError(
+                    f"data.{own.name} is given beside data.parts; say it of each part, such as "
+                    f"data.parts.{next(iter(parts))}.{own.name}"
+                )
+
+    @property
+    def named(self) -> dict[str, TextToTextData]:
+        """The parts by name; one alone has none."""
+        return {"": self} if self.parts is None else self.parts
+
+    def mixing(self, seed: int) -> Mixing:
+        """In which proportion the parts are learnt from.
+
+        Raises:
+            InputError: for a limit or temperature that is none.
+        """
+        return Mixing(limit=self.limit, temperature=self.temperature, seed=seed)
+
+
+Given = Sequence[tuple[str, str]] | Sequence[Mapping[str, object]]
+
+WANTED = "(source, target), two texts, or several right targets"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text to read, without prefix, and the texts that may be written, the first of which is learnt from.
+
+    Arguments:
+        targets: one at least.
+        where: the file and line, for messages.
+    """
+
+    source: str
+    targets: tuple[str, ...]
+    where: str = ""
+
+
+Reader = Callable[[MalformedRows], Iterator[Example]]
+
+
+def as_text(question: str, context: str) -> str:
+    """A question about a context as one text (Raffel et al. 2020, appendix D.15).
+
+    >>> as_text("Who?", "Ann did.")
+    'question: Who? context: Ann did.'
+    """
+    return f"question: {question} context: {context}"
+
+
+def reader(
+    data: TextToTextData, place: Place | None, given: Sequence[object] | None, split: str, where: str
+) -> Reader | None:
+    """What reads examples: those given in memory, else those of files; None where there are none.
+
+    Arguments:
+        split: `training` or `validation`, for messages.
+        where: the section of the recipe.
+
+    Raises:
+        InputError: for an empty list of examples.
+    """
+    if given is not None:
+        rows = listed(given, f"{split} examples", WANTED)
+        found = [in_memory(each, number, data.source, data.target) for number, each in enumerate(rows, start=1)]
+        return lambda _: iter(found)
+    if place is None:
+        return None
+    path = place if isinstance(place, str) else list(place)
+    if data.format == "questions":
+        return lambda malformed: _questions(path, data, malformed)
+
+    def read(malformed: MalformedRows) -> Iterator[Example]:
+        pairs = read_pairs(
+            path,
+            format=data.format,
+            source=data.source,
+            target=data.target,
+            on_error=data.on_error,
+            malformed=malformed,
+        )
+        return (Example(pair.source, (pair.target,), f"{pair.file}, line {pair.line}") for pair in pairs)
+
+    return read
+
+
+def in_memory(given: object, number: int, source: int | str | None = None, target: int | str | None = None) -> Example:
+    """An example of what the user has: an `Example`, (source, target), (source, several right targets), or a mapping.
+
+    Arguments:
+        source, target: the keys of a mapping; "source" and "target" if not given.
+
+    Raises:
+        InputError: for anything else.
+
+    >>> in_memory(("a", ["b", "c"]), 1).targets
+    ('b', 'c')
+    """
+    if isinstance(given, Example):
+        return given
+    names = [[source if isinstance(source, str) else "source"], [target if isinstance(target, str) else "target"]]
+    left, right = parts_of(given, f"example {number}", names, WANTED)
+    targets = list(right) if isinstance(right, list | tuple) and right else [right]
+    pairs = [sound(pair_or_fault("examples", number, left, each), WANTED) for each in targets]
+    return Example(pairs[0].source, tuple(pair.target for pair in pairs), f"example {number}")
+
+
+def _questions(path: str | list[str], data: TextToTextData, malformed: MalformedRows) -> Iterator[Example]:
+    """The questions that have an answer; the others are left out."""
+    for question in read_questions(path, on_error=data.on_error, malformed=malformed):
+        if question.answers:
+            targets = tuple(dict.fromkeys(answer.text for answer in question.answers))
+            yield Example(
+                as_text(question.question, question.context), targets, f"{question.file}, question {question.number}"
+            )
+
+
+def measured(
+    texts: Sequence[str], references: Sequence[Sequence[str]], tokenizer: Tokenizer
+) -> tuple[dict[str, float], dict[str, str], str]:
+    """Metrics of texts, sacreBLEU's signatures, and a note on what could not be computed.
+
+    Arguments:
+        references: the right texts of each, one at least. BLEU, chrF, position accuracy and length are of the first alone.
+        tokenizer: of the references.
+
+    Returns:
+        `exact_match`, the share of texts that are one of their references; `normalized_match` and `f1`, the same and the
+        overlap in words as SQuAD's script compares answers; `bleu`, `chrf`, `position_accuracy` and `length_ratio` as for
+        translation; `rouge1`, `rouge2` and `rougeL`.
+    """
+    metrics, signatures, note = compared(texts, [right[0] for right in references], tokenizer)
+    pairs = list(zip(texts, references, strict=True))
+    metrics["exact_match"] = sum(text in right for text, right in pairs) / len(pairs)
+    metrics["normalized_match"] = sum(exact_match(right, text) for text, right in pairs) / len(pairs)
+    metrics["f1"] = sum(token_f1(right, text) for text, right in pairs) / len(pairs)
+    try:
+        metrics |= rouge_scores(texts, references)
+    except ImportError:
+        note = "; ".join(filter(None, [note, "ROUGE needs rouge-score: pip install 'regard[eval]'"]))
+    return metrics, signatures, note
+
+
+PART = "part"
+"""Column of a store: the number of the part that a pair belongs to."""
+
+LONGEST = 512
+"""What other programs are told of a model that has no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextToTextTask(PairTask):
+    """What turns texts into an encoder-decoder's tensors, and its outputs into texts (Raffel et al. 2020, section 2.4).
+
+    Arguments:
+        tokenizer: for all texts.
+        generation: how to decode unless told otherwise.
+        prefixes: what stands in front of the sources of each part, by its name; of a model of one part, under the empty name.
+        maximum_source: tokens that were read of a source in training, its end token included; None for any number.
+        mixing: in which proportion the parts are learnt from.
+    """
+
+    name: ClassVar[str] = "text_to_text"
+
+    tokenizer: Tokenizer
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    prefixes: Mapping[str, str] = field(default_factory=lambda: {"": ""})
+    maximum_source: int | None = None
+    mixing: Mixing = field(default_factory=Mixing)
+
+    @property
+    def sides(self) -> tuple[Tokenizer, Tokenizer]:
+        """The one tokenizer, twice."""
+        return self.tokenizer, self.tokenizer
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The names of the parts of a mixture."""
+        return tuple(name for name in self.prefixes if name)
+
+    def prefix_of(self, part: str | None) -> str:
+        """What stands in front of a source.
+
+        Arguments:
+            part: its name; None for the one part of a model that has one, and for a text that says itself what is wanted.
+
+        Raises:
+            InputError: for a part that the model does not have.
+        """
+        if part is None:
+            return self.prefixes.get("", "")
+        if part not in self.group_names:
+            known = nearest(part, self.group_names) if self.group_names else "the model has none by name; leave it out"
+            raise InputError(f"part is {part!r}; {known}")
+        return self.prefixes[part]
+
+    def groups(self, data: TokenStore) -> dict[str, list[int]]:
+        """The rows of each part of a mixture."""
+        if not self.group_names:
+            return {}
+        numbers = data.numbers(PART)
+        return {name: np.flatnonzero(numbers == i).tolist() for i, name in enumerate(self.prefixes)}
+
+    def epoch_rows(self, data: TokenStore) -> Callable[[int], np.ndarray] | None:
+        """The rows of an epoch, the parts in their proportion."""
+        if not self.group_names or (self.mixing.limit is None and self.mixing.temperature == 1):
+            return None
+        sizes = np.bincount(data.numbers(PART), minlength=len(self.prefixes))
+        return lambda epoch: self.mixing.rows(sizes, epoch)
+
+    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
+        """Refuse data that the model has too few positions for, and a coverage penalty where there is no coverage.
+
+        Raises:
+            InputError: naming what is too long, and what to do.
+        """
+        PairTask.check(self, model, train, validation)
+        if self.generation.coverage_penalty > 0:
+            check_coverage(model)
+
+    def shorter(self, split: str, limit: int) -> str:
+        """How pairs become shorter."""
+        targets = "leave long pairs out" if split == "training" else "shorten them"
+        return f"read less of sources (data.maximum_source={limit}); if it is a target, {targets} (data.maximum_target)"
+
+    def texts(self, data: TokenStore, rows: Sequence[int]) -> list[tuple[list[int], str]]:
+        """Pairs of a token store: the ids of each source, and its target as a text again."""
+        source, target = COLUMNS
+        return [
+            (data.sequence(source, row).tolist(), self.tokenizer.decode(data.sequence(target, row).tolist()))
+            for row in rows
+        ]
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Pairs and vocabulary in a few words."""
+        return (
+            f"{len(train):,} pairs to learn from, {len(validation):,} to validate on; a vocabulary of "
+            f"{self.tokenizer.size:,} tokens"
+        )
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        self.tokenizer.save(folder)
+        return {
+            "name": self.name,
+            "generation": asdict(self.generation),
+            "prefixes": dict(self.prefixes),
+            "maximum_source": self.maximum_source,
+            "mixing": asdict(self.mixing),
+        }
+
+    @classmethod
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> TextToTextTask:
+        """The task that `save` wrote into `folder`, `values` being what it returned."""
+        where = f"{folder / 'regard.json'}: task"
+        return cls(
+            Tokenizer.load(folder),
+            from_mapping(GenerationSettings, values.get("generation", {}), f"{where}.generation"),
+            coerced(values.get("prefixes", {"": ""}), dict[str, str], f"{where}.prefixes"),
+            coerced(values.get("maximum_source"), int | None, f"{where}.maximum_source"),
+            from_mapping(Mixing, values.get("mixing", {}), f"{where}.mixing"),
+        )
+
+    def write(
+        self,
+        folder: Path,
+        config: Any,
+        tensors: Mapping[str, Tensor],
+        *,
+        recipe: Mapping[str, Any],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Write all files of a model into an existing folder, in a layout that other programs open where there is one."""
+        # A model's table may have rows that no token has, as the published T5s have.
+        obstacle = pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
+        named = next(iter(self.group_names), None)
+        asked = "" if named is None else f', part="{named}"'
+        use = [f'print(model.generate("..."{asked}).text)']
+        layout = write_with_card(
+            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
+        )
+        if "why" not in layout:
+            write_generation_config(
+                folder,
+                self.tokenizer,
+                self.generation,
+                maximum=getattr(config, "maximum_positions", None) or self.maximum_source or LONGEST,
+                never=self.tokenizer.sentinels,
+            )
+
+
+class TextToText(PairPredictor[TextToTextTask]):
+    """A text-to-text model ready to use: texts in, texts out; what is wanted stands in front of a text.
+
+    Arguments:
+        model: a `Decoder` with `start` and `step`.
+        task: tokenizer, prefixes and decoding settings.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("exact_match", "f1", "bleu", "rougeL")
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that are read of a text, prefix and end token included; None for any number."""
+        limits = [each for each in (self.model.maximum_source_length, self.task.maximum_source) if each is not None]
+        return min(limits, default=None)
+
+    def encode_source(self, text: str, to: str | None = None) -> list[int]:
+        """The token ids of a text, the prefix of the part wanted in front."""
+        return self.encode([text], part=to)[0]
+
+    @property
+    def usual(self) -> GenerationSettings:
+        """The folder's own settings."""
+        return self.task.generation
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """Sentinels and the unknown token, which say nothing to whoever reads the answer."""
+        tokenizer = self.task.tokenizer
+        unknown = () if tokenizer.unknown_id in (None, tokenizer.end_id) else (tokenizer.unknown_id,)
+        return (*tokenizer.sentinels, *unknown)
+
+    def generate(
+        self,
+        texts: str | Sequence[str],
+        settings: GenerationSettings | None = None,
+        *,
+        part: str | None = None,
+        prefix: str | None = None,
+        stop: Sequence[str] = (),
+        batch_size: int = 64,
+        cut: bool = False,
+    ) -> Any:
+        """What the model writes for a text, or for each of several.
+
+        Arguments:
+            texts: one text, or several, none empty.
+            settings: how to decode; the folder's own where None.
+            part: the part of a mixture whose prefix is put in front. None puts that of a model of one part; of a mixture none,
+                and the text says itself what is wanted.
+            prefix: what to put in front instead.
+            stop: strings that end an answer and are not part of it.
+            batch_size: texts decoded together. It changes memory and speed, and no answer but what is drawn.
+            cut: read the beginning of a text that is longer than `longest`, as in training, instead of refusing it.
+
+        Returns:
+            A `Written`, or a list of them.
+
+        Raises:
+            InputError: for an empty text, one that is too long, a part that is not there, and stops in beam search.
+        """
+        if isinstance(texts, str):
+            return self.generate([texts], settings, part=part, prefix=prefix, stop=stop, cut=cut)[0]
+        encoded = self.encode(texts, part=part, prefix=prefix, cut=cut)
+        return self._written(texts, encoded, settings, stop, batch_size)
+
+    def encode(
+        self, texts: Sequence[str], *, part: str | None = None, prefix: str | None = None, cut: bool = False
+    ) -> list[list[int]]:
+        """The token ids of texts with what is put in front, without the end token.
+
+        Raises:
+            InputError: as `generate`.
+        """
+        before = self.task.prefix_of(part) if prefix is None else prefix
+        refuse_empty(texts)
+        whole = [before + text for text in texts]
+        encoded = self.task.tokenizer.encode_batch(whole)
+        warn_of_unknown(self.task.tokenizer, whole, encoded)
+        limit = self.longest
+        if limit is None:
+            return encoded
+        too_long = next((number for number, ids in enumerate(encoded) if len(ids) + 1 > limit), None)
+        if too_long is not None and not cut:
+            raise InputError(
+                f"text {too_long + 1} has {len(encoded[too_long]) + 1} tokens and the model reads {limit}; shorten it, or have "
+                "its beginning read (cut), or piece after piece (pieces_of)"
+            )
+        return [ids[: limit - 1] for ids in encoded]
+
+    def pieces_of(self, text: str, *, part: str | None = None, prefix: str | None = None) -> list[str]:
+        """A text in as few pieces as the model can read, each of whole sentences; itself where it fits.
+
+        A sentence that alone is too long is cut between words.
+
+        Arguments:
+            part, prefix: what is to be put in front of each, as in `generate`.
+
+        Raises:
+            InputError: for a part that is not there.
+        """
+        before = self.task.prefix_of(part) if prefix is None else prefix
+        limit = self.longest
+
+        def length(piece: str) -> int:
+            return len(self.task.tokenizer.encode(before + piece)) + 1
+
+        if limit is None or length(text) <= limit:
+            return [text]
+        units: list[str] = []
+        for sentence in split_sentences(" ".join(text.split())):
+            units += [sentence] if length(sentence) <= limit else sentence.split()
+        pieces: list[str] = []
+        for unit in units:
+            if pieces and length(f"{pieces[-1]} {unit}") <= limit:
+                pieces[-1] += f" {unit}"
+            else:
+                pieces.append(unit)
+        return pieces
+
+    def with_generation(self, settings: GenerationSettings) -> TextToText:
+        """The same model with other default settings for decoding."""
+        task = replace(self.task, generation=settings)
+        return TextToText(self.model, task, recipe=self.recipe, metrics=self.metrics)
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """Metrics of what is written for about `count` validation pairs, the first of each part."""
+        rows = self.task.groups(data) or {"": range(len(data))}
+        share = -(-count // len(rows))
+        found: dict[str, float] = {}
+        texts: list[str] = []
+        references: list[tuple[str]] = []
+        for name, mine in rows.items():
+            pairs = self.task.texts(data, mine[:share])
+            answers = [each.text for each in self._written([""] * len(pairs), [ids for ids, _ in pairs], None, (), 64)]
+            wanted = [(target,) for _, target in pairs]
+            if name and pairs:
+                found |= {f"{metric}.{name}": value for metric, value in self._judged(answers, wanted).items()}
+            texts += answers
+            references += wanted
+        return self._judged(texts, references) | found
+
+    def _judged(self, texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+        metrics, _, _ = measured(texts, references, self.task.tokenizer)
+        return {name: metrics.get(name, 0.0) for name in self.judged}
+
+    def _written(
+        self,
+        texts: Sequence[str],
+        encoded: Sequence[Sequence[int]],
+        settings: GenerationSettings | None,
+        stop: Sequence[str],
+        batch_size: int,
+    ) -> list[Written]:
+        """What is written for sources of token ids; `texts` is what they were made of."""
+        tokenizer = self.task.tokenizer
+        ends = StopText(tokenizer, stop) if stop else None
+
+        def made(number: int, found: Sequence[Hypothesis]) -> Written:
+            decoded = [tokenizer.decode(each.tokens) for each in found]
+            best, *others = decoded if ends is None else map(ends.cut, decoded)
+            return Written(
+                text=best,
+                prompt=texts[number],
+                tokens=written_tokens(self.task, found[0]),
+                log_probabilities=found[0].token_log_probabilities,
+                finished=found[0].finished,
+                alternatives=tuple(others),
+            )
+
+        return self.searched(
+            encoded,
+            (settings or self.task.generation).with_ids(tokenizer),
+            made,
+            batch_size=batch_size,
+            stop=() if ends is None else (ends,),
+        )
+
+
+Row = tuple[list[int], list[int], list[int]]
+
+
+def prepare(
+    data: TextToTextData,
+    tokenizer: SentinelTokenizerSettings,
+    generation: GenerationSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Given | None = None,
+    given_validation: Given | None = None,
+) -> Prepared[TextToTextTask]:
+    """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of held-out pairs and of the order in which parts are mixed.
+        given, given_validation: pairs of texts in memory instead of what `data` names.
+
+    Raises:
+        InputError: for data that cannot be read, or too little of it.
+    """
+    if not is_prepared(folder):
+        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
+    task = TextToTextTask(
+        Tokenizer.load(folder),
+        generation,
+        prefixes={name: part.prefix for name, part in data.named.items()},
+        maximum_source=data.maximum_source,
+        mixing=data.mixing(seed),
+    )
+    return opened(task, folder)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Part:
+    """The examples of one part.
+
+    Arguments:
+        name: where the recipe has them.
+        number: of the part.
+        train, validation: read the examples anew; validation is None where they are held out of the training data.
+        count: training examples, once they have been read.
+        held_out: which of them are held out.
+        kept, cut, dropped: how many are learnt from; of which the source was cut; and how many have too long a target.
+    """
+
+    name: str
+    number: int
+    data: TextToTextData
+    train: Reader
+    validation: Reader | None
+    malformed: MalformedRows = field(default_factory=MalformedRows)
+    count: int = 0
+    held_out: frozenset[int] = frozenset()
+    kept: int = 0
+    cut: int = 0
+    dropped: int = 0
+
+    def hold_out(self, seed: int) -> None:
+        """Choose what is held out, where there is no validation data."""
+        if self.validation is not None:
+            return
+        size = min(self.data.validation_size, self.count // 10)
+        if size == 0:
+            raise InputError(
+                f"{self.count} pairs are too few to hold some out for validation; give at least 10, or {self.name}.validation"
+            )
+        generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
+        self.held_out = frozenset(generator.choice(self.count, size=size, replace=False).tolist())
+
+    def examples(self, split: str) -> Iterator[Example]:
+        """Those of one split. What is malformed in the training data was counted when the tokenizer read it."""
+        if split == VALIDATION and self.validation is not None:
+            return self.validation(self.malformed)
+        wanted = split == VALIDATION
+        return (each for i, each in enumerate(self.train(MalformedRows())) if (i in self.held_out) == wanted)
+
+    def notes(self, data: TextToTextData) -> Iterator[str]:
+        """What the user ought to know."""
+        place = "" if self.name == "data" else f"{self.name}: "
+        yield from (place + note for note in self.malformed.notes)
+        if self.cut:
+            yield (
+                f"{place}of {self.cut} of {self.kept} sources the first {data.maximum_source} tokens are read "
+                "(data.maximum_source)."
+            )
+        if self.dropped:
+            yield (
+                f"{place}{self.dropped} pairs have a target longer than data.maximum_target = {data.maximum_target} and were "
+                "left out."
+            )
+
+
+def _prepared(
+    data: TextToTextData,
+    settings: SentinelTokenizerSettings,
+    folder: Path,
+    seed: int,
+    given: Given | None,
+    given_validation: Given | None,
+) -> list[str]:
+    cleared(folder)
+    if data.parts is not None and (given is not None or given_validation is not None):
+        raise InputError("pairs in memory belong to no part; name files under data.parts")
+    parts = [
+        _part(number, name, part, given, given_validation) for number, (name, part) in enumerate(data.named.items())
+    ]
+
+    def texts() -> Iterator[str]:
+        for part in parts:
+            part.count = 0
+            for example in part.train(part.malformed):
+                part.count += 1
+                yield part.data.prefix + example.source
+                yield example.targets[0]
+
+    if settings.path is not None:
+        sum(1 for _ in texts())
+    tokenizer = encoder_tokenizer(settings, texts)
+    tokenizer.save(folder)
+    columns = {**dict.fromkeys(COLUMNS, tokenizer.size), PART: max(2, len(parts))}
+    for part in parts:
+        part.hold_out(seed)
+    for split in (TRAIN, VALIDATION):
+        write_store(
+            folder, split, columns, itertools.chain.from_iterable(_rows(p, split, data, tokenizer) for p in parts)
+        )
+    for part in parts:
+        if not part.kept:
+            raise InputError(f"no pair of {part.name} is left to learn from; raise data.maximum_target")
+    return [note for part in parts for note in part.notes(data)] + _proportions(parts, data)
+
+
+def _part(number: int, name: str, data: TextToTextData, given: Given | None, given_validation: Given | None) -> _Part:
+    where = f"data.parts.{name}" if name else "data"
+    train = reader(data, data.train, given, "training", where)
+    if train is None:
+        raise InputError(f"{where}.train is missing; name a file of pairs, or two parallel files")
+    validation = reader(data, data.validation, given_validation, "validation", where)
+    return _Part(name=where, number=number, data=data, train=train, validation=validation)
+
+
+def _rows(part: _Part, split: str, data: TextToTextData, tokenizer: Tokenizer) -> Iterator[Row]:
+    """Token ids of the examples of a split, prefix in front, cut where they are too long, and the part's number."""
+    examples = part.examples(split)
+    room = None if data.maximum_source is None else data.maximum_source - 1
+    while chunk := list(itertools.islice(examples, 1024)):
+        sources = tokenizer.encode_batch([part.data.prefix + each.source for each in chunk])
+        targets = tokenizer.encode_batch([each.targets[0] for each in chunk])
+        for source, target in zip(sources, targets, strict=True):
+            if split == TRAIN:
+                if data.maximum_target is not None and len(target) + 1 > data.maximum_target:
+                    part.dropped += 1
+                    continue
+                part.kept += 1
+                part.cut += room is not None and len(source) > room
+            yield source[:room], target, [part.number]
+
+
+def _proportions(parts: Sequence[_Part], data: TextToTextData) -> list[str]:
+    """How much of an epoch each part of a mixture has, in words."""
+    if len(parts) < 2:
+        return []
+    counts = data.mixing(0).counts(np.array([part.kept for part in parts]))
+    shares = ", ".join(
+        f"{part.name.rpartition('.')[2]} {count:,} of {part.kept:,} ({count / counts.sum():.1%})"
+        for part, count in zip(parts, counts.tolist(), strict=True)
+    )
+    return [f"an epoch has {counts.sum():,} examples: {shares}."]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextToTextEvaluation:
+    """What an evaluation found.
+
+    Arguments:
+        metrics: `exact_match`, `normalized_match`, `f1`, `position_accuracy` in [0, 1]; `bleu`, `chrf`, `rouge1`, `rouge2`,
+            `rougeL` in [0, 100]; `length_ratio`. Which of them says something depends on the texts: BLEU of translations,
+            ROUGE of summaries, matches and F1 of answers.
+        signatures: what sacreBLEU says of how it computed each.
+        count: examples.
+        cut: sources of which only the beginning was read.
+        predictions: what was written for each.
+        note: what could not be computed and why; empty where all was.
+    """
+
+    metrics: dict[str, float]
+    signatures: dict[str, str]
+    count: int
+    cut: int
+    predictions: tuple[Written, ...] = field(repr=False, default=())
+    note: str = ""
+
+
+def evaluate_text_to_text(
+    model: TextToText,
+    examples: Sequence[object],
+    settings: GenerationSettings | None = None,
+    *,
+    part: str | None = None,
+    batch_size: int = 64,
+) -> TextToTextEvaluation:
+    """Write for each source and compare with the targets.
+
+    Arguments:
+        examples: (source, target), or (source, several right targets).
+        settings: how to decode; the folder's own where None.
+        part: the part of a mixture whose prefix is put in front, as in `TextToText.generate`.
+        batch_size: texts decoded together.
+
+    Raises:
+        InputError: for an empty list, or a part that is not there.
+    """
+    if isinstance(examples, str) or not examples:
+        raise InputError("there is nothing to evaluate; give at least one pair")
+    read = [in_memory(each, number) for number, each in enumerate(examples, start=1)]
+    sources = [each.source for each in read]
+    written: list[Written] = model.generate(sources, settings, part=part, batch_size=batch_size, cut=True)
+    metrics, signatures, note = measured(
+        [each.text for each in written], [each.targets for each in read], model.task.tokenizer
+    )
+    return TextToTextEvaluation(
+        metrics=metrics,
+        signatures=signatures,
+        count=len(read),
+        cut=_cut(model, sources, part),
+        predictions=tuple(written),
+        note=note,
+    )
+
+
+def _cut(model: TextToText, sources: Sequence[str], part: str | None) -> int:
+    """How many sources are longer than what is read of them."""
+    before, limit = model.task.prefix_of(part), model.longest
+    if limit is None:
+        return 0
+    return sum(len(ids) + 1 > limit for ids in model.task.tokenizer.encode_batch([before + each for each in sources]))
+
+
+CONFIG = "config.json"
+TASKS_THERE, PREFIX = "task_specific_params", "prefix"
+"""Where a config.json has the tasks that a T5 was trained for, and of each what stands in front of its sources."""
+
+
+def foreign_text_to_text(folder: Path, config: Any) -> TextToTextTask:
+    """The task of a folder that another program wrote: its tokenizer, decoding settings, and the prefixes it knows.
+
+    Arguments:
+        config: of the model in it.
+
+    Raises:
+        InputError: where there is no tokenizer.json, or it and config.json do not belong together.
+    """
+    read = foreign_translation(folder, config)
+    return TextToTextTask(
+        read.source_tokenizer, read.generation, prefixes={"": "", **_prefixes(folder)}, maximum_source=LONGEST
+    )
+
+
+def _prefixes(folder: Path) -> dict[str, str]:
+    """By the name of each task its prefix; none where the config.json tells none."""
+    tasks = read_json_object(folder / CONFIG, "copy the file again").get(TASKS_THERE)
+    found = (
+        {} if not isinstance(tasks, dict) else {name: task for name, task in tasks.items() if isinstance(task, dict)}
+    )
+    return {name: task[PREFIX] for name, task in found.items() if isinstance(task.get(PREFIX), str)}
+
+
+TEXT_TO_TEXT = TaskSpec(
+    task=TextToTextTask,
+    predictor=TextToText,
+    interface="encoder_decoder",
+    sections={"data": TextToTextData, "tokenizer": SentinelTokenizerSettings, "generation": GenerationSettings},
+    prepare=prepare,
+    evaluate=evaluate_text_to_text,
+    filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
+    fits=lambda config: isinstance(config, T5Config),
+    foreign=foreign_text_to_text,
+)

@@ -1,1 +1,0 @@
-"""Translation: strings in one language to strings in another, or any other pairs of sequences."""

@@ -1,0 +1,242 @@
+"""What a translator learns from: builtin pairs, and the `data` and `tokenizer` sections of a recipe."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from regard.data.sequences import Kind, Sequences
+from regard.errors import InputError
+from regard.models.config import check
+from regard.structure import from_mapping
+from regard.tasks.examples import Place
+from regard.tasks.preparation import TokenizerSettings
+
+
+class BuiltinData(Protocol):
+    """Pairs of texts that anyone can make again from a few numbers."""
+
+    @property
+    def size(self) -> int:
+        """Pairs to train on."""
+        ...
+
+    @property
+    def validation_size(self) -> int:
+        """Pairs to validate on."""
+        ...
+
+    def pairs(self, split: str, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """`size` pairs of the split `train`, `validation` or `test`; no source is in two of them."""
+        ...
+
+    def alphabet(self) -> tuple[str, str] | None:
+        """Texts with every word of source and target in them, for a vocabulary to cover; None where texts are open."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatesData:
+    """Builtin data: human-written dates in dozens of languages to ISO dates.
+
+    Arguments:
+        size, validation_size: how many dates to draw for training and validation; no calendar day is in both.
+        typo_rate: share of the dates that have one typo in their letters, in training and validation alike.
+        languages: CLDR codes; all where null.
+    """
+
+    size: int = 100_000
+    validation_size: int = 2_000
+    typo_rate: float = 0.0
+    languages: tuple[str, ...] | None = None
+
+    def pairs(self, split: str, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """The texts of one split."""
+        from regard.data.dates import LANGUAGES, Dates
+
+        languages = LANGUAGES if self.languages is None else self.languages
+        dates = Dates(split, size=size, seed=seed, languages=languages, typo_rate=self.typo_rate)
+        return ((example.source, example.target) for example in dates)
+
+    def alphabet(self) -> None:
+        """None: names of months are as open as any text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequencesData:
+    """Builtin data: sequence problems whose answer is known, for the tokenizer kind `word`.
+
+    Arguments:
+        kind: `copy`, `reversal`, `sorting`, `dictionary` (word for word), `reversed_dictionary`, `recall` (of the first
+            symbol) or `association` (the value beside a key).
+        symbols: how many different symbols, keys or values there are.
+        shortest, longest: symbols of a source, both included; for `recall` those after the first, for `association` pairs.
+        size, validation_size: how many pairs to draw for training and validation; no source is in both.
+
+    Raises:
+        InputError: for numbers out of range.
+    """
+
+    kind: Kind = "reversal"
+    symbols: int = 40
+    shortest: int = 12
+    longest: int = 12
+    size: int = 20_000
+    validation_size: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("size", "validation_size"):
+            value = getattr(self, name)
+            check(value > 0, f"data.sequences.{name}", value, "above 0", "raise it")
+        self._problems("train", 0, 0)  # whether there are as many as wanted is asked when they are
+
+    def pairs(self, split: str, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """The texts of one split."""
+        problems = self._problems(split, size, seed)
+        return ((problem.source, problem.target) for problem in problems)
+
+    def alphabet(self) -> tuple[str, str]:
+        """Every symbol of the source, and of the target."""
+        return self._problems("train", 0, 0).alphabet()
+
+    def _problems(self, split: str, size: int, seed: int) -> Sequences:
+        return Sequences(
+            split,
+            kind=self.kind,
+            symbols=self.symbols,
+            shortest=self.shortest,
+            longest=self.longest,
+            size=size,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslationData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a TSV, CSV or JSONL file, two parallel files, or `hub:owner/name`; gzip is recognised.
+        validation: likewise; held out from the training data where null.
+        validation_size: how many pairs to hold out, at most a tenth of all.
+        dates: builtin dates instead of files.
+        sequences: builtin sequence problems instead of files.
+        targets: for one model that translates into several languages: each language's name with a section like this one.
+        source, target: column index, column name or JSON key of the two texts.
+        format: `tsv`, `csv`, `jsonl`, or `auto`.
+        on_error: what to do about a malformed row: `skip` counts and reports it, `stop` ends with an error.
+        maximum_tokens: pairs with a longer side are left out of training and counted; null keeps all.
+
+    Raises:
+        InputError: for several kinds of data at once, or languages that cannot be told apart.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_size: int = 1_000
+    dates: DatesData | None = None
+    sequences: SequencesData | None = None
+    targets: dict[str, TranslationData] | None = None
+    source: int | str | None = None
+    target: int | str | None = None
+    format: Literal["auto", "tsv", "csv", "jsonl"] = "auto"
+    on_error: Literal["skip", "stop"] = "skip"
+    maximum_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.targets is not None:
+            self._check_targets(self.targets)
+        if self.dates is not None and self.sequences is not None:
+            raise InputError("data.dates and data.sequences are both given; choose one, such as by data.dates=null")
+        name = "dates" if self.dates is not None else "sequences"
+        for place in ("train", "validation"):
+            value = getattr(self, place)
+            check(
+                self.builtin is None or value is None,
+                f"data.{place}",
+                value,
+                f"left out beside data.{name}",
+                f"choose builtin {name} or your own files",
+            )
+        check(self.validation_size > 0, "data.validation_size", self.validation_size, "above 0", "raise it")
+
+    def _check_targets(self, targets: dict[str, TranslationData]) -> None:
+        check(
+            len(targets) > 1, "data.targets", list(targets), "two languages or more", "for one, give data.train alone"
+        )
+        for language, data in targets.items():
+            check(
+                re.fullmatch(r"[^\W_][\w-]*", language) is not None,
+                "a language in data.targets",
+                language,
+                "letters, digits, - and _",
+                "it becomes a tag such as <2de>",
+            )
+            if data.targets is not None:
+                raise InputError(
+                    f"data.targets.{language}.targets is given, and a language has no others; leave it out"
+                )
+        for part in dataclasses.fields(self):
+            if part.name != "targets" and getattr(self, part.name) != part.default:
+                raise InputError(
+                    f"data.{part.name} is given beside data.targets; say it for each language, such as "
+                    f"data.targets.{next(iter(targets))}.{part.name}"
+                )
+
+    @property
+    def builtin(self) -> BuiltinData | None:
+        """The builtin data named here; None where there are files."""
+        return self.dates if self.dates is not None else self.sequences
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that a model of this data translates into, by name; empty for one without a name."""
+        return tuple(self.targets or ())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairTokenizerSettings(TokenizerSettings):
+    """The `tokenizer` section of a recipe.
+
+    Arguments:
+        kind: `auto`, `bpe`, `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`. `auto` reads the texts
+            and takes characters for numbers, codes, names and single words, else BPE, for source and target apart unless
+            `shared`; training says what it chose.
+        size: the largest vocabulary.
+        lowercase: drop case.
+        path: a folder, tokenizer.json or vocab.txt to take instead of training one.
+        sentinels: how many of T5's sentinels a trained one has, each to stand for a span that was taken out; T5 has 100.
+        shared: one vocabulary for source and target.
+    """
+
+    kind: Literal[  # pyright: ignore[reportIncompatibleVariableOverride]  # of all tasks, translation alone chooses
+        "auto", "bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character"
+    ] = "bpe"
+    shared: bool = True
+
+
+def builtin_pairs(
+    data: TranslationData | Mapping[str, Any], split: str, size: int, seed: int = 0
+) -> list[tuple[str, str]]:
+    """`size` pairs of builtin data, to judge a model on, perhaps of other lengths than it was trained on.
+
+    Arguments:
+        data: the `data` section of a recipe, or a mapping with the entries to differ from the defaults.
+        split: `train`, `validation` or `test`; a source is in one of them only, whatever seed, size and lengths.
+        size: how many.
+        seed: another seed draws others.
+
+    Raises:
+        InputError: for data that is not builtin, or has fewer different sources than asked for.
+
+    >>> builtin_pairs({"sequences": {"kind": "reversal", "shortest": 3, "longest": 3}}, "test", size=1)
+    [('s15 s17 s20', 's20 s17 s15')]
+    """
+    if isinstance(data, Mapping):
+        data = from_mapping(TranslationData, data, "data")
+    if data.builtin is None:
+        raise InputError("data names no builtin data; give data.dates or data.sequences")
+    return list(data.builtin.pairs(split, size, seed))
