@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.generation.ranking import BLOCK, leading, leading_sums
+from regard.generation.choosing import BLOCK, leading, leading_sums
 
 
 @settings(max_examples=100, deadline=None)

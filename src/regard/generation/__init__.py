@@ -1,19 +1,28 @@
 """Decoding over any `Decoder`, recurrent or Transformer: greedy search, sampling, beam search."""
 
 from regard.generation.beam import beam_search
-from regard.generation.bias import LogitBias, biases_by_id
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
 from regard.generation.continuation import Continuation, Room
-from regard.generation.hypothesis import Hypothesis
-from regard.generation.observer import SearchObserver
-from regard.generation.paths import Paths
+from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import AverageLength, CoveragePenalty, GnmtLength, LengthPenalty
-from regard.generation.repetition import FrequencyPenalty, PresencePenalty, RepetitionPenalty
 from regard.generation.settings import GenerationSettings, search
 from regard.generation.speculative import Speculated, Speculation
 from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule, StopSequence
 from regard.generation.streaming import Step, generate, stream
-from regard.generation.transforms import Forbid, LogitTransform, MinimumLength, MinP, Temperature, TopK, TopP
+from regard.generation.transforms import (
+    Forbid,
+    FrequencyPenalty,
+    LogitBias,
+    LogitTransform,
+    MinimumLength,
+    MinP,
+    PresencePenalty,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
+    biases_by_id,
+)
 
 __all__ = [
     "AverageLength",

@@ -1,8 +1,9 @@
-"""Beam search over many sentences at once."""
+"""Beam search over many sentences at once, and the n best that it keeps of each."""
 
 from __future__ import annotations
 
 import math
+from bisect import insort_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
@@ -12,12 +13,9 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation.checks import whole
-from regard.generation.hypothesis import Hypothesis
-from regard.generation.nbest import NBest
-from regard.generation.observer import SearchObserver
-from regard.generation.paths import Paths
+from regard.generation.choosing import check_choosable, leading_sums
+from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty, check_coverage
-from regard.generation.ranking import check_choosable, leading_sums
 from regard.generation.stopping import LengthLimit, RelativeLength, row_limits
 from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
 from regard.layers import Decoder, DecoderState, Source
@@ -337,3 +335,39 @@ def _moved(state: S, rows: Tensor, sources: Tensor | None) -> S:
     if sources is None and torch.equal(rows, torch.arange(state.rows, device=rows.device)):
         return state
     return state.reorder(rows, sources)
+
+
+# The best finished hypotheses of one sentence.
+
+
+class NBest:
+    """At most `size` hypotheses, best first; of equal scores the earlier stays ahead.
+
+    Arguments:
+        size: n, at least 1.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.hypotheses: list[Hypothesis] = []
+        self.seen = 0
+
+    @property
+    def threshold(self) -> float:
+        """The score to beat; minus infinity while there is room."""
+        return self.hypotheses[-1].score if len(self.hypotheses) == self.size else -math.inf
+
+    @property
+    def room(self) -> int:
+        """How many are still missing."""
+        return self.size - len(self.hypotheses)
+
+    def admits(self, score: float) -> bool:
+        """Whether one of this score would be among the best; each finished hypothesis is asked about once."""
+        self.seen += 1
+        return self.room > 0 or score > self.threshold
+
+    def add(self, hypothesis: Hypothesis) -> None:
+        """Put a hypothesis in its place; the last one falls out where there was no room."""
+        insort_right(self.hypotheses, hypothesis, key=lambda other: -other.score)
+        del self.hypotheses[self.size :]

@@ -1,8 +1,15 @@
-"""One answer of a search."""
+"""An answer of a search, those that are under way, and who wants to know of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.layers import Source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,3 +46,120 @@ class Hypothesis:
     def length(self) -> int:
         """|Y|, emitted tokens with the end token among them."""
         return len(self.token_log_probabilities)
+
+
+# The hypotheses that are under way, one per row of the decoder's batch.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Paths:
+    """What each of N rows has emitted in T steps, and where it came from. Transforms and stop rules read it.
+
+    Arguments:
+        sources: (N,) int64, the row of the source batch that each row is about.
+        tokens: (N, T) int64, emitted so far, without the start token.
+        log_probabilities: (N, T) float32, of these tokens.
+        totals: (N,) float32, their sums.
+        rows: (N, T) int64, the batch row of each path in each call of `decoder.step`.
+
+    >>> paths = Paths.begin(2, "cpu")
+    >>> paths = paths.advanced(torch.tensor([1, 1]), torch.tensor([7, 8]), torch.tensor([-1.0, -2.0]))
+    >>> paths.tokens.tolist(), paths.rows.tolist(), paths.sources.tolist()
+    ([[7], [8]], [[1], [1]], [1, 1])
+    """
+
+    sources: Tensor
+    tokens: Tensor
+    log_probabilities: Tensor
+    totals: Tensor
+    rows: Tensor
+
+    @classmethod
+    def begin(cls, count: int, device: torch.device | str) -> Paths:
+        """One empty path for each of `count` sources."""
+        return cls(
+            sources=torch.arange(count, device=device),
+            tokens=torch.empty(count, 0, dtype=torch.long, device=device),
+            log_probabilities=torch.empty(count, 0, dtype=torch.float32, device=device),
+            totals=torch.zeros(count, dtype=torch.float32, device=device),
+            rows=torch.empty(count, 0, dtype=torch.long, device=device),
+        )
+
+    @property
+    def length(self) -> int:
+        """T, tokens emitted so far."""
+        return self.tokens.shape[1]
+
+    def __len__(self) -> int:
+        return self.tokens.shape[0]
+
+    def select(self, rows: Tensor) -> Paths:
+        """These rows, in that order, between two calls of the decoder."""
+        return Paths(
+            sources=self.sources.index_select(0, rows),
+            tokens=self.tokens.index_select(0, rows),
+            log_probabilities=self.log_probabilities.index_select(0, rows),
+            totals=self.totals.index_select(0, rows),
+            rows=self.rows.index_select(0, rows),
+        )
+
+    def advanced(self, parents: Tensor, tokens: Tensor, log_probabilities: Tensor) -> Paths:
+        """The paths one call later: row i continues row `parents[i]` with `tokens[i]`.
+
+        Arguments:
+            parents: (M,) int64, rows of the call that has just been made.
+            tokens: (M,) int64.
+            log_probabilities: (M,) float32.
+        """
+        return self.select(parents)._followed(parents, tokens, log_probabilities)
+
+    def lengthened(self, tokens: Tensor, log_probabilities: Tensor) -> Paths:
+        """`advanced` where each row continues itself."""
+        return self._followed(torch.arange(len(self), device=tokens.device), tokens, log_probabilities)
+
+    def _followed(self, rows: Tensor, tokens: Tensor, log_probabilities: Tensor) -> Paths:
+        return Paths(
+            sources=self.sources,
+            tokens=torch.cat((self.tokens, tokens[:, None]), dim=1),
+            log_probabilities=torch.cat((self.log_probabilities, log_probabilities[:, None]), dim=1),
+            totals=self.totals + log_probabilities,
+            rows=torch.cat((self.rows, rows[:, None]), dim=1),
+        )
+
+    def hypotheses(self, *, end_id: int, finished: Sequence[bool], scores: Sequence[float]) -> list[Hypothesis]:
+        """Every row as a result; a trailing end token is counted but not shown."""
+        columns = (self.tokens, self.log_probabilities, self.totals, self.rows)
+        return [
+            Hypothesis(
+                tokens=tuple(tokens[:-1] if tokens and tokens[-1] == end_id else tokens),
+                finished=complete,
+                log_probability=total,
+                score=score,
+                token_log_probabilities=tuple(parts),
+                rows=tuple(rows),
+            )
+            for tokens, parts, total, rows, complete, score in zip(
+                *(column.tolist() for column in columns), finished, scores, strict=True
+            )
+        ]
+
+
+# Who wants to know that a search happens.
+
+
+class SearchObserver(Protocol):
+    """Told of a search's beginning and end, so that what was recorded in between can be put in order.
+
+    Between the two calls the search calls `decoder.start` once and then `decoder.step` for call 0, 1, 2,
+    ...; `Hypothesis.rows` says which row of each call a hypothesis went through. A search over no sentences
+    makes no call of the decoder. A search that raises, or a stream that is abandoned, is not reported as
+    finished.
+    """
+
+    def search_started(self, source: Source) -> None:
+        """Called before `decoder.start`, with the batch that it will read."""
+        ...
+
+    def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
+        """Called last: for each source row its hypotheses, best first."""
+        ...

@@ -1,26 +1,39 @@
-"""How to decode, as data, and the one call that does it."""
+"""How to decode, as data; the one call that does it; and which settings contradict each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal, TypeVar
 
 import torch
 
 from regard.errors import InputError
 from regard.generation.beam import beam_search
-from regard.generation.bias import Biases, LogitBias, biases_by_id, check_biases, only_ids
 from regard.generation.checks import number, one_of, truth, whole
 from regard.generation.choosing import Greedy, Sample
-from regard.generation.contradictions import check_together
-from regard.generation.hypothesis import Hypothesis
-from regard.generation.observer import SearchObserver
+from regard.generation.hypothesis import Hypothesis, SearchObserver
 from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty, PowerLength
-from regard.generation.repetition import FrequencyPenalty, NoRepeatedNgrams, PresencePenalty, RepetitionPenalty
 from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule
 from regard.generation.streaming import generate
-from regard.generation.transforms import Forbid, LogitTransform, MinP, Temperature, TopK, TopP
+from regard.generation.transforms import (
+    Biases,
+    Forbid,
+    FrequencyPenalty,
+    LogitBias,
+    LogitTransform,
+    MinP,
+    NoRepeatedNgrams,
+    PresencePenalty,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
+    biases_by_id,
+    check_biases,
+    only_ids,
+)
 from regard.layers import Decoder, DecoderState, Source, Tokens
 from regard.text import Tokenizer
 
@@ -280,3 +293,62 @@ def search(
         observer=observer,
     )
     return [hypotheses[first : first + draws] for first in range(0, len(hypotheses), draws)]
+
+
+# Settings of decoding that cannot stand together, or do nothing.
+
+
+OF_SAMPLING: Mapping[str, object] = MappingProxyType({"temperature": 1.0, "top_k": None, "top_p": None, "min_p": None})
+"""Settings that only change what is drawn, each with the value that changes nothing."""
+
+OF_SINGLE_TEXTS: Mapping[str, object] = MappingProxyType(
+    {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "logit_bias": ()}
+)
+"""Settings that change which token is the best, likewise. A beam ranks by the model's own probabilities, and they change no
+probability."""
+
+
+def check_together(settings: GenerationSettings) -> None:
+    """Refuse settings that contradict each other.
+
+    Raises:
+        InputError: field, value and what to give instead.
+    """
+    maximum, minimum = settings.maximum_length, settings.minimum_length
+    if maximum is not None and minimum > maximum:
+        raise InputError(
+            f"generation.minimum_length: {minimum} is more than maximum_length {maximum}; lower the one or raise the other"
+        )
+    if settings.sample:
+        _check_sampling(settings)
+    else:
+        _check_searching(settings)
+
+
+def _check_sampling(settings: GenerationSettings) -> None:
+    if settings.beam > 1:
+        raise InputError(
+            f"generation.sample: sampling keeps no beam, but beam is {settings.beam}; set beam to 1, or sample to false"
+        )
+    if settings.coverage_penalty > 0:
+        raise InputError(
+            "generation.coverage_penalty: samples are not ranked by coverage; set it to 0, or sample to false"
+        )
+
+
+def _check_searching(settings: GenerationSettings) -> None:
+    if settings.n_best > settings.beam:
+        raise InputError(
+            f"generation.n_best: {settings.n_best} is more than the beam of {settings.beam}; lower n_best or raise beam"
+        )
+    for field, unused in OF_SAMPLING.items():
+        if getattr(settings, field) != unused:
+            raise InputError(f"generation.{field}: it only matters when sampling; set sample to true, or leave it out")
+    if settings.beam == 1 and settings.coverage_penalty == 0:
+        return
+    for field, unused in OF_SINGLE_TEXTS.items():
+        if getattr(settings, field) != unused:
+            raise InputError(
+                f"generation.{field}: a beam, and coverage, rank texts by the model's own probabilities; set beam to 1 and "
+                "coverage_penalty to 0, or leave it out"
+            )

@@ -11,10 +11,8 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation.checks import whole
-from regard.generation.choosing import inverse_transform
-from regard.generation.hypothesis import Hypothesis
-from regard.generation.paths import Paths
-from regard.generation.ranking import check_choosable
+from regard.generation.choosing import check_choosable, inverse_transform
+from regard.generation.hypothesis import Hypothesis, Paths
 from regard.generation.stopping import StopRule
 from regard.generation.transforms import LogitTransform
 from regard.layers import DecoderState, Reader, Tokens

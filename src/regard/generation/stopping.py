@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation.checks import number, whole
-from regard.generation.paths import Paths
+from regard.generation.hypothesis import Paths
 from regard.layers import Decoder, Source
 
 

@@ -9,12 +9,9 @@ from typing import TypeVar
 import torch
 
 from regard.generation.checks import whole
-from regard.generation.choosing import Chooser, Greedy
-from regard.generation.hypothesis import Hypothesis
-from regard.generation.observer import SearchObserver
-from regard.generation.paths import Paths
+from regard.generation.choosing import Chooser, Greedy, check_choosable
+from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import GnmtLength, LengthPenalty
-from regard.generation.ranking import check_choosable
 from regard.generation.stopping import LengthLimit, RelativeLength, StopRule, row_limits
 from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
 from regard.layers import Decoder, DecoderState, Source

@@ -2,12 +2,14 @@
 
 A transform takes logits and the paths so far and returns logits of the same shape, working on the last axis
 only. What it rules out becomes minus infinity. Transforms decide which token comes next; the
-log-probabilities of a `Hypothesis` are always the model's own.
+log-probabilities of a `Hypothesis` are always the model's own. First what looks at one step alone
+(temperature, top-k and the like), then biases of single tokens, then what repetition costs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,8 +18,9 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation.checks import number, whole
-from regard.generation.paths import Paths
-from regard.layers import DecoderConfig
+from regard.generation.hypothesis import Paths
+from regard.layers import DecoderConfig, Tokens
+from regard.text import Tokenizer
 
 
 class LogitTransform(Protocol):
@@ -221,3 +224,268 @@ def are_among(tokens: Tensor, ids: tuple[int, ...]) -> Tensor:
     for index in ids[1:]:
         found = found | (tokens == index)
     return found
+
+
+# Numbers added to the logits of some tokens, and how such tokens are named.
+
+
+Biases = tuple[tuple[int | str, float], ...]
+"""Tokens, each an id or its text, and what is added to the logit of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogitBias:
+    """A number added to the logits of some tokens, whatever the text.
+
+    Arguments:
+        amounts: ids, and what is added to the logit of each; 100 makes one all but certain, -100 all but impossible.
+
+    Raises:
+        InputError: for what is no id or no finite number, and an id given twice.
+
+    >>> LogitBias(((1, -2.0),))(torch.tensor([[1.0, 1.0]]), Paths.begin(1, "cpu")).tolist()
+    [[1.0, -1.0]]
+    """
+
+    amounts: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        check_biases("logit_bias", self.amounts)
+        for token, _ in self.amounts:
+            whole("logit_bias", token, least=0)
+
+    def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
+        """The logits with what is added.
+
+        Raises:
+            InputError: for an id that the model does not have.
+        """
+        ids = [token for token, _ in self.amounts]
+        beyond = [token for token in ids if token >= logits.shape[-1]]
+        if beyond:
+            raise InputError(f"logit_bias: there is no token {beyond[0]}; the model has 0 to {logits.shape[-1] - 1}")
+        amounts = torch.tensor([amount for _, amount in self.amounts], dtype=logits.dtype, device=logits.device)
+        return logits.index_add(-1, torch.tensor(ids, device=logits.device), amounts.expand(*logits.shape[:-1], -1))
+
+
+def check_biases(field: str, biases: object) -> None:
+    """Refuse what are no pairs of a token and a number.
+
+    Raises:
+        InputError: naming the pair.
+
+    >>> check_biases("logit_bias", (("the", 2.0), ("the", 1.0)))
+    Traceback (most recent call last):
+        ...
+    regard.errors.InputError: logit_bias: 'the' is given twice; give it once
+    """
+    if not isinstance(biases, tuple | list) or not all(
+        isinstance(pair, tuple | list) and len(pair) == 2 for pair in biases
+    ):
+        raise InputError(f"{field}: {biases!r} will not do; give pairs of a token and a number, such as [[' the', -2]]")
+    seen: set[int | str] = set()
+    for token, amount in biases:
+        if isinstance(token, bool) or not isinstance(token, int | str) or token == "":
+            raise InputError(f"{field}: {token!r} is no token; give an id or a text that is not empty")
+        number(f"{field} of {token!r}", amount)
+        if token in seen:
+            raise InputError(f"{field}: {token!r} is given twice; give it once")
+        seen.add(token)
+
+
+def biases_by_id(biases: Sequence[tuple[int | str, float]], tokenizer: Tokenizer) -> tuple[tuple[int, float], ...]:
+    """The ids of tokens that are named by their texts.
+
+    A text is one that the tokenizer reads as a single token, such as " the", or a token as the vocabulary spells it.
+
+    Raises:
+        InputError: for a text of several tokens, or of none.
+
+    >>> biases_by_id([("a", 1.5), (7, -1.0)], Tokenizer.train(["abc"], kind="character", size=9))
+    ((2, 1.5), (7, -1.0))
+    """
+    return tuple((_id(token, tokenizer) if isinstance(token, str) else token, amount) for token, amount in biases)
+
+
+def only_ids(biases: Biases) -> tuple[tuple[int, float], ...]:
+    """The same pairs, where all tokens are ids.
+
+    Raises:
+        InputError: naming one that is not.
+    """
+    found = []
+    for token, amount in biases:
+        if isinstance(token, str):
+            raise InputError(f"generation.logit_bias: {token!r} is a text, and there is no tokenizer here; give its id")
+        found.append((token, amount))
+    return tuple(found)
+
+
+def _id(text: str, tokenizer: Tokenizer) -> int:
+    ids = tokenizer.encode(text)
+    if len(ids) == 1 and ids[0] != tokenizer.unknown_id:
+        return ids[0]
+    spelt = tokenizer.find(text)
+    if spelt is not None:
+        return spelt
+    pieces = ", ".join(map(repr, tokenizer.tokens(ids))) or "no token"
+    raise InputError(
+        f"generation.logit_bias: {text!r} is {pieces} to this model; give a text that is one token, or an id"
+    )
+
+
+# Changes to logits by what stands in the text already: no n-gram twice, repetition, presence and frequency penalties.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepetitionPenalty:
+    """Tokens that were read or written before become less probable by a factor (Keskar et al. 2019, section 4.1).
+
+        logit -> logit / theta where it is above 0, logit * theta where it is below        for each token seen
+
+    The paper divides every logit; a negative one would rise by that, so it is multiplied here, as in `transformers`. What a
+    token's logit is above or below depends on the model, so the same theta means more to one than to another.
+
+    Arguments:
+        penalty: theta, above 0; 1 changes nothing, 1.2 is the paper's, below 1 repeats more.
+        before: what the sources had read before the first token that is written, padding left out; None for nothing.
+
+    Raises:
+        InputError: for a penalty that is not above 0.
+
+    >>> paths = Paths.begin(1, "cpu").advanced(torch.tensor([0]), torch.tensor([2]), torch.zeros(1))
+    >>> RepetitionPenalty(2.0, Tokens.pad([[0]]))(torch.tensor([[1.0, 1.0, -1.0]]), paths).tolist()
+    [[0.5, 1.0, -2.0]]
+    """
+
+    penalty: float
+    before: Tokens | None = None
+
+    def __post_init__(self) -> None:
+        number("repetition_penalty", self.penalty, above=0)
+
+    def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
+        """The logits of what was seen, over or times the penalty."""
+        seen = times_written(paths, logits.shape[-1]) > 0
+        if self.before is not None:
+            seen |= times_read(self.before.select(paths.sources), logits.shape[-1]) > 0
+        return torch.where(seen, torch.where(logits < 0, logits * self.penalty, logits / self.penalty), logits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoRepeatedNgrams:
+    """No n tokens that stood in this order before (Paulus et al. 2018, section 2.5, for n = 3).
+
+    Arguments:
+        size: n, at least 1.
+        before: what the sources had read before the first token that is written, padding left out; None for nothing.
+
+    Raises:
+        InputError: for any other size.
+
+    >>> paths = Paths.begin(1, "cpu").advanced(torch.tensor([0]), torch.tensor([2]), torch.zeros(1))
+    >>> NoRepeatedNgrams(2, Tokens.pad([[2, 0]]))(torch.tensor([[1.0, 1.0, 1.0]]), paths).tolist()
+    [[-inf, 1.0, 1.0]]
+    """
+
+    size: int
+    before: Tokens | None = None
+
+    def __post_init__(self) -> None:
+        whole("no_repeat_ngram_size", self.size, least=1)
+
+    def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
+        """Minus infinity at each token that would end an n-gram a second time."""
+        ids, real = paths.tokens, torch.ones_like(paths.tokens, dtype=torch.bool)
+        if self.before is not None:
+            read = self.before.select(paths.sources)
+            ids, real = torch.cat((read.ids, ids), dim=1), torch.cat((read.valid, real), dim=1)
+        if ids.shape[1] < self.size:
+            return logits
+        ngrams = ids.unfold(1, self.size, 1)
+        begun = ids[:, None, ids.shape[1] - self.size + 1 :]
+        again = (ngrams[..., :-1] == begun).all(dim=-1) & real.unfold(1, self.size, 1).all(dim=-1)
+        rows, places = again.nonzero(as_tuple=True)
+        banned = torch.zeros_like(logits, dtype=torch.bool)
+        banned[rows, ngrams[rows, places, -1]] = True
+        return logits.masked_fill(banned, -torch.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class PresencePenalty:
+    """A number taken off the logit of every token that was written before, however often; the prompt does not count.
+
+        logit -> logit - alpha [count > 0]                                               (as in OpenAI's interface)
+
+    Arguments:
+        penalty: alpha; 0 changes nothing, below 0 repeats more.
+
+    Raises:
+        InputError: for what is no finite number.
+
+    >>> paths = Paths.begin(1, "cpu").advanced(torch.tensor([0]), torch.tensor([1]), torch.zeros(1))
+    >>> PresencePenalty(0.5)(torch.tensor([[1.0, 1.0]]), paths).tolist()
+    [[1.0, 0.5]]
+    """
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        number("presence_penalty", self.penalty)
+
+    def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
+        """The logits less the penalty where a token stands already."""
+        return logits - self.penalty * (times_written(paths, logits.shape[-1]) > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencyPenalty:
+    """A number taken off the logit of a token as many times as it was written before; the prompt does not count.
+
+        logit -> logit - alpha count                                                     (as in OpenAI's interface)
+
+    Arguments:
+        penalty: alpha; 0 changes nothing, below 0 repeats more.
+
+    Raises:
+        InputError: for what is no finite number.
+
+    >>> paths = Paths.begin(1, "cpu")
+    >>> for _ in range(3):
+    ...     paths = paths.advanced(torch.tensor([0]), torch.tensor([1]), torch.zeros(1))
+    >>> FrequencyPenalty(0.5)(torch.tensor([[1.0, 1.0]]), paths).tolist()
+    [[1.0, -0.5]]
+    """
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        number("frequency_penalty", self.penalty)
+
+    def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
+        """The logits less the penalty for each time."""
+        return logits - self.penalty * times_written(paths, logits.shape[-1])
+
+
+def times_written(paths: Paths, vocabulary: int) -> Tensor:
+    """(N, V) float32: how often each row has written each token.
+
+    >>> paths = Paths.begin(1, "cpu").advanced(torch.tensor([0]), torch.tensor([1]), torch.zeros(1))
+    >>> times_written(paths, 3).tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    return _counts(paths.tokens, torch.ones_like(paths.tokens, dtype=torch.float32), vocabulary)
+
+
+def times_read(tokens: Tokens, vocabulary: int) -> Tensor:
+    """(N, V) float32: how often each row holds each token, padding left out.
+
+    >>> times_read(Tokens.pad([[2, 2], [1]], padding_id=0), 3).tolist()
+    [[0.0, 0.0, 2.0], [0.0, 1.0, 0.0]]
+    """
+    return _counts(tokens.ids.masked_fill(~tokens.valid, 0), tokens.valid.float(), vocabulary)
+
+
+def _counts(ids: Tensor, amounts: Tensor, vocabulary: int) -> Tensor:
+    nothing = torch.zeros(ids.shape[0], vocabulary, dtype=torch.float32, device=ids.device)
+    return nothing.scatter_add_(1, ids, amounts)
