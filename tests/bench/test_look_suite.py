@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from regard.bench import Options, bench
-from regard.bench.cases import OURS
 from regard.bench.look import contests
+from regard.bench.rounds import OURS
 
 
 @pytest.fixture(autouse=True)

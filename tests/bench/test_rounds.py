@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.bench.cases import OURS, Contest, Contestant
-from regard.bench.rounds import compete, details_of, rows_of
+from regard.bench.rounds import OURS, Contest, Contestant, compete, details_of, rows_of
 
 
 def contestant(name, library=OURS):

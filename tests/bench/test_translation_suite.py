@@ -8,9 +8,8 @@ import pytest
 
 import regard
 from regard.bench import Options, bench
-from regard.bench.builtin_pairs import builtin_pairs
-from regard.bench.cases import OURS
-from regard.bench.translation import QUICK, contests
+from regard.bench.rounds import OURS
+from regard.bench.translation import QUICK, builtin_pairs, contests
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models import BahdanauConfig

@@ -1,8 +1,7 @@
 """Speed beside peers: the same work, threads and batches, in turns, in one run."""
 
-from regard.bench.options import Options
 from regard.bench.peers import PEERS
-from regard.bench.schema import Report, Row
+from regard.bench.rounds import Options, Report, Row
 from regard.bench.suites import SUITES, Suite, bench
 
 __all__ = ["PEERS", "SUITES", "Options", "Report", "Row", "Suite", "bench"]

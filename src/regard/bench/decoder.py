@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from regard.bench.cases import OURS, Contest, Contestant
-from regard.bench.options import Options
+from regard.bench.rounds import OURS, Contest, Contestant, Options
 from regard.errors import InputError
 
 PRECISIONS = ("float32", "bfloat16", "int8", "int4")

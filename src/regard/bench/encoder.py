@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.bench.cases import OURS, Contest, Contestant
-from regard.bench.options import Options
+from regard.bench.rounds import OURS, Contest, Contestant, Options
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.bench.cases import OURS, Contest, Contestant
-from regard.bench.options import Options
+from regard.bench.rounds import OURS, Contest, Contestant, Options
 
 SEED = 1
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from regard.bench import ours_decoding, ours_encoding, ours_looking
 from regard.training.callbacks import Callback
 
 HERE = Path(__file__).resolve()
@@ -162,10 +162,284 @@ class Translation:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": [list(row) for row in answers]}
 
 
+# The suite `decoder`.
+
+
+class Decoding:
+    """Greedy search over a language model, from token ids to token ids."""
+
+    def available(self) -> bool:
+        """Always."""
+        return True
+
+    def versions(self) -> dict[str, str]:
+        """Those of the whole report."""
+        return {}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Load the folder in the precision asked for."""
+        import torch
+
+        from regard.checkpoints import read_model
+        from regard.layers import Tokens
+        from regard.prepared import BITS, PreparedDecoder
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()  # as the command line does
+        model, precision = read_model(job["folder"]).eval(), job["precision"]
+        if precision in BITS:
+            model = PreparedDecoder(model, precision)  # type: ignore[arg-type]
+            if model.slow:
+                return {"left_out": model.slow}
+        else:
+            model = model.to(getattr(torch, precision))
+        self._model, self._job = model, job
+        self._source = Tokens.pad(job["prompts"], padding_id=job["end_id"], side="left")
+        return {"note": f"{type(model).__name__} in {precision}"}
+
+    def run(self) -> dict[str, Any]:
+        """Read the prompts and write on; the amount is tokens written."""
+        from regard.generation import Continuation, FixedLength, generate
+
+        count = self._job["tokens"]
+        began = time.perf_counter()
+        found = generate(
+            Continuation(self._model),  # type: ignore[arg-type]
+            self._source,
+            limit=FixedLength(count),
+            minimum_length=count,
+        )
+        seconds = time.perf_counter() - began
+        answers = [list(hypothesis.tokens) for hypothesis in found]
+        return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
+
+
+class CausalTraining:
+    """Updates of a GPT-2 as the task and the loop make them."""
+
+    def available(self) -> bool:
+        """Always."""
+        return True
+
+    def versions(self) -> dict[str, str]:
+        """Those of the whole report."""
+        return {}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser."""
+        import torch
+
+        from regard.layers import Tokens
+        from regard.models import GPT2, GPT2Config
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()
+        sizes, rate = job["model"], job["dropout"]
+        own = {"dropout": rate, "embedding_dropout": rate, "attention_dropout": rate}
+        ends = {"padding_id": sizes["vocabulary"] - 1, "end_id": sizes["vocabulary"] - 1}
+        self._model = GPT2(GPT2Config(**ends | sizes | own)).train()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
+        batches = torch.tensor(job["batches"])
+        self._batches = []
+        for ids in batches:
+            read = ids[:, :-1].contiguous()
+            whole = torch.ones_like(read, dtype=torch.bool)
+            self._batches.append((Tokens(read, whole, "nowhere"), ids[:, 1:].contiguous()))
+        self._job, self._next = job, 0
+        count = sum(parameter.numel() for parameter in self._model.parameters())
+        return {"note": f"{count:,} parameters, {job['precision']}"}
+
+    def run(self) -> dict[str, Any]:
+        """A few updates; the amount is tokens."""
+        import torch
+
+        from regard.tasks.losses import projected_cross_entropy
+
+        tokens, low = 0, self._job["precision"] == "bfloat16"
+        began = time.perf_counter()
+        for _ in range(self._job["updates"]):
+            batch, labels = self._batches[self._next % len(self._batches)]
+            self._next += 1
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+                total, _ = self._model(batch, reduce=projected_cross_entropy(labels))
+            (total / labels.numel()).backward()
+            _ = total.item()
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            tokens += labels.numel()
+        return {"amount": tokens, "seconds": time.perf_counter() - began}
+
+
+# The suite `encoder`.
+
+
+class _Ours:
+    """What embedding and training have in common."""
+
+    def available(self) -> bool:
+        """Always."""
+        return True
+
+    def versions(self) -> dict[str, str]:
+        """Those of the whole report."""
+        return {}
+
+
+class Embedding(_Ours):
+    """Vectors of sentences as `SentenceEncoder.embed` gives them, from strings to an array."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Load the folder; the first turn prepares the copy that is read."""
+        import numpy as np
+
+        from regard.tasks.loading import load
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()  # as the command line does
+        self._encoder = load(job["folder"], task="sentence_embedding")
+        self._job = job
+        self._reference = np.load(job["vectors"], allow_pickle=False)
+        return {"note": f"{type(self._encoder.model).__name__} in {job['precision']}"}
+
+    def run(self) -> dict[str, Any]:
+        """All sentences once; the amount is sentences."""
+        import numpy as np
+
+        began = time.perf_counter()
+        vectors = self._encoder.embed(self._job["sentences"], precision=self._job["precision"])
+        seconds = time.perf_counter() - began
+        cosine = np.sum(vectors[: len(self._reference)].astype(np.float64) * self._reference, axis=1).min()
+        return {"amount": len(vectors), "seconds": seconds, "measures": {"least cosine with float32": float(cosine)}}
+
+
+class MaskedTraining(_Ours):
+    """Updates of a BERT on masked text: logits at the masked places alone, and the loss in blocks."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser."""
+        import torch
+
+        from regard.layers import Tokens
+        from regard.models import Bert, BertConfig
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()  # as the command line does
+        self._model = Bert(BertConfig(**job["model"], head="masked")).train()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
+        self._batches = []
+        for batch in job["batches"]:
+            ids, places = torch.tensor(batch["ids"]), torch.tensor(batch["places"])
+            labels = torch.tensor(batch["labels"])
+            ids.view(-1)[places] = job["mask"]
+            self._batches.append((Tokens(ids, torch.ones_like(ids, dtype=torch.bool)), places, labels))
+        self._job, self._next = job, 0
+        count = sum(parameter.numel() for parameter in self._model.parameters())
+        return {"note": f"{count:,} parameters, {job['precision']}"}
+
+    def run(self) -> dict[str, Any]:
+        """A few updates; the amount is tokens."""
+        import torch
+
+        from regard.tasks.losses import smoothed_cross_entropy
+
+        tokens, low = 0, self._job["precision"] == "bfloat16"
+        began = time.perf_counter()
+        for _ in range(self._job["updates"]):
+            batch, places, labels = self._batches[self._next % len(self._batches)]
+            self._next += 1
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+                logits = self._model(batch, at=places).logits
+                total, _ = smoothed_cross_entropy(logits, labels)
+            (total / len(labels)).backward()
+            _ = total.item()
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            tokens += batch.ids.numel()
+        return {"amount": tokens, "seconds": time.perf_counter() - began}
+
+
+# The suite `look`, on the very model of `transformers` that the peers run.
+
+
+class _Looking:
+    """What recording and picturing have in common."""
+
+    def available(self) -> bool:
+        """Where `transformers` is, whose model is looked at."""
+        return util.find_spec("transformers") is not None
+
+    def versions(self) -> dict[str, str]:
+        """Those of the whole report."""
+        return {}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and draw a text."""
+        import torch
+        from transformers import BertConfig, BertModel
+
+        from regard.training.memory import keep_freed_memory
+
+        keep_freed_memory()  # as the command line does
+        self._model = BertModel(BertConfig(**job["model"]), add_pooling_layer=False).eval()
+        generator = torch.Generator().manual_seed(job["seed"])
+        with torch.no_grad():
+            for parameter in self._model.parameters():
+                parameter.normal_(std=0.05, generator=generator)
+        self._ids = torch.randint(job["model"]["vocab_size"], (job["batch"], job["tokens"]), generator=generator)
+        self._job = job
+        return {"note": f"{type(self._model).__name__}, attention {self._model.config._attn_implementation}"}
+
+
+class Recording(_Looking):
+    """Forward passes while the recorder keeps what it needs; no weight is computed."""
+
+    def run(self) -> dict[str, Any]:
+        """A few passes; the amount is tokens."""
+        import torch
+
+        from regard.inspection import look
+
+        job = self._job
+        began = 0.0
+        for number in range(1 + job["passes"]):
+            if number == 1:  # the first pass brings back what the system took from a process that waited
+                began = time.perf_counter()
+            with torch.no_grad(), look(self._model, job["addresses"]):
+                self._model(self._ids)
+        seconds = time.perf_counter() - began
+        amount = job["passes"] * job["batch"] * job["tokens"]
+        return {"amount": amount, "seconds": seconds}
+
+
+class Picture(_Looking):
+    """A page from a text: forward pass, weights, page, file."""
+
+    def run(self) -> dict[str, Any]:
+        """One page; the amount is the seconds it takes."""
+        import torch
+
+        from regard.inspection import look
+
+        job = self._job
+        addresses = [f"encoder.layer.{layer}.*" for layer in range(job["layers"])]
+        tokens = [f"token{index}" for index in self._ids[0].tolist()]
+        began = time.perf_counter()
+        with torch.no_grad(), look(self._model, addresses) as seen:
+            self._model(self._ids)
+        seen.show(job["file"], tokens=tokens)
+        seconds = time.perf_counter() - began
+        size = Path(job["file"]).stat().st_size / 1e6
+        return {"amount": seconds, "seconds": 1.0, "measures": {"file, MB": size}}
+
+
 KINDS = {
     "training": Training,
     "translation": Translation,
-    **ours_looking.KINDS,
-    **ours_encoding.KINDS,
-    **ours_decoding.KINDS,
+    "decoding": Decoding,
+    "causal_training": CausalTraining,
+    "embedding": Embedding,
+    "masked_training": MaskedTraining,
+    "recording": Recording,
+    "picture": Picture,
 }
+"""What each kind of job is done by; the process of a contestant asks for it (`regard.bench.peers.runner`)."""

@@ -1,17 +1,108 @@
-"""Contestants in turns, and what remains of it: medians, and how far the rounds were apart."""
+"""A measurement as data: what is timed against what, in turns, and the rows that come out of the rounds."""
 
 from __future__ import annotations
 
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
-from regard.bench.cases import OURS, Contest, Contestant
 from regard.bench.driver import ContestantFailed
-from regard.bench.schema import Row, rounded
+from regard.bench.peers import PEERS
+from regard.errors import InputError, nearest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What to measure, on what, and how often.
+
+    Arguments:
+        pairs: texts to train on and to translate; made by the package where None.
+        model: the folder of a trained model; one with random weights where None.
+        to: the language wanted, of a model of several.
+        threads: that every contestant computes with.
+        rounds: how often each works; the median counts.
+        cases: which cases of the suite.
+        peers: which peers to compare with.
+        interpreters: the Python that has a peer, where it is not this one.
+        quick: tiny sizes, to see that everything runs; the figures say nothing.
+
+    Raises:
+        InputError: for an unknown peer, or numbers below 1.
+    """
+
+    pairs: Sequence[tuple[str, str]] | None = None
+    model: Path | None = None
+    to: str | None = None
+    threads: int = 1
+    rounds: int = 7
+    cases: tuple[str, ...]
+    peers: tuple[str, ...] = tuple(PEERS)
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "rounds"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}: {getattr(self, name)} is too few; give at least 1")
+        for name in (*self.peers, *self.interpreters):
+            if name not in PEERS:
+                raise InputError(f"there is no peer {name!r}; {nearest(name, list(PEERS))}")
+
+
+OURS = "regard"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contestant:
+    """One library in one setting, timed in a process of its own.
+
+    Arguments:
+        name: how a row calls it, such as `ctranslate2 int8`; of ours the setting alone, such as `int8`.
+        library: the file that drives it: `regard`, or a name of `regard.bench.peers.PEERS`.
+        job: what it is to do, as JSON values; `kind` says which of the file's classes does it.
+    """
+
+    name: str
+    library: str
+    job: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The name among all contestants of a contest."""
+        return f"{OURS} {self.name}" if self.library == OURS else self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contest:
+    """What takes part in the same rounds, and so can be compared.
+
+    Arguments:
+        name: of the case, such as `translation`.
+        about: everything else that decides the figure: sizes, data, batches.
+        unit: what `amount` over seconds is.
+        ours: settings of ours; one row each.
+        peers: settings of the peers; all stand in every row.
+        best: add a row with our best setting beside the best of each peer.
+        higher_is_better: whether more of the unit is faster.
+        measures: further figures to give rows to, smaller ones being better, by name and unit, such as `file, MB`.
+    """
+
+    name: str
+    about: str
+    unit: str
+    ours: tuple[Contestant, ...]
+    peers: tuple[Contestant, ...]
+    best: bool = False
+    higher_is_better: bool = True
+    measures: tuple[str, ...] = ()
+
+
+# Contestants in turns, and what is kept of it: medians, and how far the rounds were apart.
+
 
 REST = 0.3
 """Seconds between two turns: OpenMP's threads go on spinning for 0.2 s after their work, on cores the next one needs."""
@@ -231,3 +322,100 @@ def details_of(contest: Contest, tally: Tally) -> dict[str, Any]:
         if first
         else {},
     }
+
+
+# What a measurement says: one row for each thing of ours that was timed, beside the same of every peer.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One thing of ours beside its peers.
+
+    Arguments:
+        case: what was timed, with everything that decides the figure.
+        unit: of `ours` and `peers`.
+        ours: the median over the rounds; None where it failed.
+        peers: the same for each peer, by name.
+        higher_is_better: whether more of the unit is faster (tokens per second) or slower (milliseconds).
+
+    >>> Row(case="training", unit="target tokens/s", ours=300.0, peers={"other": 100.0, "broken": None}).ratio
+    {'other': 3.0, 'broken': None}
+    >>> Row(case="a step", unit="ms", ours=5.0, peers={"other": 10.0}, higher_is_better=False).ratio
+    {'other': 2.0}
+    """
+
+    case: str
+    unit: str
+    ours: float | None
+    peers: Mapping[str, float | None]
+    higher_is_better: bool = True
+
+    @property
+    def ratio(self) -> dict[str, float | None]:
+        """Ours over each peer, turned so that above 1 is better for us; None where either failed."""
+        return {name: self._ratio(value) for name, value in self.peers.items()}
+
+    def _ratio(self, theirs: float | None) -> float | None:
+        if not self.ours or not theirs:
+            return None
+        return self.ours / theirs if self.higher_is_better else theirs / self.ours
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON values, figures to four digits."""
+        return {
+            "case": self.case,
+            "unit": self.unit,
+            "ours": rounded(self.ours),
+            "peers": {name: rounded(value) for name, value in self.peers.items()},
+            "ratio": {name: rounded(value) for name, value in self.ratio.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """A finished measurement.
+
+    Arguments:
+        suite: its name.
+        machine: what decides how fast it is.
+        versions: of Regard, of what it runs on, and of every peer.
+        threads: that each of them computed with.
+        rows: the figures.
+        absent: peers that are not installed.
+        failed: what failed, by name, and the sentence that says why.
+        details: what stands behind the figures: the rounds, their spread, settings, what was left out.
+    """
+
+    suite: str
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    threads: int
+    rows: tuple[Row, ...]
+    absent: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values; `failed` is there only where something failed."""
+        values: dict[str, Any] = {
+            "suite": self.suite,
+            "machine": dict(self.machine),
+            "versions": dict(self.versions),
+            "threads": self.threads,
+            "rows": [row.to_json() for row in self.rows],
+            "absent": list(self.absent),
+        }
+        return values | ({"failed": dict(self.failed)} if self.failed else {})
+
+    def whole(self) -> dict[str, Any]:
+        """The report with everything that stands behind it."""
+        return {**self.to_json(), "failed": dict(self.failed), "details": dict(self.details)}
+
+
+def rounded(value: float | None) -> float | None:
+    """Four digits that count: more would say what a measurement does not know.
+
+    >>> rounded(1234.567), rounded(0.123456), rounded(None)
+    (1235.0, 0.1235, None)
+    """
+    return None if value is None else float(f"{value:.4g}")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from regard import machine as root
 from regard.bench import decoder, encoder, look, ours, translation
-from regard.bench.cases import OURS, Contest, Contestant
 from regard.bench.driver import Driver
-from regard.bench.machine import machine
-from regard.bench.options import Options
 from regard.bench.peers import PEERS
-from regard.bench.rounds import REST, Process, compete, details_of, rows_of
-from regard.bench.schema import Report
+from regard.bench.rounds import OURS, REST, Contest, Contestant, Options, Process, Report, compete, details_of, rows_of
 from regard.errors import InputError, nearest
 from regard.machine import versions
 
@@ -129,3 +128,21 @@ def _plain(options: Options) -> dict[str, object]:
     values["pairs"] = "builtin" if options.pairs is None else len(options.pairs)
     values["model"] = None if options.model is None else str(options.model)
     return values
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores and memory of this machine, its graphics card, and whether bfloat16 is computed natively."""
+    import torch
+
+    from regard.training.precision import native_bfloat16
+
+    return root.machine() | {
+        "memory_gb": _memory(),
+        "system": platform.platform(),
+        "native_bfloat16": native_bfloat16(torch.device("cpu")),
+    }
+
+
+def _memory() -> float | None:
+    there = root.memory()
+    return None if there is None else round(there / 2**30, 1)
