@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -12,7 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transformers import CONFIG_MAPPING, BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    CONFIG_MAPPING,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
 import regard
 from regard.checking import Report, check
@@ -352,6 +362,43 @@ def test_info_and_check_and_the_card_name_the_same_programs(name, tmp_path, caps
     if name not in ("bert", "vit"):  # those of models that write
         assert ("CTranslate2 converts" in card) == converted
         assert ("AutoModelForCausalLM" in card) == (name in ("gpt2", "reformer"))
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "opens"),
+    [("t5-text-to-text", 3, True), ("gpt2", 3, False), ("transformer", 3, False), ("bert", 3, True), ("gpt2", 0, True)],
+)
+def test_a_table_with_more_rows_than_tokens_is_converted_where_the_converter_fills_up(name, more, opens, tmp_path):
+    """Its loaders of T5 and BERT name the rows beyond the tokenizer, those of GPT-2 and Marian refuse them."""
+    converters = pytest.importorskip("ctranslate2.converters")
+    shutil.copytree(Path(__file__).parents[1] / "golden" / "folders" / name, tmp_path / "model")
+    (tmp_path / "model" / "regard.json").unlink()
+    file = tmp_path / "model" / "config.json"
+    values = json.loads(file.read_text())
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
+    rows = values["vocab_size"]
+    for key, tensor in tensors.items():
+        for axis in range(tensor.dim()):
+            if more and tensor.shape[axis] == rows:
+                shape = [more if place == axis else size for place, size in enumerate(tensor.shape)]
+                tensors[key] = torch.cat([tensor, torch.zeros(shape)], dim=axis)
+    save_file(tensors, tmp_path / "model" / "model.safetensors", metadata={"format": "pt"})
+    counts = {key: rows + more for key in ("vocab_size", "decoder_vocab_size") if key in values}
+    file.write_text(json.dumps(values | counts))
+    assert ("CTranslate2" in check(tmp_path / "model").readers) == opens
+    with contextlib.nullcontext() if opens else pytest.raises(ValueError, match="ocabulary"):
+        converters.TransformersConverter(str(tmp_path / "model")).convert(str(tmp_path / "converted"))
+
+
+def test_a_folder_of_span_corruption_is_converted_once_its_tokenizer_is_named(tmp_path):
+    """Without a tokenizer_config.json transformers makes a tokenizer of 100 sentinels, more than the model has rows."""
+    converters = pytest.importorskip("ctranslate2.converters")
+    before, after = Path(__file__).parents[1] / "golden" / "folders" / "t5-span-corruption", tmp_path / "model"
+    assert "CTranslate2" not in check(before).readers
+    regard.load(before).save(after)
+    assert "CTranslate2" in check(after).readers
+    assert len(AutoTokenizer.from_pretrained(after)) == regard.load(after).task.tokenizer.size
+    converters.TransformersConverter(str(after)).convert(str(tmp_path / "converted"))
 
 
 def test_what_is_converted_is_what_the_converter_takes():

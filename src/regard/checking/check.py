@@ -32,6 +32,7 @@ from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.elmo import published_files
 from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
 from regard.checkpoints.hf_format import readers as readers_of
+from regard.checkpoints.hf_format import tokens_in
 from regard.data.token_store import TokenStore
 from regard.embeddings.search import FORMAT_VERSION
 from regard.errors import InputError
@@ -205,7 +206,7 @@ def _others(listed: Listed, card: Mapping[str, Any]) -> dict[str, str]:
     why = layout.get("why") if isinstance(layout, dict) else None
     if not values or "format_version" in values or why is not None:
         return {"only Regard": str(why or "the folder has Regard's own layout")} if values else {}
-    readers = readers_of(values)
+    readers = readers_of(values, tokens_in(listed.folder))
     if "modules.json" in listed.names:
         readers["sentence-transformers"] = "SentenceTransformer"
     if json_object(listed.path(f"{ADAPTER}/{CARD}")).get("layout") == "peft":

@@ -175,7 +175,7 @@ GPT2 = HFFormat(
     outside=("lm_head.",),
     repeated={"lm_head.weight": "transformer.wte.weight"},
     ignored_tensors=GPT_MASKS,
-    converted=True,
+    converted="equal",
 )
 
 # --- Reformer ---------------------------------------------------------------------------------------------------

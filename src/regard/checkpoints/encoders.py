@@ -219,7 +219,7 @@ BERT = HFFormat(
         "bert.embeddings.position_ids",
         *(() if config.has_pooler else ("bert.pooler.{*}", "cls.seq_relationship.{*}")),
     ),
-    converted=True,
+    converted="padded",
 )
 
 
@@ -324,5 +324,5 @@ DISTILBERT = HFFormat(
     old_names={".gamma": ".weight", ".beta": ".bias"},
     repeated={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
     ignored_tensors=("distilbert.embeddings.position_ids",),
-    converted=True,
+    converted="padded",
 )

@@ -18,8 +18,9 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
 from regard.models import MODELS
 from regard.models.config import shapes_only
+from regard.reading import read_json_object
 from regard.structure import from_mapping
 
 FORMATS: Mapping[str, str] = MappingProxyType(
@@ -228,7 +230,8 @@ class HFFormat:
         to_hf: functions that give further fields of their config.json.
         from_hf: functions that give further settings of our config, each told of those before.
         extra_metadata: what of `extra` is kept for a config; all of it where None.
-        converted: whether CTranslate2's converter takes the format; see `readers`.
+        converted: whether CTranslate2's converter takes the format: not where empty; where `equal`, if the model has as many rows
+            as the tokenizer has tokens; where `padded`, also if it has more.
     """
 
     model_type: str
@@ -262,7 +265,7 @@ class HFFormat:
     to_hf: tuple[Callable[[Any], Mapping[str, Any]], ...] = ()
     from_hf: tuple[Callable[[Reading], Mapping[str, Any]], ...] = ()
     extra_metadata: Callable[[Any], Mapping[str, Any]] | None = None
-    converted: bool = False
+    converted: Literal["", "equal", "padded"] = ""
 
     # --- can it be written? -------------------------------------------------------------------------------------
 
@@ -589,15 +592,19 @@ def called(model_type: str) -> str:
     return hf_format(model_type).title if model_type in FORMATS else model_type.capitalize()
 
 
-def readers(values: Mapping[str, Any]) -> dict[str, str]:
+def readers(values: Mapping[str, Any], tokens: int | None = None) -> dict[str, str]:
     """The other programs that a folder in another library's layout is for, and what each opens it as or with.
 
     Arguments:
-        values: the content of its config.json, of which `model_type`, `architectures` and `pruned_heads` tell.
+        values: the content of its config.json, of which `model_type`, `architectures`, `pruned_heads` and `vocab_size` tell.
+        tokens: how many its tokenizer has there; see `tokens_in`. CTranslate2 refuses a model with fewer rows, and of some
+            families one with more. None where it is not known.
 
     >>> readers({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})
     {'transformers': 'GPT2LMHeadModel', 'CTranslate2': 'ct2-transformers-converter'}
     >>> readers({"model_type": "vit"})
+    {'transformers': 'AutoModel'}
+    >>> readers({"model_type": "gpt2", "vocab_size": 50_304}, tokens=50_257)
     {'transformers': 'AutoModel'}
     """
     named = values.get("architectures")
@@ -606,7 +613,42 @@ def readers(values: Mapping[str, Any]) -> dict[str, str]:
         return {"transformers": f"{kind} (up to version 4, for heads were pruned)"}
     found = {"transformers": kind}
     model_type = str(values.get("model_type"))
-    if model_type in FORMATS and hf_format(model_type).converted:
+    converted = hf_format(model_type).converted if model_type in FORMATS else ""
+    rows = values.get("vocab_size")
+    if isinstance(rows, int) and tokens is not None and (tokens > rows or (converted == "equal" and tokens < rows)):
+        converted = ""
+    if converted:
         bare = model_type in ("bert", "distilbert")
         found["CTranslate2"] = "ct2-transformers-converter" + (", without a head" if bare else "")
     return found
+
+
+def tokens_in(folder: Path, *, unfinished: bool = False) -> int | None:
+    """How many tokens transformers finds in a folder's tokenizer.json; None where there is none that can be read.
+
+    Of a T5's without a tokenizer_config.json that names another class it makes its own T5 tokenizer, which has 100 sentinels.
+
+    Arguments:
+        unfinished: whether the tokenizer_config.json is yet to be written, and will name another.
+    """
+    file, beside = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    try:
+        values = read_json_object(file, "") if file.is_file() else {}
+        named = read_json_object(beside, "") if beside.is_file() else {}
+        kind = read_json_object(folder / "config.json", "").get("model_type")
+    except InputError:
+        return None
+    model, added = values.get("model"), values.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocabulary, dict | list):
+        return None
+    tokens = {str(each[0]) if isinstance(each, list) and each else str(each) for each in vocabulary}
+    tokens |= {str(each.get("content")) for each in added or () if isinstance(each, dict)}
+    if (
+        not unfinished
+        and kind in ("t5", "mt5")
+        and str(named.get("tokenizer_class", "T5Tokenizer")).startswith("T5Tokenizer")
+    ):
+        count = named.get("extra_ids")
+        tokens |= {f"<extra_id_{number}>" for number in range(count if isinstance(count, int) else 100)}
+    return len(tokens)

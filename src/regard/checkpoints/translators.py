@@ -236,7 +236,7 @@ MARIAN = HFFormat(
         "model.shared.weight",
     ),
     constants=_transformer_constants,
-    converted=True,
+    converted="equal",
 )
 
 PEGASUS = replace(
@@ -416,7 +416,7 @@ T5 = HFFormat(
         ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"), "shared.weight"
     ),
     ignored_tensors=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
-    converted=True,
+    converted="padded",
 )
 
 MT5_DEFAULTS: Mapping[str, Any] = {

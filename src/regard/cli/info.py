@@ -223,17 +223,25 @@ def _layout(place: Path, card: Card) -> dict[str, Any]:
     return dict(card.layout) or {"name": OWN, "why": "it was written before there was another"}
 
 
-def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any]) -> str:
+def _place(values: Mapping[str, Any]) -> Path:
+    """Where the model of a folder is: there, or in one of its checkpoints."""
+    folder = Path(values["folder"])
+    return folder / "checkpoints" / values["checkpoint"] if values.get("checkpoint") else folder
+
+
+def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any], place: Path) -> str:
     if "why" in layout:
         return f"Regard's own, which no other program opens: {layout['why']}"
     if layout["name"] == "bilm-tf":
         return "that of ELMo's authors, which AllenNLP opens"
-    from regard.checkpoints.hf_format import called, readers
+    from regard.checkpoints.hf_format import called, readers, tokens_in
 
     name = called(layout["name"])
     if sizes.get("pruned_heads"):
         return f"Hugging Face's {name}, which transformers opens up to version 4: later ones know no pruned heads"
-    converted = " and CTranslate2 converts" if "CTranslate2" in readers({"model_type": layout["name"]}) else ""
+    rows = sizes.get("target_vocabulary", sizes.get("vocabulary"))
+    opened = readers({"model_type": layout["name"], "vocab_size": rows}, tokens_in(place))
+    converted = " and CTranslate2 converts" if "CTranslate2" in opened else ""
     return f"Hugging Face's {name}, which transformers opens{converted}"
 
 
@@ -283,7 +291,7 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             values["task"].replace("_", " ")
             + (" into " + ", ".join(values["languages"]) if values["languages"] else ""),
         ),
-        ("layout", _layout_text(values["layout"], values["sizes"])),
+        ("layout", _layout_text(values["layout"], values["sizes"], _place(values))),
         ("family", f"{values['family']}, {values['parameters']:,} parameters"),
         *_head_rows(values),
         ("sizes", ", ".join(f"{name} {value}" for name, value in values["sizes"].items())),

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.checkpoints import layout_of, write_model
-from regard.checkpoints.hf_format import called, readers
+from regard.checkpoints.hf_format import called, readers, tokens_in
 from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_class
 from regard.models.config import ModelConfig, config_to_json
 from regard.parts import FOLDER, used
@@ -41,7 +41,15 @@ def write_with_card(
     recipe = without_places(recipe)
     write_model(folder, config, tensors, task=task, recipe=recipe, metrics=metrics, obstacle=obstacle, said=said)
     layout = layout_of(config, obstacle)
-    (folder / README).write_text(model_card(config, task, recipe, metrics, layout, use), encoding="utf-8")
+    # How many tokens there are decides who opens the folder.
+    rows = getattr(config, "target_vocabulary", getattr(config, "vocabulary", None))
+    opened = (
+        {}
+        if "why" in layout
+        else readers({"model_type": layout["name"], "vocab_size": rows}, tokens_in(folder, unfinished=True))
+    )
+    card = model_card(config, task, recipe, metrics, layout, use, converted="CTranslate2" in opened)
+    (folder / README).write_text(card, encoding="utf-8")
     return layout
 
 
@@ -112,12 +120,15 @@ def model_card(
     metrics: Mapping[str, float],
     layout: Mapping[str, Any],
     use: Sequence[str],
+    *,
+    converted: bool = False,
 ) -> str:
     """What a stranger who finds the folder needs to know, in Markdown.
 
     Arguments:
         layout: as regard.json has it.
         use: lines of Python that show what `model` does.
+        converted: whether CTranslate2's converter takes the folder.
     """
     own = [
         part for part in used(config, task["name"], recipe) if part.origin.file is not None and not part.origin.package
@@ -150,7 +161,7 @@ def model_card(
     elif "why" not in layout and task["name"] == "picture_classification":
         lines += _PICTURES_ELSEWHERE
     else:
-        lines += _elsewhere(layout, task.get("languages") or [])
+        lines += _elsewhere(layout, task.get("languages") or [], converted=converted)
     seen = recipe.get(SEEN) or {}
     if seen:
         parts = "; a text read in parts is as many" if task["name"] in IN_PARTS else ""
@@ -225,7 +236,7 @@ def _cell(name: str) -> str:
     return " ".join(name.split()).replace("|", "\\|")
 
 
-def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str]) -> list[str]:
+def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str], *, converted: bool) -> list[str]:
     """How other programs open the folder, or why they cannot."""
     if "why" in layout:
         return [f"The folder has Regard's own layout, which no other program opens: {layout['why']}.", ""]
@@ -237,10 +248,10 @@ def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str]) -> list[str]
         if languages
         else []
     )
-    converted = " and CTranslate2 converts" if "CTranslate2" in readers({"model_type": layout["name"]}) else ""
+    opened = "opens and CTranslate2 converts" if converted else "opens"
     opens = "AutoModelForCausalLM" if layout["name"] in ("openai-gpt", "gpt2", "reformer") else "AutoModelForSeq2SeqLM"
     return [
-        f"The folder is also one of Hugging Face's ({called(layout['name'])}), which transformers opens{converted}:",
+        f"The folder is also one of Hugging Face's ({called(layout['name'])}), which transformers {opened}:",
         "",
         "```python",
         f"from transformers import {opens}, AutoTokenizer",

@@ -313,6 +313,12 @@ def write_generation_config(
         maximum: the model's positions; None where no text is too long.
         never: ids that are not to be written, padding aside.
     """
+    write_pair_tokenizer_config(folder, tokenizer, maximum)
+    _write_decoding(folder, tokenizer, settings, maximum=maximum, never=never)
+
+
+def write_pair_tokenizer_config(folder: Path, tokenizer: Tokenizer, maximum: int | None) -> None:
+    """Write tokenizer_config.json, without which transformers makes of a T5's tokenizer.json one with 100 sentinels."""
     named = {
         role: tokenizer.tokens([index])[0]
         for role, index in (
@@ -333,6 +339,12 @@ def write_generation_config(
         "model_input_names": ["input_ids", "attention_mask"],
         "padding_side": "right",
     }
+    replace_file(folder / TOKENIZER_CONFIG, json.dumps(read, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write_decoding(
+    folder: Path, tokenizer: Tokenizer, settings: GenerationSettings, *, maximum: int | None, never: Sequence[int]
+) -> None:
     decode = {
         "pad_token_id": tokenizer.padding_id,
         "eos_token_id": list(settings.end_tokens) or tokenizer.end_id,
@@ -362,5 +374,4 @@ def write_generation_config(
     if settings.sample:
         chosen = {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
         decode |= {name: value for name, value in chosen.items() if value is not None}
-    for name, values in ((TOKENIZER_CONFIG, read), (GENERATION_CONFIG, decode)):
-        replace_file(folder / name, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    replace_file(folder / GENERATION_CONFIG, json.dumps(decode, indent=2, ensure_ascii=False) + "\n")

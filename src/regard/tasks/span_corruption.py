@@ -27,7 +27,7 @@ from regard.tasks.card import write_with_card
 from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader
 from regard.tasks.examples import Place
 from regard.tasks.gaps import refuse_gaps
-from regard.tasks.generation_config import pair_obstacle
+from regard.tasks.generation_config import pair_obstacle, write_pair_tokenizer_config
 from regard.tasks.pairs import PairBatch, PairPredictor, PairTask, written_tokens
 from regard.tasks.preparation import (
     TRAIN,
@@ -211,9 +211,11 @@ class SpanCorruptionTask(PairTask):
         # A model's table may have rows that no token has, as the published T5s have.
         obstacle = pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
         use = ['print(model.fill("... <extra_id_0> ...").best)']
-        write_with_card(
+        layout = write_with_card(
             folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
         )
+        if "why" not in layout:
+            write_pair_tokenizer_config(folder, self.tokenizer, None)
 
 
 def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:
