@@ -90,7 +90,6 @@ GOOD: dict[str, list[str]] = {
     "--template": ["review", "choice", "answer"],
     "--pooling": ["mean", "cls", "max"],
     "--layer": ["-1", "0", "1", "*"],
-    "--min-count": ["1", "2"],
     "--minimum-count": ["1", "2"],
     "--unknown": ["skip", "zero"],
     "--cleaning": ["none", "wikitext"],

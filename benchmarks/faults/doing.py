@@ -104,7 +104,7 @@ def with_vectors(name: str, draw: Random) -> tuple[str, Callable[[], Any]]:
     """Something to do with the vectors `name`."""
     chance = draw.random()
     if chance < 0.4:
-        return "neighbours", command("vectors", "neighbours", name, "dog", "--count", "3")
+        return "neighbours", command("vectors", "neighbours", name, "dog", "--n-best", "3")
     if chance < 0.6:
         return "read", lambda: neighbours(read_vectors(name), "king", 3)
     if chance < 0.7:
@@ -119,4 +119,4 @@ def with_vectors(name: str, draw: Random) -> tuple[str, Callable[[], Any]]:
 
 def with_index() -> tuple[str, Callable[[], Any]]:
     """A search in the folder `notes`."""
-    return "search", command("search", "model", "notes", "the dog", "--top", "2", "--precision", "float32")
+    return "search", command("search", "model", "notes", "the dog", "--n-best", "2", "--precision", "float32")

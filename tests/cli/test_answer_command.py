@@ -114,7 +114,7 @@ def test_files_of_questions_have_their_own_contexts(command, answering, tmp_path
 
 def test_a_threshold_tells_when_there_is_no_answer(command, careful):
     def told(threshold: float) -> dict:
-        said = command("answer", careful, QUESTION, "--context", CONTEXT, "--json", "--no-answer-threshold", threshold)
+        said = command("answer", careful, QUESTION, "--context", CONTEXT, "--json", "--threshold", threshold)
         return json.loads(said.out)["answers"][0]
 
     lead = told(0)["no_answer_score"]
@@ -122,7 +122,7 @@ def test_a_threshold_tells_when_there_is_no_answer(command, careful):
     assert (silent["answer"], silent["start"], silent["end"]) == ("", None, None)
     assert silent["probability"] == silent["no_answer_probability"]
     assert speaking["answer"] == silent["alternatives"][0]["answer"]
-    text = command("answer", careful, QUESTION, "--context", CONTEXT, "--no-answer-threshold", lead - 1).out
+    text = command("answer", careful, QUESTION, "--context", CONTEXT, "--threshold", lead - 1).out
     assert text.startswith("\t0.")
 
 
@@ -143,7 +143,7 @@ def test_a_threshold_tells_when_there_is_no_answer(command, careful):
         (["--input", "LINES", "--n-best", "2"], "say --json as well"),
         (["--input", "WRONG"], "questions.jsonl, line 2: empty context"),
         (["--input", "HUGE"], "line 1: line too long (more than 1 MiB)"),
-        (["who?", "--context", "a", "--no-answer-threshold", "1"], "trained on questions that all have one"),
+        (["who?", "--context", "a", "--threshold", "1"], "trained on questions that all have one"),
         (["who?", "--context", "a", "--n-best", "0"], "n-best"),
     ],
 )

@@ -95,13 +95,13 @@ def test_poolings_and_layers(command, encoder_folder):
         return np.array(json.loads(said.out)["vector"], dtype=np.float32)
 
     assert vector("--pooling", "cls,max").shape == (32,)
-    assert vector("--layer", "concatenate-last-four").shape == (64,)
+    assert vector("--layers", "concatenate-last-four").shape == (64,)
     assert np.linalg.norm(vector("--raw")) != pytest.approx(1.0, abs=1e-3)
     assert np.linalg.norm(vector("--normalise")) == pytest.approx(1.0, abs=1e-5)
-    summed = vector("--layer", "1,2", "--raw")
+    summed = vector("--layers", "1,2", "--raw")
     rows = plain.features(["the old cat"], layers=[1, 2])[0].array
     assert not np.allclose(summed, rows.mean(axis=0), atol=1e-3), "the special tokens are among those pooled"
-    np.testing.assert_allclose(vector("--layer", "-1"), vector(), rtol=1e-6)
+    np.testing.assert_allclose(vector("--layers", "-1"), vector(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["auto", "bfloat16", "int8"])
@@ -169,9 +169,9 @@ def test_another_setting_is_another_run(command, encoder_folder, file, tmp_path)
     [
         (["cat", "--output", "v.txt"], "not written to a file that ends in '.txt'"),
         (["cat", "--pooling", "meen"], "did you mean 'mean'"),
-        (["cat", "--layer", "lst"], "did you mean 'last'"),
-        (["cat", "--layer", "9"], "layer 9 is wanted of a model with 4"),
-        (["cat", "--layer", "all"], "sum or concatenate"),
+        (["cat", "--layers", "lst"], "did you mean 'last'"),
+        (["cat", "--layers", "9"], "layer 9 is wanted of a model with 4"),
+        (["cat", "--layers", "all"], "sum or concatenate"),
         (["cat", "--precision", "float8"], "did you mean"),
         (["cat", "--prompt", "query"], "the model has no prompt 'query'"),
         (["cat", "--input", "lines.txt"], "give either"),

@@ -33,7 +33,7 @@ def filler(tmp_path_factory) -> Path:
 
 def test_a_line_for_each_text_with_the_candidates_of_each_mask(command, filler):
     texts = ["the [MASK] sees a cat.", "a [MASK] likes [MASK]."]
-    answer = command("fill", filler, *texts, "--top", 3)
+    answer = command("fill", filler, *texts, "--n-best", 3)
     assert answer.code == 0
     model = regard.load(filler)
     for line, text in zip(answer.out.splitlines(), texts, strict=True):
@@ -46,7 +46,7 @@ def test_a_line_for_each_text_with_the_candidates_of_each_mask(command, filler):
 
 
 def test_json(command, filler):
-    answer = command("fill", filler, "the [MASK] sees.", "--json", "--top", 2)
+    answer = command("fill", filler, "the [MASK] sees.", "--json", "--n-best", 2)
     (found,) = json.loads(answer.out)["filled"]
     filled = regard.load(filler).fill("the [MASK] sees.", 2)
     assert found["text"] == "the [MASK] sees."
@@ -58,12 +58,12 @@ def test_json(command, filler):
 def test_from_a_file_to_a_file_with_empty_lines_left_empty(command, filler, tmp_path):
     source, output = tmp_path / "in.gz", tmp_path / "out.tsv"
     source.write_bytes(gzip.compress(b"[MASK] dog\n\nthe [MASK]\n"))
-    assert command("fill", filler, "--input", source, "--output", output, "--top", 1).code == 0
+    assert command("fill", filler, "--input", source, "--output", output, "--n-best", 1).code == 0
     lines = output.read_text().splitlines()
     assert len(lines) == 3
     assert lines[1] == ""
     assert lines[0].split("\t")[0].endswith("dog")
-    piped = command("fill", filler, "--top", 1, stdin=b"[MASK] dog\n\nthe [MASK]\n")
+    piped = command("fill", filler, "--n-best", 1, stdin=b"[MASK] dog\n\nthe [MASK]\n")
     assert piped.out == output.read_text()
 
 
@@ -73,7 +73,7 @@ def test_from_a_file_to_a_file_with_empty_lines_left_empty(command, filler, tmp_
         (["the dog"], "text 1: there is no [MASK] in it; write [MASK] where a word is to be told"),
         (["[MASK]", "the [mask]"], "text 2: there is no [MASK]"),
         (["[MASK] " * 30], "has 32 tokens and the model reads 24"),
-        (["[MASK]", "--top", "0"], "--top"),
+        (["[MASK]", "--n-best", "0"], "--n-best"),
     ],
 )
 def test_what_cannot_be_filled(command, filler, words, message):

@@ -16,6 +16,7 @@ from regard.cli.main import main
 COMMANDS = (
     "train",
     "evaluate",
+    "predict",
     "translate",
     "generate",
     "prompt",
@@ -47,7 +48,7 @@ def test_help_names_every_command_and_nothing_else(command):
     assert answer.code == 0
     assert answer.err == ""
     listed = answer.out.split("Commands:")[1].split("\n")
-    assert tuple(line.split()[0] for line in listed if line.startswith("  ")) == COMMANDS
+    assert tuple(line.split()[0] for line in listed if line[:2] == "  " and line[2:3].strip()) == COMMANDS
 
 
 def test_without_a_command_there_is_the_help(command):
@@ -90,7 +91,7 @@ def test_help_answers_in_less_than_half_a_second():
     ("words", "sentence"),
     [
         (["trian"], "there is no command 'trian'; did you mean 'train'?"),
-        (["serve"], "there is no command 'serve'; choose from train, evaluate, translate,"),
+        (["serve"], "there is no command 'serve'; choose from train, evaluate, predict, translate,"),
         (["--versoin"], "there is no option --versoin; did you mean '--version'?"),
         (["look", "folder", "text", "--lyer", "x"], "there is no option --lyer; did you mean '--layer'?"),
         (["train", "recipe.yaml"], "missing option '--output'"),

@@ -38,7 +38,7 @@ def notes(tmp_path) -> Path:
 
 
 def test_the_nearest_passages_with_file_and_line(command, encoder_folder, notes):
-    said = command("search", encoder_folder, notes, TEXTS["a.txt"].split("\n\n")[1], "--top", "2")
+    said = command("search", encoder_folder, notes, TEXTS["a.txt"].split("\n\n")[1], "--n-best", "2")
     assert said.code == 0, said
     first = said.out.splitlines()[0].split()
     assert float(first[0]) > 0.99
@@ -66,7 +66,9 @@ def test_the_next_search_reads_what_changed_alone(command, encoder_folder, notes
 def test_a_table_is_searched_by_its_rows(command, encoder_folder, tmp_path):
     table = tmp_path / "faq.csv"
     table.write_text("id,question\n1,the cat sat on the mat\n2,old roads are green and long\n")
-    said = command("search", encoder_folder, table, "old roads are green and long", "--text", "question", "--top", "1")
+    said = command(
+        "search", encoder_folder, table, "old roads are green and long", "--text", "question", "--n-best", "1"
+    )
     assert said.code == 0, said
     assert said.out.splitlines()[0].split()[1] == "faq.csv:3"
     assert (tmp_path / ".faq.csv.regard-index.safetensors").is_file()
@@ -76,7 +78,7 @@ def test_a_table_is_searched_by_its_rows(command, encoder_folder, tmp_path):
 
 
 def test_several_queries_are_told_apart(command, encoder_folder, notes):
-    said = command("search", encoder_folder, notes, "--top", "1", stdin=b"dogs\ncats\n")
+    said = command("search", encoder_folder, notes, "--n-best", "1", stdin=b"dogs\ncats\n")
     assert said.out.splitlines()[0] == "dogs"
     assert said.out.splitlines()[4] == "cats"
 

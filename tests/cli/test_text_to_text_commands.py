@@ -136,7 +136,8 @@ def test_gaps_are_filled(pretrained, command):
 def test_gaps_that_cannot_be_filled(pretrained, mixture, command):
     assert "text 1: there is no <extra_id_0>" in command("fill", pretrained, "The dog").refusal()
     assert (
-        "--top is for models that tell one word" in command("fill", pretrained, "<extra_id_0>", "--top", "2").refusal()
+        "--n-best is for models that tell one word"
+        in command("fill", pretrained, "<extra_id_0>", "--n-best", "2").refusal()
     )
     assert "a model for text to text" in command("fill", mixture, "<extra_id_0>").refusal()
 

@@ -151,12 +151,12 @@ def places(tmp_path):
 
 def test_commands_print_words_with_their_scores_or_json(places, capsys):
     file = places / "royal.vec.gz"
-    neighbours_command(file, ["king"], count=2)
+    neighbours_command(file, ["king"], n_best=2)
     assert capsys.readouterr().out == " 0.707  man\n 0.500  queen\n"
-    neighbours_command(file, ["king", "tree"], count=1, as_json=True)
+    neighbours_command(file, ["king", "tree"], n_best=1, as_json=True)
     found = json.loads(capsys.readouterr().out)["words"]
     assert [(each["word"], each["neighbours"][0]["word"]) for each in found] == [("king", "man"), ("tree", "king")]
-    analogy_command(file, "man", "king", "woman", method="multiply", count=1, as_json=True)
+    analogy_command(file, "man", "king", "woman", method="multiply", n_best=1, as_json=True)
     assert json.loads(capsys.readouterr().out)["answers"][0]["word"] == "queen"
     odd_command(file, ["man", "king", "tree"])
     assert capsys.readouterr().out.splitlines()[0].endswith("tree")
@@ -165,7 +165,7 @@ def test_commands_print_words_with_their_scores_or_json(places, capsys):
 
 
 def test_convert_writes_another_format_and_says_what_was_read(places, capsys):
-    convert_command(places / "royal.vec.gz", places / "own", first=4)
+    convert_command(places / "royal.vec.gz", places / "own", limit=4)
     out = capsys.readouterr().out
     assert "(word2vec)" in out
     assert "(folder)" in out

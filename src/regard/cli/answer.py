@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import on_terminal
 from regard.cli.line_by_line import answer_all, by_hand
 from regard.cli.new_file import NewFile
@@ -34,6 +35,7 @@ class _Question(Text):
     id: str | None = None
 
 
+@renamed(no_answer_threshold="threshold")
 def answer(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     questions: Annotated[
@@ -57,7 +59,7 @@ def answer(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each question.")
     ] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Answers to one question, the best first.")] = 1,
-    no_answer_threshold: Annotated[
+    threshold: Annotated[
         float | None,
         typer.Option(
             metavar="NUMBER",
@@ -79,7 +81,7 @@ def answer(
       regard answer runs/squad "Who wrote it?" "When?" --context-file book.txt
       regard answer runs/squad "Who wrote it?" --context-file book.txt --n-best 5
       regard answer runs/squad --input questions.jsonl --output answers.tsv
-      regard answer runs/squad --input dev-v2.0.json --no-answer-threshold -1.5 --json
+      regard answer runs/squad --input dev-v2.0.json --threshold -1.5 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     if n_best > 1 and not as_json and (input_file is not None or len(questions or ()) != 1):
         raise InputError("--n-best gives several lines for one QUESTION; for more of them say --json as well")
@@ -94,7 +96,7 @@ def answer(
                 answerer.answered(
                     [(question.content, question.context) for question in asked],
                     n_best=n_best,
-                    threshold=no_answer_threshold,
+                    threshold=threshold,
                     names=[question.where for question in asked],
                 )
             )

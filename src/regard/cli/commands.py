@@ -1,16 +1,17 @@
-"""A group of commands: what typer would handle in its own way is handed on to `main`."""
+"""A group of commands: what typer would handle in its own way is handed on to `main`; old spellings of options."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.console import say
 from regard.cli.interruption import Interruption, ReaderGone
 from regard.errors import InputError, nearest
 
@@ -39,6 +40,37 @@ def with_code(command: Callable[..., None]) -> Callable[..., None]:
     return coded
 
 
+def renamed(**old: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that takes old spellings of options for one release: each is hidden, and says how it is called now.
+
+    >>> @renamed(top="n_best")
+    ... def search(n_best: int = 5) -> None: ...
+    >>> search.renamed
+    {'--top': '--n-best'}
+    """
+
+    def option(name: str) -> str:
+        return "--" + name.replace("_", "-")
+
+    def marked(command: Callable[..., None]) -> Callable[..., None]:
+        command.renamed = {option(before): option(now) for before, now in old.items()}  # type: ignore[attr-defined]
+        return command
+
+    return marked
+
+
+def _in_new_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The words of a command line with its options as they are called now; each old one is said."""
+    end = words.index("--") if "--" in words else len(words)
+    found = list(words)
+    for place, word in enumerate(words[:end]):
+        name, equals, value = word.partition("=")
+        if name in names:
+            say(f"warning: {name} is called {names[name]} now, and will be gone in the next release")
+            found[place] = names[name] + equals + value
+    return found
+
+
 def _bounded(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command that refuses whole numbers which the libraries beneath do not take."""
 
@@ -53,6 +85,16 @@ def _bounded(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*arguments, **settings)
 
     return bounded
+
+
+def _first_sentence(text: str) -> str:
+    r"""The first sentence of a help text, on one line and without its full stop.
+
+    >>> _first_sentence("Summarize documents: one line\n    for each. Pieces are joined.")
+    'Summarize documents: one line for each'
+    """
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return paragraph.split(". ")[0].removesuffix(".")
 
 
 _BOUNDED = _bounded(print).__code__
@@ -71,11 +113,22 @@ class Commands(TyperGroup):
             raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
         name, command, rest = super().resolve_command(ctx, args)
         callback = None if command is None else command.callback
+        rest = _in_new_words(rest, getattr(callback, "renamed", {}))
         if (
             command is not None and callback is not None and callback.__code__ is not _BOUNDED
         ):  # once, however often it is called
             command.callback = _bounded(callback)
         return name, command, rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands, each with the whole first sentence of its help."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, _first_sentence(each.help or "")) for name, each in commands if each is not None and not each.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import on_terminal, print_json, say
 from regard.cli.interruption import Interruption
 from regard.cli.line_by_line import by_hand
@@ -30,6 +31,7 @@ CHARACTERS = 1 << 22
 """Of these texts together; long ones are fewer."""
 
 
+@renamed(layer="layers")
 def embed(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     texts: Annotated[
@@ -48,7 +50,7 @@ def embed(
         str | None,
         typer.Option(metavar="NAMES", help="Such as mean, cls, max, or mean,max; the model's own where not given."),
     ] = None,
-    layer: Annotated[
+    layers: Annotated[
         str,
         typer.Option(
             metavar="LAYERS", help="last, second-to-last, sum-last-four, concatenate-last-four, embeddings, or numbers."
@@ -82,21 +84,21 @@ def embed(
     Example:
       regard embed path/to/minilm "How do I read a file?" "Open it and loop over it."
       regard embed path/to/minilm --input sentences.txt --output vectors.npy
-      regard embed runs/bert --input sentences.txt.gz --output vectors.parquet --pooling cls,mean --layer second-to-last
+      regard embed runs/bert --input sentences.txt.gz --output vectors.parquet --pooling cls,mean --layers second-to-last
     """  # noqa: D301  # \b keeps the lines of the example apart
     waiting = read_input(texts or (), input_file, text_column)
     encoder, chosen = open_encoder(model, device, pooling, normalise, precision)
-    width = encoder.width_of(layer)  # a layer that is not there is to be told before anything is read
+    width = encoder.width_of(layers)  # a layer that is not there is to be told before anything is read
 
     def vectors(chunk: Sequence[Text]) -> Any:
-        return encoder.embed([text.content for text in chunk], layers=layer, prompt=prompt, precision=chosen)
+        return encoder.embed([text.content for text in chunk], layers=layers, prompt=prompt, precision=chosen)
 
     if output is None:
         _print(waiting, vectors, at_once=by_hand(texts, input_file) or on_terminal(sys.stdout), as_json=as_json)
         return
     from regard.embeddings.vector_file import VectorFile
 
-    origin = None if input_file is None else _origin(model, input_file, encoder, layer, prompt, chosen)
+    origin = None if input_file is None else _origin(model, input_file, encoder, layers, prompt, chosen)
     growing = VectorFile(output, width=width, origin=origin)
     with _telling_how_to_go_on(growing), growing, text_bar(encoder, len(texts) if texts else None):
         if growing.rows:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import on_terminal
 from regard.cli.fill_spans import fill_spans, spans_line, spans_object
 from regard.cli.line_by_line import USUAL_CHUNK, answer_all, by_hand
@@ -28,6 +29,7 @@ WITH_SENTINELS = ("span_corruption", "text_to_text")
 """The tasks of models that may have been pre-trained to fill gaps; a T5 that another program wrote is for either."""
 
 
+@renamed(top="n_best")
 def fill(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     texts: Annotated[
@@ -38,7 +40,7 @@ def fill(
             show_default=False,
         ),
     ] = None,
-    top: Annotated[
+    n_best: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Candidates for each mask; 5 unless given.", show_default=False),
     ] = None,
@@ -63,7 +65,7 @@ def fill(
     \b
     Example:
       regard fill runs/bert "Paris is the [MASK] of France."
-      regard fill runs/bert "The [MASK] sat on the [MASK]." --top 3
+      regard fill runs/bert "The [MASK] sat on the [MASK]." --n-best 3
       regard fill runs/bert --input gaps.txt --output filled.txt
       regard fill runs/bert "Paris is the [MASK] of France." --json
       regard fill runs/t5-pretrained "Thank you <extra_id_0> me to your party <extra_id_1> week."
@@ -76,8 +78,8 @@ def fill(
 
         spans = task_of(model) in WITH_SENTINELS
         predictor = opened(model, device, "span_corruption" if spans else "masked_language_modelling")
-        if spans and top is not None:
-            raise InputError("--top is for models that tell one word for each [MASK]; leave it out")
+        if spans and n_best is not None:
+            raise InputError("--n-best is for models that tell one word for each [MASK]; leave it out")
         mask = "" if spans else mask_of(predictor.task.tokenizer)
 
         def answer(chunk: list[Text]) -> Sequence[Any]:
@@ -86,7 +88,7 @@ def fill(
             for text in chunk:
                 if mask not in text.content:
                     raise InputError(f"{text.where}: there is no {mask} in it; write {mask} where a word is to be told")
-            return predictor.fill_batch([text.content for text in chunk], USUAL_TOP if top is None else top)
+            return predictor.fill_batch([text.content for text in chunk], USUAL_TOP if n_best is None else n_best)
 
         typed = by_hand(texts, input_file)
         shown = not typed and (file is not None or not on_terminal(sys.stdout))

@@ -36,6 +36,7 @@ from regard.cli.info import info
 from regard.cli.interruption import Interruption, ReaderGone
 from regard.cli.look import look
 from regard.cli.plan import plan
+from regard.cli.predict import predict
 from regard.cli.prompt import prompt
 from regard.cli.search import search
 from regard.cli.summarize import summarize
@@ -83,9 +84,13 @@ def regard(
         print(context.get_help())
 
 
+# What follows MODEL, options too, is for the command that is found: so nothing may stand in front of it.
+WHOLE = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+
 for _command in (
     train,
     evaluate,
+    predict,
     translate,
     generate,
     prompt,
@@ -108,7 +113,8 @@ for _command in (
     caption,
     compose,
 ):
-    app.command()(_command if _command is bench else with_code(_command))
+    passing = WHOLE if _command is predict else None
+    app.command(context_settings=passing)(_command if _command in (bench, predict) else with_code(_command))
 app.add_typer(claims, name="claims", cls=Commands)
 app.add_typer(vectors, name="vectors", cls=Commands)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import on_terminal, one_line, say
 from regard.cli.embed import open_encoder
 from regard.cli.interruption import Interruption
@@ -28,6 +29,7 @@ ASKING, ANSWERING = ("query",), ("document", "passage", "corpus")
 """Prompts, where a model has such, for what is looked for and for what is searched."""
 
 
+@renamed(top="n_best")
 def search(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
     folder: Annotated[
@@ -38,7 +40,7 @@ def search(
         list[str] | None,
         typer.Argument(metavar="QUERY", help="What to look for; else standard input.", show_default=False),
     ] = None,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Passages for each query.")] = 5,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Passages for each query.")] = 5,
     files: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,7 +76,7 @@ def search(
     \b
     Example:
       regard search path/to/minilm docs "how do I resume a run"
-      regard search path/to/minilm notes "that restaurant in Lisbon" --top 3 --index notes.index
+      regard search path/to/minilm notes "that restaurant in Lisbon" --n-best 3 --index notes.index
       regard search path/to/minilm src "reading gzip files" --files '*.py' --json
       regard search path/to/minilm faq.csv "I forgot my password" --text question
     """  # noqa: D301  # \b keeps the lines of the example apart
@@ -98,11 +100,11 @@ def search(
             raise InputError(f"{query.where}: is empty; say what to look for")
         vector = encoder.embed([query.content], prompt=prompt, precision=chosen)
         try:
-            found = index.search(vector, top)[0]
+            found = index.search(vector, n_best)[0]
         except ChangedFile:  # while queries were typed
             for sentence in described(_updated(index, place, encoder, chosen, patterns)):
                 say(sentence)
-            found = index.search(vector, top)[0]
+            found = index.search(vector, n_best)[0]
         if as_json:
             _print_json(separator, query.content, found)
             separator = ",\n"

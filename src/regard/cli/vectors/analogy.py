@@ -7,9 +7,11 @@ from typing import Annotated, cast
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import one_line, print_json, say
 
 
+@renamed(count="n_best")
 def analogy(
     vectors: Annotated[
         Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
@@ -23,7 +25,7 @@ def analogy(
         str, typer.Option(metavar="NAME", help="add (3CosAdd) or multiply (3CosMul) the cosines.")
     ] = "add",
     with_given: Annotated[bool, typer.Option("--with-given", help="Let A, B and C be answers too.")] = False,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="Answers.")] = 10,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """What is to C as B is to A.
@@ -31,7 +33,7 @@ def analogy(
     \b
     Example:
       regard vectors analogy glove.6B.300d.txt man king woman
-      regard vectors analogy vectors.bin France Paris Italy --method multiply --count 3 --json
+      regard vectors analogy vectors.bin France Paris Italy --method multiply --n-best 3 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.errors import InputError, nearest
     from regard.vectors.neighbours import METHODS, Method
@@ -41,7 +43,7 @@ def analogy(
     if method not in METHODS:
         raise InputError(f"--method: there is no method {method!r}; {nearest(method, METHODS)}")
     table = read_vectors(vectors, say=say)
-    found = answers(table, a, b, c, count, method=cast(Method, method), with_given=with_given)
+    found = answers(table, a, b, c, n_best, method=cast(Method, method), with_given=with_given)
     if as_json:
         print_json({"a": a, "b": b, "c": c, "method": method, "answers": [each._asdict() for each in found]})
         return

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import print_json, print_table, say
 
 
+@renamed(first="limit")
 def convert(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="A file or folder of word vectors.", show_default=False)
@@ -24,7 +26,7 @@ def convert(
             show_default=False,
         ),
     ] = None,
-    first: Annotated[
+    limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only so many words from the top.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -37,14 +39,14 @@ def convert(
     \b
     Example:
       regard vectors convert glove.6B.300d.txt glove
-      regard vectors convert GoogleNews-vectors-negative300.bin.gz news --first 500000
+      regard vectors convert GoogleNews-vectors-negative300.bin.gz news --limit 500000
       regard vectors convert news news.vec.gz
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.vectors.reading import read_vectors
     from regard.vectors.writing import checked_kind, write_vectors
 
     chosen = checked_kind(target, kind)
-    vectors = read_vectors(source, limit=first, say=say)
+    vectors = read_vectors(source, limit=limit, say=say)
     write_vectors(vectors, target, chosen)
     read = {
         "source": str(source),

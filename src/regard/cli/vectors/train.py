@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import on_terminal, print_json, print_table, say
 from regard.cli.interruption import Interruption
 from regard.errors import InputError, nearest
@@ -27,6 +28,7 @@ REFRESH = 0.2
 """Seconds between two pictures of the bar."""
 
 
+@renamed(min_count="minimum_count")
 def train(
     texts: Annotated[
         list[str],
@@ -44,9 +46,7 @@ def train(
     window: Annotated[
         int | None, typer.Option(metavar="N", help="Words on each side; 5, for glove 10.", show_default=False)
     ] = None,
-    minimum_count: Annotated[
-        int, typer.Option("--min-count", metavar="N", help="Words seen less often get no vector.")
-    ] = 5,
+    minimum_count: Annotated[int, typer.Option(metavar="N", help="Words seen less often get no vector.")] = 5,
     epochs: Annotated[
         int | None, typer.Option(metavar="N", help="Passes; 5, for glove 25.", show_default=False)
     ] = None,
