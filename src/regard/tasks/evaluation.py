@@ -5,24 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
-from regard.tasks.captioning import Captioner, CaptionEvaluation
-from regard.tasks.classification import ClassificationEvaluation, Classifier, MultiLabelClassifier, MultiLabelEvaluation
-from regard.tasks.copying import Copier, CopyEvaluation
-from regard.tasks.few_shot import EpisodeEvaluation, FewShotClassifier, Question
 from regard.tasks.kinds import kind_of
-from regard.tasks.language_modelling import LanguageModel, TextEvaluation
-from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
-from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
 from regard.tasks.predictor import Predictor
-from regard.tasks.regression import MultiOutputEvaluation, MultiRater, Rater, RegressionEvaluation
-from regard.tasks.span_corruption import SpanEvaluation, SpanFiller
-from regard.tasks.tagging import Decoding
-from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
-from regard.tasks.translation import Evaluation, Translator
+
+if TYPE_CHECKING:
+    from regard.tasks.captioning import Captioner, CaptionEvaluation
+    from regard.tasks.classification import (
+        ClassificationEvaluation,
+        Classifier,
+        MultiLabelClassifier,
+        MultiLabelEvaluation,
+    )
+    from regard.tasks.copying import Copier, CopyEvaluation
+    from regard.tasks.few_shot import EpisodeEvaluation, FewShotClassifier, Question
+    from regard.tasks.language_modelling import LanguageModel, TextEvaluation
+    from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
+    from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
+    from regard.tasks.regression import MultiOutputEvaluation, MultiRater, Rater, RegressionEvaluation
+    from regard.tasks.span_corruption import SpanEvaluation, SpanFiller
+    from regard.tasks.tagging import Decoding
+    from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
+    from regard.tasks.translation import Evaluation, Translator
 
 
 @overload

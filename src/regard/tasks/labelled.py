@@ -204,8 +204,8 @@ class MultiLabelData(LabelledData):
     """The `data` section of a recipe for texts with any number of labels: that of classification, and two settings more.
 
     Arguments:
-        train, validation, validation_share, validation_size, format, text, pair, label, maximum_length, orders,
-            auxiliary: as for classification.
+        train, validation, validation_share, validation_size: as for classification.
+        format, text, pair, label, maximum_length, orders, auxiliary: as there.
         labels: the labels there are, in their order; found in the training data where null.
         class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
             with it; or by name, such as {urgent: 5}, where what is not named counts 1.
@@ -232,8 +232,8 @@ class MultiOutputData(LabelledData):
     """The `data` section of a recipe for texts with several numbers each: that of regression, and where the numbers are.
 
     Arguments:
-        train, validation, validation_share, validation_size, format, text, pair, maximum_length, orders, auxiliary:
-            as for classification.
+        train, validation, validation_share, validation_size: as for classification.
+        format, text, pair, maximum_length, orders, auxiliary: as there.
         values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
         label: such a key.
         labels: what the numbers are called, in their order; null for the names of `values`, or value_0 and so on.
