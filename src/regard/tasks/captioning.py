@@ -35,6 +35,7 @@ from regard.tasks.caption_data import (
     uncovered,
 )
 from regard.tasks.card import write_with_card
+from regard.tasks.examples import hold_out
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.pictures import Picture, PictureSize, frames_file, frames_of, write_frames
 from regard.tasks.predictor import Observers, Predictor
@@ -647,13 +648,7 @@ def _read(path: str, place: str, data: CaptionData, notes: list[str]) -> list[Ca
 
 
 def _held_out(count: int, wanted: int, seed: int) -> frozenset[int]:
-    size = min(wanted, count // 10)
-    if size == 0:
-        raise InputError(
-            f"{count} pictures are too few to hold some out for validation; give at least 10, or data.validation"
-        )
-    generator = np.random.Generator(np.random.Philox(key=[seed, HELD_OUT]))
-    return frozenset(generator.choice(count, size=size, replace=False).tolist())
+    return hold_out(count, size=wanted, seed=seed, what="pictures", stream=HELD_OUT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
 import torch
 
 from regard.data.malformed import MalformedRows
@@ -28,6 +27,7 @@ from regard.layers.output import check_finite
 from regard.models import GPT2Config, GPT3Config, GPTConfig, ReformerConfig
 from regard.prepared import PreparedDecoder, QuantisedPrecision
 from regard.structure import from_mapping
+from regard.tasks.examples import hold_out
 from regard.tasks.generation_config import read_generation_config
 from regard.tasks.language_task import COLUMN, LanguageModellingTask, Place, TextData
 from regard.tasks.language_writing import Beginning, StopText, Writer, Written
@@ -512,14 +512,11 @@ def _prepared(
 
 def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
     """Which documents are held out: the share asked for, one at least."""
-    if count < 2:
-        raise InputError(
-            "the training text is one document, and none can be held out for validation; name data.validation, or cut it "
-            "with data.unit=line"
-        )
-    generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
-    size = min(count - 1, max(1, round(share * count)))
-    return frozenset(generator.choice(count, size=size, replace=False).tolist())
+    too_few = (
+        "the training text is one document, and none can be held out for validation; name data.validation, or cut it "
+        "with data.unit=line"
+    )
+    return hold_out(count, share=share, seed=seed, too_few=too_few)
 
 
 def _reader(data: TextData, place: Place | None, split: str, given: Texts | None, seed: int) -> Reader:

@@ -40,7 +40,7 @@ from regard.tasks.encoders import (
     padded,
     read_inputs,
 )
-from regard.tasks.examples import Place
+from regard.tasks.examples import Place, hold_out
 from regard.tasks.gaps import refuse_empty, refuse_gaps
 from regard.tasks.losses import smoothed_cross_entropy, stands_out
 from regard.tasks.preparation import (
@@ -815,14 +815,12 @@ def _there(*readers: Reader | None) -> list[Reader]:
 def _held_out(count: int, data: MaskedTextData, seed: int) -> np.ndarray:
     """Which of the files' documents are held out: the share asked for, and enough for pairs."""
     least = 2 if data.paired else 1
-    if count < 2 * least:
-        raise InputError(
-            f"the training text has {count} document{'s' if count != 1 else ''}, too few to hold out {least} for validation; "
-            "name data.validation, or cut the text into documents with data.documents"
-        )
-    generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
-    size = min(count - least, max(least, round(data.validation_share * count)))
-    return np.sort(generator.choice(count, size=size, replace=False))
+    too_few = (
+        f"the training text has {count} document{'s' if count != 1 else ''}, too few to hold out {least} for validation; "
+        "name data.validation, or cut the text into documents with data.documents"
+    )
+    chosen = hold_out(count, share=data.validation_share, seed=seed, least=least, left=least, too_few=too_few)
+    return np.array(sorted(chosen), dtype=np.int64)
 
 
 def _tokenizer(

@@ -25,7 +25,7 @@ from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader
-from regard.tasks.examples import Place
+from regard.tasks.examples import Place, hold_out
 from regard.tasks.gaps import refuse_gaps
 from regard.tasks.generation_config import pair_obstacle, write_pair_tokenizer_config
 from regard.tasks.pairs import PairBatch, PairPredictor, PairTask, written_tokens
@@ -506,14 +506,11 @@ def stretches(documents: Iterable[list[list[int]]], length: int) -> Iterator[np.
 
 def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
     """Which of the files' documents are held out: the share asked for, one at least."""
-    if count < 2:
-        raise InputError(
-            "the training text is one document, and none can be held out for validation; name data.validation, or cut the text "
-            "into documents with data.documents"
-        )
-    generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
-    size = min(count - 1, max(1, round(share * count)))
-    return frozenset(generator.choice(count, size=size, replace=False).tolist())
+    too_few = (
+        "the training text is one document, and none can be held out for validation; name data.validation, or cut the text "
+        "into documents with data.documents"
+    )
+    return hold_out(count, share=share, seed=seed, too_few=too_few)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,7 +30,7 @@ from regard.models.config import check
 from regard.reading import read_json_object
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import write_with_card
-from regard.tasks.examples import Place
+from regard.tasks.examples import Place, hold_out
 from regard.tasks.gaps import refuse_empty
 from regard.tasks.generation_config import pair_obstacle, write_generation_config
 from regard.tasks.language_writing import StopText, Written
@@ -657,13 +657,7 @@ class _Part:
         """Choose what is held out, where there is no validation data."""
         if self.validation is not None:
             return
-        size = min(self.data.validation_size, self.count // 10)
-        if size == 0:
-            raise InputError(
-                f"{self.count} pairs are too few to hold some out for validation; give at least 10, or {self.name}.validation"
-            )
-        generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
-        self.held_out = frozenset(generator.choice(self.count, size=size, replace=False).tolist())
+        self.held_out = hold_out(self.count, size=self.data.validation_size, seed=seed, what="pairs", where=self.name)
 
     def examples(self, split: str) -> Iterator[Example]:
         """Those of one split. What is malformed in the training data was counted when the tokenizer read it."""

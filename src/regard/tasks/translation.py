@@ -28,6 +28,7 @@ from regard.parts import own_metrics, own_scores
 from regard.prepared import PreparedTransformer, QuantisedPrecision
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import write_with_card
+from regard.tasks.examples import hold_out
 from regard.tasks.gaps import refuse_empty
 from regard.tasks.generation_config import (
     pair_obstacle,
@@ -466,14 +467,7 @@ class _Part:
         """Choose what is held out; of files of equal length the same lines, so that parallel ones leak nothing."""
         if self.validation is not None:
             return
-        size = min(self.data.validation_size, self.count // 10)
-        if size == 0:
-            raise InputError(
-                f"{self.count} pairs are too few to hold some out for validation; give at least 10, or "
-                f"{self.name}.validation"
-            )
-        generator = np.random.Generator(np.random.Philox(key=[seed, 0x56A1]))
-        self.held_out = frozenset(generator.choice(self.count, size=size, replace=False).tolist())
+        self.held_out = hold_out(self.count, size=self.data.validation_size, seed=seed, what="pairs", where=self.name)
 
     def notes(self) -> Iterator[str]:
         """What the user ought to know."""
