@@ -20,8 +20,8 @@ from measured import record
 from regard.checkpoints import read_config
 from regard.data.labelled import LabelledText, read_labelled
 from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.training.callbacks import ProgressBar
 from regard.training.memory import keep_freed_memory
-from regard.training.progress_bar import ProgressBar
 from regard.training.run import Trained
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -23,8 +23,8 @@ from regard.data.predictions import write_predictions
 from regard.data.questions import Question, read_questions
 from regard.models.config import config_to_json
 from regard.training import read_recipe
+from regard.training.callbacks import ProgressBar
 from regard.training.memory import keep_freed_memory
-from regard.training.progress_bar import ProgressBar
 
 ROOT = Path(__file__).resolve().parent.parent
 TEST, VALIDATION = 5, 2

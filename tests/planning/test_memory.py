@@ -27,7 +27,7 @@ from regard.planning import Setup, Shape, count_memory, count_parameters, outlin
 from regard.planning.memory import activations
 from regard.training import TrainingSettings
 from regard.training.optimizers import build_optimizer, freeze
-from regard.training.recomputing import recompute_blocks
+from regard.training.precision import recompute_blocks
 
 ROWS, LENGTH, TARGET = 3, 48, 40
 SIZES: dict[str, Any] = {"width": 48, "heads": 4, "feedforward_width": 160}

@@ -116,7 +116,7 @@ def test_forward_and_backward_is_three_times_as_much(name):
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "transformer"])
 def test_recomputed_blocks_are_what_pytorch_counts(name):
-    from regard.training.recomputing import recompute_blocks
+    from regard.training.precision import recompute_blocks
 
     family = MODELS[CASES[name][0].config.model_type]
     model, shape = family.model(CASES[name][0].config).train(), CASES[name][1]

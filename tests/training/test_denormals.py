@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.training.denormals import denormals_flushed
+from regard.training.precision import denormals_flushed
 
 pytestmark = pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot flush them")
 

@@ -14,8 +14,8 @@ from regard.tasks import TASKS
 from regard.tasks.classification import ClassificationTask
 from regard.text import Tokenizer
 from regard.training import Trained
+from regard.training.callbacks import ProgressBar, validation_line
 from regard.training.progress import Progress
-from regard.training.progress_bar import ProgressBar, validation_line
 
 
 def console(*, terminal: bool = True) -> Console:
@@ -145,7 +145,7 @@ def test_a_run_without_a_known_end():
 def test_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     piped = console(terminal=False)
     bar, progress, clock = ProgressBar(piped), Progress(), [100.0]
-    monkeypatch.setattr("regard.training.progress_bar.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("regard.training.callbacks.time.monotonic", lambda: clock[0])
     bar.started(nn.Linear(1, 1), progress, 40)
     for step in range(1, 21):  # ten seconds each
         clock[0] += 10.0

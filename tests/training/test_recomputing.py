@@ -13,7 +13,7 @@ import regard
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
-from regard.training.recomputing import recompute_blocks
+from regard.training.precision import recompute_blocks
 
 SIZES = {"width": 16, "heads": 2, "feedforward_width": 32}
 DROPS = {"dropout": 0.2, "attention_dropout": 0.1}

@@ -114,7 +114,7 @@ def compare(
 
 def bars() -> list[Callback]:
     """A progress bar for every run, where there is a terminal."""
-    from regard.training.progress_bar import ProgressBar
+    from regard.training.callbacks import ProgressBar
 
     return [ProgressBar()]
 

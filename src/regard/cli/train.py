@@ -75,8 +75,8 @@ def train(
 
 
 def _run(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trained:
+    from regard.training.callbacks import ProgressBar
     from regard.training.memory import keep_freed_memory
-    from regard.training.progress_bar import ProgressBar
     from regard.training.recipe import read_recipe
     from regard.training.run import train as train_run
 

@@ -23,10 +23,8 @@ from regard.planning.devices import Device, NumberFormat
 from regard.planning.published import published
 from regard.tasks.kinds import kind_of
 from regard.tasks.preparation import Prepared
-from regard.training.adapters import give_adapters
-from regard.training.model_section import folder_of
-from regard.training.optimizers import freeze
-from regard.training.recipe import Recipe, packaged_recipe, read_recipe
+from regard.training.optimizers import freeze, give_adapters
+from regard.training.recipe import Recipe, folder_of, packaged_recipe, read_recipe
 from regard.training.settings import OptimizerName, TrainingSettings
 
 

@@ -1,4 +1,4 @@
-"""The training loop: one, on torch alone."""
+"""The training loop, one, on torch alone; and losses on the validation set, of all of it and of each group."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from torch import nn
 
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 from regard.layers.output import NotFinite
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
-from regard.training.log import JsonLines
-from regard.training.progress import Progress, Tally
+from regard.training.progress import JsonLines, Progress, Tally
 from regard.training.schedules import learning_rate
 from regard.training.settings import TrainingSettings
 from regard.training.workers import Workers, whole
@@ -397,6 +396,20 @@ class Loop:
             getattr(callback, what)(*arguments)
 
 
+def _means(tally: Tally) -> tuple[float, float]:
+    """Mean loss, and share of right labels."""
+    total, labels, right = tally
+    return total / max(1, labels), right / max(1, labels)
+
+
+def _mixed(*numbers: int) -> int:
+    """One seed out of several numbers, well mixed."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+# Validation.
+
+
 def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = None) -> dict[str, float]:
     """Loss and accuracy by teacher forcing, without label smoothing, each worker taking its share of the batches.
 
@@ -426,12 +439,40 @@ def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = N
     return metrics
 
 
-def _means(tally: Tally) -> tuple[float, float]:
-    """Mean loss, and share of right labels."""
-    total, labels, right = tally
-    return total / max(1, labels), right / max(1, labels)
+def losses_by_group(loop: Loop, task: Task, store: TokenStore) -> dict[str, float]:
+    """What `evaluation_loss` finds on each group of examples, as `loss.de`; every worker calls it.
+
+    Empty where the task tells none apart.
+    """
+    metrics: dict[str, float] = {}
+    for group, rows in task.groups(store).items():
+        metrics |= {f"{name}.{group}": value for name, value in evaluation_loss(loop, store, rows).items()}
+    return metrics
 
 
-def _mixed(*numbers: int) -> int:
-    """One seed out of several numbers, well mixed."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+MOST_NAMED = 20
+"""The most classes, labels or numbers of which each evaluation keeps figures."""
+
+
+def names_of_each(metrics: Sequence[str], task: Task, best: str) -> list[str]:
+    """The names of what `Predictor.judge` finds of each class, such as `f1.spam`; of many classes that of `best` alone.
+
+    Arguments:
+        metrics: the predictor's `judged_of_each`.
+        best: `training.best`.
+
+    Raises:
+        InputError: where `best` names a class that there is not.
+    """
+    metric, _, name = best.partition(".")
+    if metric in metrics and name and name not in task.named:
+        raise InputError(f"training.best is {best!r}, and there is no {name!r}; {nearest(name, task.named)}")
+    shown = task.named if len(task.named) <= MOST_NAMED else ()
+    names = [f"{each}.{of}" for of in shown for each in metrics]
+    return names if not name or best in names or metric not in metrics else [*names, best]
+
+
+def judged_names(judged: tuple[str, ...], task: Task) -> list[str]:
+    """The names of the metrics that `Predictor.judge` finds, in order: of all examples, then of each group."""
+    groups = ["", *(f".{group}" for group in task.group_names)]
+    return [f"{name}{group}" for group in groups for name in judged]

@@ -1,4 +1,4 @@
-"""Keeping memory that training frees and asks for again, step after step."""
+"""Keeping memory that training frees and asks for again, step after step; needs no torch, so that commands can begin with it."""
 
 from __future__ import annotations
 

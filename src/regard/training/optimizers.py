@@ -1,17 +1,21 @@
-"""Optimisers with weight decay where it belongs, what they keep, and parameters that they leave alone."""
+"""What of a model learns and how it is updated: frozen parameters, low-rank adapters, optimisers and what they keep."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from regard.checkpoints.pretrained import names_left_new
 from regard.errors import InputError, nearest
-from regard.training.settings import OptimizerName, TrainingSettings
+from regard.layers.low_rank import adapt
+from regard.training.settings import AdapterSettings, OptimizerName, TrainingSettings
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> int:
@@ -47,6 +51,34 @@ def _is_in(name: str, pattern: str) -> bool:
     """Whether a parameter, or a module that it is in, is called so."""
     parts = name.split(".")[: pattern.count(".") + 1]
     return len(parts) == pattern.count(".") + 1 and fnmatchcase(".".join(parts), pattern)
+
+
+def give_adapters(
+    model: nn.Module, settings: AdapterSettings, start: str | os.PathLike[str], layers: Sequence[int] | None
+) -> str:
+    """Adapt a model that started from a folder's weights, in place; what the folder had not, such as a new head, is trained too.
+
+    Arguments:
+        start: the folder.
+        layers: which of its layers were taken; all where None.
+
+    Returns:
+        A sentence for the user.
+
+    Raises:
+        InputError: where a name in `on` fits no map.
+    """
+    new = names_left_new(model, start, layers=layers)
+    maps = adapt(model, settings.on, rank=settings.rank, alpha=settings.alpha, dropout=settings.dropout)
+    own: dict[str, Any] = dict(model.named_parameters())
+    for name in new:
+        own[name].requires_grad_(True)
+    trained = sum(parameter.numel() for parameter in own.values() if parameter.requires_grad)
+    total = sum(parameter.numel() for parameter in own.values())
+    return (
+        f"adapters of rank {settings.rank} on {len(maps)} linear maps; {trained:,} of {total:,} parameters are trained "
+        f"({trained / total:.2%})."
+    )
 
 
 def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:

@@ -29,23 +29,14 @@ from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
 from regard.tasks.preparation import READY, Prepared, is_prepared
 from regard.tasks.task import Task
-from regard.training.adapters import give_adapters
-from regard.training.callbacks import Callback
+from regard.training.callbacks import Callback, ProgressBar, in_notebook, tracker_of
 from regard.training.checkpoint import OPTIMIZER, PROGRESS, Checkpoints
-from regard.training.compiling import compiled
-from regard.training.denormals import denormals_flushed
-from regard.training.log import JsonLines
-from regard.training.loop import Loop, evaluation_loss
-from regard.training.model_section import folder_of
-from regard.training.optimizers import build_optimizer, freeze
-from regard.training.precision import resolve
-from regard.training.progress import Progress
-from regard.training.progress_bar import ProgressBar, in_notebook
-from regard.training.recipe import Recipe, differences, read_recipe, write_recipe
-from regard.training.recomputing import recompute_blocks
+from regard.training.loop import Loop, evaluation_loss, judged_names, losses_by_group, names_of_each
+from regard.training.optimizers import build_optimizer, freeze, give_adapters
+from regard.training.precision import compiled, denormals_flushed, recompute_blocks, resolve
+from regard.training.progress import JsonLines, Progress
+from regard.training.recipe import Recipe, differences, folder_of, read_recipe, write_recipe
 from regard.training.settings import LIMITS, TrainingSettings
-from regard.training.trackers import tracker_of
-from regard.training.validation import judged_names, losses_by_group, names_of_each
 from regard.training.workers import Workers, joined
 
 RECIPE = "recipe.yaml"

@@ -1,4 +1,4 @@
-"""Learning rates as pure functions of the step."""
+"""Learning rates as pure functions of the step; apart from the optimisers, because their settings name the schedules."""
 
 from __future__ import annotations
 

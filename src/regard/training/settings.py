@@ -1,4 +1,4 @@
-"""How to train, as data."""
+"""How to train, as data: the `training` and the `adapters` section of a recipe."""
 
 from __future__ import annotations
 
@@ -160,3 +160,29 @@ class TrainingSettings:
         if self.minimum_batches == 1:
             return self.batch_tokens
         return max(1, min(self.batch_tokens, int(lengths.sum()) // self.minimum_batches))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdapterSettings:
+    """Low-rank adapters (Hu et al. 2021): the trained model's parameters stay, and small matrices beside some of them learn.
+
+    Arguments:
+        rank: of each adapter; 4 to 64 is usual.
+        alpha: each adapter counts alpha / rank times.
+        dropout: probability of dropping an entry of an adapter's input in training.
+        on: which linear maps have one, by the ends of their names: `query`, `value`, `layers.0.attention.*`, `inner`.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    on: tuple[str, ...] = ("query", "value")
+
+    def __post_init__(self) -> None:
+        check(self.rank >= 1, "adapters.rank", self.rank, "at least 1", "4 to 64 is usual")
+        check(self.alpha > 0, "adapters.alpha", self.alpha, "above 0", "twice the rank is usual")
+        check(0 <= self.dropout < 1, "adapters.dropout", self.dropout, "in [0, 1)", "0.05 is usual")
+        check(bool(self.on), "adapters.on", list(self.on), "a list of names", "[query, value] is usual")

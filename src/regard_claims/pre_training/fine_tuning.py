@@ -16,7 +16,7 @@ from regard.data.labelled import LabelledText, read_labelled
 from regard.errors import InputError
 from regard.models.config import check
 from regard.tasks.kinds import kind_of
-from regard.training.model_section import folder_of
+from regard.training.recipe import folder_of
 from regard.training.run import train
 from regard_claims.shared import NEVER, file_of, split_file
 
