@@ -16,7 +16,7 @@ from measured import record
 from regard.generation import Continuation, FixedLength, beam_search
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config
-from regard.prepared import PreparedDecoder
+from regard.quantization import PreparedDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
 PROMPT = [7, 19, 31, 43, 55]

@@ -11,7 +11,7 @@ from regard.bench import Options, bench
 from regard.bench.decoder import contests
 from regard.bench.peers import ctranslate2, huggingface, llamacpp
 from regard.errors import InputError
-from regard.prepared.native import kernels
+from regard.quantization.native import kernels
 
 
 def options(**changes):

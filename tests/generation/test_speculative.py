@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, Speculation, Temperature, TopK, generate
 from regard.layers import DecoderState, Tokens
 from regard.models import GPT2, GPT2Config, LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.prepared import PreparedDecoder
+from regard.quantization import PreparedDecoder
 
 SIZES = {"vocabulary": 23, "width": 32, "heads": 1, "feedforward_width": 48, "maximum_positions": 40}
 

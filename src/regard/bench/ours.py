@@ -182,7 +182,7 @@ class Decoding:
 
         from regard.checkpoints import read_model
         from regard.layers import Tokens
-        from regard.prepared import BITS, PreparedDecoder
+        from regard.quantization import BITS, PreparedDecoder
         from regard.training.memory import keep_freed_memory
 
         keep_freed_memory()  # as the command line does

@@ -20,7 +20,7 @@ from regard.embeddings.linear import Linear, Precision, dtype_of, linear
 from regard.embeddings.reading import Group
 from regard.errors import InputError
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
-from regard.prepared.watched import is_watched
+from regard.quantization.blocks import is_watched
 
 SHORT = 128
 """Tokens of the longest text for which weights are laid out."""

@@ -35,7 +35,7 @@ from regard.inspection.hooks.modules import attention_addresses, chosen_mechanis
 from regard.inspection.joining import Run
 from regard.layers import Pictures, Source, Tokens
 from regard.models.families import is_packaged
-from regard.prepared import ForUse
+from regard.quantization import ForUse
 
 
 class Recorder:

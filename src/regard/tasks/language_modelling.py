@@ -25,7 +25,7 @@ from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.layers.output import check_finite
 from regard.models import GPT2Config, GPT3Config, GPTConfig, ReformerConfig
-from regard.prepared import PreparedDecoder, QuantisedPrecision
+from regard.quantization import PreparedDecoder, QuantisedPrecision
 from regard.structure import from_mapping
 from regard.tasks.examples import hold_out
 from regard.tasks.generation_config import read_generation_config
@@ -147,7 +147,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         The model itself is left as it is. What the rounding costs, `regard evaluate MODEL TEXT precision=int4` tells.
 
         Arguments:
-            precision: `int8` or `int4`, as `regard.prepared.QuantisedWeights` says.
+            precision: `int8` or `int4`, as `regard.quantization.QuantisedWeights` says.
 
         Raises:
             InputError: for a model that is not of GPT's family, is on another device, or is looked at.

@@ -14,7 +14,7 @@ from regard.checkpoints import hub_hint, is_foreign, located, read_card, read_co
 from regard.errors import InputError, nearest
 from regard.machine import device_named
 from regard.parts import Code, load_code
-from regard.prepared import BITS
+from regard.quantization import BITS
 from regard.reading import read_json_object
 from regard.tasks.kinds import kind_of, task_for
 

@@ -25,7 +25,7 @@ from regard.generation.penalties import check_coverage
 from regard.layers.output import check_number
 from regard.models import TransformerConfig
 from regard.parts import own_metrics, own_scores
-from regard.prepared import PreparedTransformer, QuantisedPrecision
+from regard.quantization import PreparedTransformer, QuantisedPrecision
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.examples import hold_out
@@ -291,7 +291,7 @@ class Translator(PairPredictor[TranslationTask]):
         The model itself is left as it is. What the rounding costs, `regard evaluate MODEL PAIRS precision=int8` tells.
 
         Arguments:
-            precision: `int8` or `int4`, as `regard.prepared.QuantisedWeights` says.
+            precision: `int8` or `int4`, as `regard.quantization.QuantisedWeights` says.
 
         Raises:
             InputError: for a model that is no Transformer, is on another device, or is looked at.

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.prepared.linear import RoundedLinear, TiledLinear, quantised_linear
-from regard.prepared.native import Kernels, kernels
-from regard.prepared.quantised import GROUP, QuantisedWeights
+from regard.quantization.linear import GROUP, QuantisedWeights, RoundedLinear, TiledLinear, quantised_linear
+from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
 

@@ -16,8 +16,8 @@ from regard.errors import InputError
 from regard.generation import CoveragePenalty, FixedLength, RelativeLength, beam_search
 from regard.layers import Tokens, join
 from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
-from regard.prepared import PreparedTransformer, QuantisedWeights, transformer_obstacle
-from regard.prepared.native import Kernels, kernels
+from regard.quantization import PreparedTransformer, QuantisedWeights, transformer_obstacle
+from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
 SIZES: dict[str, Any] = {

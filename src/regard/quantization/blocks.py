@@ -1,7 +1,12 @@
-"""One block of a decoder with quantised weights."""
+"""Blocks of decoders and Transformers with weights of 8 or 4 bits, and which blocks they can be made of.
+
+`PreparedBlock` is a block of a decoder or an encoder; `PreparedSourceBlock` attends to a source as well. `obstacle_outside` and
+`obstacle_in` say why a model or a block cannot be prepared.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -9,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, Causal, KeysValues, Mask
+from regard.attention import AttentionLayer, Causal, KeysValues, LearnedPositions, Mask, ScoredAttention
 from regard.attention.layer import merge_heads, split_heads
-from regard.layers import Residual
+from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, PositionedEmbedding, Residual
 from regard.layers.blocks import Block
-from regard.prepared.interface import BlockStruct, LinearStruct, NormStruct
-from regard.prepared.linear import AfterMap, QuantisedLinear, TiledLinear, activation_name, quantised_linear
-from regard.prepared.native import Kernels
+from regard.quantization.interface import BlockStruct, LinearStruct, NormStruct
+from regard.quantization.linear import AfterMap, QuantisedLinear, TiledLinear, activation_name, quantised_linear
+from regard.quantization.native import Kernels
 
 KERNEL_HEAD = 32
 """The kernel takes heads whose width is a multiple of this."""
@@ -161,3 +166,138 @@ def joined(layers: Sequence[Any], bits: Literal[8, 4], kernels: Kernels) -> Quan
     biases = [part.weight.new_zeros(part.out_features) if part.bias is None else part.bias for part in layers]
     weight = torch.cat([part.weight.detach() for part in layers])
     return quantised_linear(weight, torch.cat([bias.detach() for bias in biases]), bits, kernels)
+
+
+class PreparedSourceBlock(PreparedBlock):
+    """A `DecoderBlock` with quantised weights: `PreparedBlock`, and between its two sub-layers attention over a source.
+
+    Arguments:
+        block: the block, as `obstacle_in` lets it pass.
+        bits: of each weight.
+        kernels: the compiled ones, or none.
+    """
+
+    def __init__(self, block: DecoderBlock, bits: Literal[8, 4], kernels: Kernels) -> None:
+        super().__init__(block, bits, kernels)
+        attention = block.cross_attention
+        self.source_query = mapped(attention.query, bits, kernels)
+        self.source_memory = joined([attention.key, attention.value], bits, kernels)
+        self.source_output = mapped(attention.output, bits, kernels)
+        self.source_scale = product_scale(attention, self.head_width)
+        self.source_norms = norms_of(block.cross_residual)
+        self.struct = self._with_source(self.struct)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.struct = self._with_source(self.struct)
+
+    def memory(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (R, H, S, E) of an encoder's output (R, S, D)."""
+        key, value = self.source_memory(source.flatten(0, 1)).unflatten(0, source.shape[:2]).chunk(2, dim=-1)
+        return split_heads(key, self.heads), split_heads(value, self.heads)
+
+    def about(
+        self,
+        x: Tensor,
+        mask: Mask | None,
+        past: KeysValues,
+        present: KeysValues,
+        memory: KeysValues,
+        source_visible: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """(R, W, D) float32 to the same and the queries (R, H, W, E) over the source; of W hypotheses about each source.
+
+        Arguments:
+            mask, past, present: as `forward`, a column for each hypothesis.
+            memory: keys and values of the sources (R, H, S, E).
+            source_visible: (R, 1, 1, S) bool, True = may attend.
+        """
+        x = self._attended(x, mask, past, present)
+        before, after = self.source_norms
+        shape = x.shape[:2]
+        query = split_heads(self.source_query(before(x).flatten(0, 1)).unflatten(0, shape), self.heads)
+        gathered = F.scaled_dot_product_attention(
+            query, memory.key.float(), memory.value.float(), attn_mask=source_visible, scale=self.source_scale
+        )
+        x = after(x + self.source_output(merge_heads(gathered).flatten(0, 1)).unflatten(0, shape))
+        return self._fed(x), query
+
+    def _with_source(self, struct: BlockStruct | None) -> BlockStruct | None:
+        maps = structs_of((self.source_query, self.source_output))
+        if struct is None or maps is None:
+            return None
+        struct.source_query, struct.source_output = maps
+        struct.source_before, struct.source_after = (norm.struct() for norm in self.source_norms)
+        struct.source_scale = self.source_scale
+        return struct
+
+
+class RoundedEmbedding(nn.Module):
+    """Token vectors and position vectors, those that were learnt kept in bfloat16, and added in float32.
+
+    Arguments:
+        embedding: the embedding they come from.
+    """
+
+    def __init__(self, embedding: PositionedEmbedding) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding.from_pretrained(embedding.tokens.weight.detach().bfloat16())
+        positions = copy.deepcopy(embedding.positions).requires_grad_(False)
+        self.positions = positions.bfloat16() if isinstance(positions, LearnedPositions) else positions.float()
+        self.scale = embedding.scale
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """(B, L) ids and (B, L) positions to (B, L, D) float32."""
+        return self.tokens(ids).float() * self.scale + self.positions(positions).float()
+
+
+# Why a model cannot have quantised weights, as half a sentence; empty where it can.
+
+
+def obstacle_outside(model: nn.Module) -> str:
+    """What it is about the place or the use of a model, whatever it is made of."""
+    if any(map(is_watched, model.modules())):
+        return "somebody looks at it, or has changed it"
+    if any(parameter.device.type != "cpu" for parameter in model.parameters()):
+        return "it is not on a processor"
+    return ""
+
+
+def obstacle_in(block: nn.Module) -> str:
+    """What it is about a block."""
+    if type(block) not in (CausalBlock, EncoderBlock, DecoderBlock):
+        return "its blocks are of another kind"
+    attentions = [block.attention, *([block.cross_attention] if isinstance(block, DecoderBlock) else [])]
+    residuals = [part for part in block.children() if isinstance(part, Residual)]
+    norms = [norm for residual in residuals for norm in (residual.before, residual.after)]
+    if any(type(part) is not Residual for part in residuals) or not all(
+        type(norm) in (nn.LayerNorm, nn.Identity) for norm in norms
+    ):
+        return "its norms are not layer norms"
+    return next(filter(None, map(_obstacle_in_attention, attentions)), "") or _obstacle_in_net(block.feedforward)  # type: ignore[arg-type]
+
+
+def _obstacle_in_attention(attention: nn.Module) -> str:
+    if not isinstance(attention, AttentionLayer) or type(attention).forward is not AttentionLayer.forward:
+        return "the attention of its blocks is of another kind"
+    if any(type(part) is not nn.Linear for part in (attention.query, attention.key, attention.value, attention.output)):
+        return "its linear maps are not plain ones"
+    mechanism = attention.attention
+    dot = type(mechanism) is ScoredAttention and mechanism.alignment.plain_softmax
+    if not dot or mechanism.score.product_scale(1) is None or attention.key_heads != attention.heads:  # type: ignore[union-attr]
+        return "its attention is not the scaled dot product with a softmax"
+    return ""
+
+
+def _obstacle_in_net(feedforward: nn.Module) -> str:
+    if type(feedforward) is not FeedForward or activation_name(feedforward.activation) is None:
+        return "the feed-forward nets of its blocks are of another kind"
+    if any(type(part) is not nn.Linear for part in (feedforward.inner, feedforward.outer)):
+        return "its linear maps are not plain ones"
+    return ""
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Whether the module is looked at, changed or compiled from outside, so that it must be called itself."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks)
+    return "forward" in module.__dict__ or module._compiled_call_impl is not None or any(hooks)

@@ -14,8 +14,8 @@ from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, generate
 from regard.layers import Tokens, join
 from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig, LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.prepared import PreparedDecoder, QuantisedWeights, decoder_obstacle, for_use, linear, stack
-from regard.prepared.native import Kernels, kernels
+from regard.quantization import PreparedDecoder, QuantisedWeights, decoder_obstacle, linear, models, stacks
+from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
 SIZES = {"vocabulary": 45, "width": 64, "heads": 2, "feedforward_width": 96, "layers": 3, "maximum_positions": 24}
@@ -274,7 +274,7 @@ def test_a_copy_and_what_another_process_gets_are_the_same_to_the_bit(name, way,
 def test_where_the_other_process_has_no_kernels_it_is_as_if_made_there(precision, generator, monkeypatch):
     model, tokens = made("odd widths", generator), texts(generator)
     sent = pickle.dumps(PreparedDecoder(model, precision))
-    for module in (linear, stack, for_use):
+    for module in (linear, stacks, models):
         monkeypatch.setattr(module, "kernels", lambda: NONE)
     found = pickle.loads(sent)
     assert found.slow == f"left out by a test: weights of {precision[3:]} bits are no faster than bfloat16"

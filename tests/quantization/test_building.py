@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.prepared import building, interface, native
-from regard.prepared.building import Building, NotBuilt
-from regard.prepared.native import built_kernels, kernels
+from regard.quantization import interface, native
+from regard.quantization.native import Building, NotBuilt, built_kernels, kernels
 
 pytestmark = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
 
@@ -166,9 +165,9 @@ def test_a_compiler_that_misbehaves_costs_speed_and_is_named(name, cache, compil
     script, words = ODD[name]
     calls = compiler(script)
     if name == "no end":
-        monkeypatch.setattr(building, "PATIENCE", 0.4)
+        monkeypatch.setattr(native, "PATIENCE", 0.4)
     elif name == "no end of words":
-        monkeypatch.setattr(building, "LARGEST", 1 << 17)
+        monkeypatch.setattr(native, "LARGEST", 1 << 17)
     began = time.monotonic()
     found = built_kernels()
     assert found.library is None
@@ -249,7 +248,7 @@ def test_a_full_disk_or_a_missing_interpreter_costs_speed_alone(cache, compiler,
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(building, "sync", full)
+        patched.setattr(native, "sync", full)
         assert "No space left on device" in built_kernels().why
     assert {path.suffix for path in cache.iterdir()} == {".lock"}
     monkeypatch.setattr(sys, "executable", "")
@@ -260,8 +259,8 @@ def test_a_full_disk_or_a_missing_interpreter_costs_speed_alone(cache, compiler,
 @pytest.mark.parametrize("flag", ["-march=native", "-mno-avx512f"])
 def test_no_input_is_undefined_behaviour(flag, tmp_path, monkeypatch):
     """The same sources built to stop at any, given NaN, infinite and tiny numbers by the trial of a library."""
-    flags = (*building.FLAGS, flag, "-O1", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all")
-    monkeypatch.setattr(building, "FLAGS", flags)
+    flags = (*native.FLAGS, flag, "-O1", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all")
+    monkeypatch.setattr(native, "FLAGS", flags)
     runtime = native._openmp()
     wrapped = tmp_path / "compiler"  # the linker has to know too
     wrapped.write_text('#!/bin/sh\nexec g++ -fsanitize=undefined "$@"\n')
