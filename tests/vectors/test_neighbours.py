@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.cli.vectors.analogy import analogy as analogy_command
-from regard.cli.vectors.convert import convert as convert_command
+from regard.cli.vectors.neighbours import analogy as analogy_command
 from regard.cli.vectors.neighbours import neighbours as neighbours_command
-from regard.cli.vectors.odd import odd as odd_command
+from regard.cli.vectors.neighbours import odd as odd_command
+from regard.cli.vectors.training import convert as convert_command
 from regard.errors import InputError
 from regard.vectors.neighbours import analogy, analogy_scores, cosines, neighbours, odd_one_out
 from regard.vectors.reading import read_vectors

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import regard
-from regard.cli.vectors.extract import extract
+from regard.cli.vectors.training import extract
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
 from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder

@@ -10,9 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from regard.cli.vectors.bias import bias
-from regard.cli.vectors.debias import debias
-from regard.cli.vectors.evaluate import evaluate
+from regard.cli.vectors.bias import bias, debias
+from regard.cli.vectors.evaluation import evaluate
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
 from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from regard.cli.vectors.evaluate import evaluate
+from regard.cli.vectors.evaluation import evaluate
 from regard.errors import InputError
 from regard.vectors.evaluation.categories import NOUNS
 

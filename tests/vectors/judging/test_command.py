@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from regard.cli.vectors.judge import make, score
+from regard.cli.vectors.evaluation import make, score
 from regard.errors import InputError
 
 WORDS = [f"word{number}" for number in range(80)]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from regard.cli.interruption import Interruption
-from regard.cli.vectors import train as module
-from regard.cli.vectors.train import train
+from regard.cli.vectors import training as module
+from regard.cli.vectors.training import train
 from regard.errors import InputError
 from regard.vectors.reading import read_vectors
 from regard.vectors.training import sentences, settings_of, train_vectors

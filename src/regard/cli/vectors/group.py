@@ -5,16 +5,10 @@ from __future__ import annotations
 import typer
 
 from regard.cli.commands import Commands, with_code
-from regard.cli.vectors.analogy import analogy
-from regard.cli.vectors.bias import bias
-from regard.cli.vectors.convert import convert
-from regard.cli.vectors.debias import debias
-from regard.cli.vectors.evaluate import evaluate
-from regard.cli.vectors.extract import extract
-from regard.cli.vectors.judge import judge
-from regard.cli.vectors.neighbours import neighbours
-from regard.cli.vectors.odd import odd
-from regard.cli.vectors.train import train
+from regard.cli.vectors.bias import bias, debias
+from regard.cli.vectors.evaluation import evaluate, judge
+from regard.cli.vectors.neighbours import analogy, neighbours, odd
+from regard.cli.vectors.training import convert, extract, train
 
 vectors = typer.Typer(
     rich_markup_mode=None,

@@ -1,9 +1,9 @@
-"""`regard vectors neighbours`."""
+"""What lies near what: `regard vectors neighbours`, `analogy` and `odd`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -45,3 +45,67 @@ def neighbours(
             print(("\n" if place else "") + one_line(word))
         for each in near:
             print(f"{each.score:6.3f}  {one_line(each.word)}")
+
+
+@renamed(count="n_best")
+def analogy(
+    vectors: Annotated[
+        Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
+    ],
+    a: Annotated[str, typer.Argument(metavar="A", help="A word,", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="what stands to it in some relation,", show_default=False)],
+    c: Annotated[
+        str, typer.Argument(metavar="C", help="and the word for which the same is wanted.", show_default=False)
+    ],
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="add (3CosAdd) or multiply (3CosMul) the cosines.")
+    ] = "add",
+    with_given: Annotated[bool, typer.Option("--with-given", help="Let A, B and C be answers too.")] = False,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """What is to C as B is to A.
+
+    \b
+    Example:
+      regard vectors analogy glove.6B.300d.txt man king woman
+      regard vectors analogy vectors.bin France Paris Italy --method multiply --n-best 3 --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.errors import InputError, nearest
+    from regard.vectors.neighbours import METHODS, Method
+    from regard.vectors.neighbours import analogy as answers
+    from regard.vectors.reading import read_vectors
+
+    if method not in METHODS:
+        raise InputError(f"--method: there is no method {method!r}; {nearest(method, METHODS)}")
+    table = read_vectors(vectors, say=say)
+    found = answers(table, a, b, c, n_best, method=cast(Method, method), with_given=with_given)
+    if as_json:
+        print_json({"a": a, "b": b, "c": c, "method": method, "answers": [each._asdict() for each in found]})
+        return
+    for each in found:
+        print(f"{each.score:6.3f}  {one_line(each.word)}")
+
+
+def odd(
+    vectors: Annotated[
+        Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
+    ],
+    words: Annotated[list[str], typer.Argument(metavar="WORD", help="Three or more.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Which of some words belongs least to the others: each with its cosine to the mean of all, the odd one first.
+
+    \b
+    Example:
+      regard vectors odd glove.6B.300d.txt breakfast lunch dinner car
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.vectors.neighbours import odd_one_out
+    from regard.vectors.reading import read_vectors
+
+    found = odd_one_out(read_vectors(vectors, say=say), words)
+    if as_json:
+        print_json({"odd": found[0].word, "words": [each._asdict() for each in found]})
+        return
+    for each in found:
+        print(f"{each.score:6.3f}  {one_line(each.word)}")
