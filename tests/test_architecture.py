@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib.util
 import json
 import re
@@ -304,6 +305,39 @@ def test_the_rule_sees_each_lax_reader():
         assert lax_readers(ast.parse(text)) == [1]
     assert all(lax_readers(files()[name]) for name in OWN_TEXT), "take out what reads no more"
     assert lax_readers(ast.parse("json.dumps(a)")) == []
+
+
+def imported_files(name: str, tree: ast.Module, known: set[str]) -> set[str]:
+    """The files of the package that a file imports, in its functions too; what only type checkers read is left out."""
+    package = ["regard", *Path(name).parent.parts]
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in dotted(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                found.update(alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = package[: len(package) - child.level + 1] if child.level else []
+                module = ".".join([*base, *([child.module] if child.module else [])])
+                found.update(full if (full := f"{module}.{alias.name}") in known else module for alias in child.names)
+            visit(child)
+
+    visit(tree)
+    return found & known
+
+
+def test_no_file_imports_itself_through_others():
+    """Not in functions either: what needs one another is one chapter, or has its parts in the wrong file."""
+    trees = {
+        ".".join(["regard", *Path(name).with_suffix("").parts]): (name, tree)
+        for name, tree in files().items()
+        if name.endswith(".py") and not name.endswith(("__init__.py", "__main__.py"))
+    }
+    graph = {module: imported_files(name, tree, set(trees)) - {module} for module, (name, tree) in trees.items()}
+    sorter = graphlib.TopologicalSorter(graph)
+    sorter.prepare()  # graphlib.CycleError names the files
 
 
 def test_opening_a_model_imports_its_own_family_and_task_alone():

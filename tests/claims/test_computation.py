@@ -114,7 +114,7 @@ def test_it_is_written_among_the_results(small, folder, tmp_path):
 
 def test_the_plot_has_no_learning_curve(small, folder, tmp_path):
     pytest.importorskip("matplotlib")
-    from regard.claims.figures import figure
+    from regard.claims.compared import figure
 
     verdict = run_claim(small(), [f"data.path={folder}"], output=tmp_path)
     titles = [axes.get_title(loc="left") for axes in figure(verdict.compared).axes]

@@ -68,7 +68,7 @@ def test_sorting_is_measured_and_layers_that_are_not_there_have_no_number():
 
 def test_a_measure_along_layers_is_judged_drawn_and_shown_by_layer(small, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    from regard.claims.figures import figure
+    from regard.claims.compared import figure
 
     verdict = run_claim(
         small('median("bare", "residual", 4) < 1e-6 and median("skips", "residual", 4) > 0.1'), output=tmp_path

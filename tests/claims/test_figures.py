@@ -6,7 +6,7 @@ import math
 import pytest
 
 import regard
-from regard.claims.figures import figure, save_plot, why_no_curves
+from regard.claims.compared import figure, save_plot, why_no_curves
 
 pytest.importorskip("matplotlib")
 

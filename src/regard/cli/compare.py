@@ -121,7 +121,7 @@ def bars() -> list[Callback]:
 
 def plot(compared: Compared, places: Sequence[Path]) -> None:
     """Write the plot; without matplotlib say so, and leave the numbers to speak."""
-    from regard.claims.figures import why_no_curves
+    from regard.claims.compared import why_no_curves
 
     try:
         for place in places:

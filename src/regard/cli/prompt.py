@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import metric_text, print_json, print_table, say
+from regard.cli.console import print_json, print_table, say
 from regard.cli.new_file import NewFile
 from regard.cli.opening import Device, opened
 from regard.errors import InputError
+from regard.rendering import metric_text
 
 if TYPE_CHECKING:
     from regard.prompting import Example, Prompted, PromptedAnswer

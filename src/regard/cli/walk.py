@@ -53,7 +53,7 @@ def walk(
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.inspection.walk import walk as walking
     from regard.inspection.walk.layout import query_text
-    from regard.inspection.walk.steps import is_page
+    from regard.inspection.walk.walking import is_page
     from regard.tasks.loading import load
     from regard.training.memory import keep_freed_memory
 

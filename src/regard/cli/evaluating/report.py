@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.cli.console import metric_text, say
+from regard.cli.console import say
+from regard.rendering import metric_text
 
 if TYPE_CHECKING:
     from regard.data.malformed import MalformedRows

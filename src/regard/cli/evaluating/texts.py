@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from regard.cli.console import metric_text
 from regard.cli.evaluating.report import Report, counted, say_malformed, timed
 from regard.cli.evaluating.request import Request
 from regard.cli.new_file import NewFile
 from regard.cli.opening import opened
 from regard.errors import InputError
+from regard.rendering import metric_text
 
 if TYPE_CHECKING:
     from regard.data.malformed import MalformedRows

@@ -2,8 +2,8 @@
 
 from regard.inspection.walk.mechanism_steps import alignment_steps, weight_steps
 from regard.inspection.walk.score_steps import score_steps
-from regard.inspection.walk.steps import Shown, SourceLine, Step, Walk
-from regard.inspection.walk.walking import walk, walk_attention
+from regard.inspection.walk.steps import Shown, SourceLine, Step
+from regard.inspection.walk.walking import Walk, walk, walk_attention
 
 __all__ = [
     "Shown",

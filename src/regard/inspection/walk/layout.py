@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from regard.inspection.view import readable, visible
-from regard.inspection.walk.steps import Shown, Step, Walk
+from regard.inspection.walk.steps import Shown, Step
 from regard.inspection.words import shown_tokens
+
+if TYPE_CHECKING:
+    from regard.inspection.walk.walking import Walk
 
 BARRED = 3  # columns of a table that leave room for a bar
 MOST = 24  # keys in a table or a stack of strips; of more the ones with the largest weights

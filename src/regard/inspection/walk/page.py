@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regard.inspection.view import readable, visible
 from regard.inspection.walk import layout
-from regard.inspection.walk.steps import Shown, Step, Walk
+from regard.inspection.walk.steps import Shown, Step
 from regard.inspection.words import shown_tokens
 from regard.web import framed, page, signed_colours
+
+if TYPE_CHECKING:
+    from regard.inspection.walk.walking import Walk
 
 SPACE = visible(" ")
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from regard.errors import InputError
-
-FORMAT_VERSION = 1
 
 Kind = Literal["step", "aside"]
 
@@ -121,147 +115,3 @@ class Step:
         raise InputError(
             f"step {self.title!r} shows no {name!r}; it shows {', '.join(item.name for item in self.shown) or 'no numbers'}"
         )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Walk:
-    """One query's way through one attention, step by step, with the numbers of the model.
-
-    Arguments:
-        title: what was read, and written.
-        address: the attention layer, or what to call the mechanism.
-        mechanism: the mechanism in words, such as `ScoredAttention(ScaledDot, Soft)`.
-        query: the token that asks.
-        position: which of `queries` it is, counted from 0.
-        queries, keys: the tokens that ask and that are looked at.
-        hidden: which keys the query may not see.
-        head, heads: the head walked through, and how many there are.
-        sizes: letters, what they count, and their numbers.
-        notes: what was chosen for the reader, and why.
-        steps: in the order of the equation.
-    """
-
-    title: str
-    address: str
-    mechanism: str
-    query: str
-    position: int
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    hidden: tuple[int, ...]
-    head: int
-    heads: int
-    sizes: tuple[tuple[str, str, int], ...]
-    notes: tuple[str, ...]
-    steps: tuple[Step, ...]
-
-    def step(self, title: str) -> Step:
-        """The step called `title`.
-
-        Raises:
-            InputError: where there is none, with those there are.
-        """
-        for step in self.steps:
-            if step.title == title:
-                return step
-        raise InputError(f"the walk has no step {title!r}; it has {', '.join(step.title for step in self.steps)}")
-
-    @property
-    def weights(self) -> np.ndarray:
-        """(S,) the weights of the query, those that the values are multiplied by."""
-        return self.step("Weigh")["weight"]
-
-    def show(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Show the walk: on the terminal, or in a file of the kind its suffix says.
-
-        Arguments:
-            path: `.html` for one self-contained page, `.json` for all numbers; None prints it.
-
-        Raises:
-            InputError: for another suffix, or a place that cannot be written to.
-        """
-        from regard.files import write_file
-
-        if path is None:
-            from rich.console import Console
-
-            from regard.inspection.walk.terminal import render
-
-            Console().print(render(self))
-        elif is_page(path):
-            from regard.inspection.walk.page import html_page
-
-            write_file(path, html_page(self))
-        else:
-            write_file(path, self.to_json() + "\n")
-
-    def to_json(self) -> str:
-        """The walk as JSON text, every number with the nine digits that name a float32."""
-        return json.dumps(
-            {
-                "format_version": FORMAT_VERSION,
-                "title": self.title,
-                "address": self.address,
-                "mechanism": self.mechanism,
-                "query": self.query,
-                "position": self.position,
-                "queries": self.queries,
-                "keys": self.keys,
-                "hidden": self.hidden,
-                "head": self.head,
-                "heads": self.heads,
-                "sizes": [{"letter": letter, "counts": words, "size": size} for letter, words, size in self.sizes],
-                "notes": self.notes,
-                "steps": [_step(step) for step in self.steps],
-            },
-            ensure_ascii=False,
-        )
-
-    def _repr_html_(self) -> str:
-        """The page, in a frame of its own, for notebooks."""
-        from regard.inspection.walk.page import html_fragment
-
-        return html_fragment(self)
-
-
-def is_page(path: str | os.PathLike[str]) -> bool:
-    """Whether a file's name asks for a page; otherwise it asks for JSON.
-
-    Raises:
-        InputError: where it asks for neither.
-    """
-    suffix = Path(path).suffix.lower()
-    if suffix not in (".html", ".htm", ".json"):
-        raise InputError(f"{path}: the name's end says what to write; give one that ends in .html or .json")
-    return suffix != ".json"
-
-
-def _step(step: Step) -> dict[str, Any]:
-    return {
-        "title": step.title,
-        "kind": step.kind,
-        "sentence": step.sentence,
-        "equation": step.equation,
-        "lines": [
-            {"file": line.file, "line": line.line, "symbol": line.symbol, "text": line.text} for line in step.lines
-        ],
-        "shown": [
-            {
-                "name": item.name,
-                "letters": item.letters,
-                "labels": item.labels,
-                "of": item.of,
-                "note": item.note,
-                "values": _rounded(item.values.tolist()),
-            }
-            for item in step.shown
-        ],
-        "notes": step.notes,
-    }
-
-
-def _rounded(value: float | Sequence[Any]) -> Any:
-    if isinstance(value, list):
-        return [_rounded(part) for part in value]
-    # JSON knows no infinity; a mechanism of someone's own may give one.
-    return float(f"{value:.9g}") if np.isfinite(value) else None  # type: ignore[arg-type]

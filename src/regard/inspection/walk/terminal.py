@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.cells import cell_len
@@ -16,7 +17,10 @@ from rich.text import Text
 from regard.inspection.terminal import PURPLE_ORANGE
 from regard.inspection.view import readable
 from regard.inspection.walk import layout
-from regard.inspection.walk.steps import Shown, SourceLine, Step, Walk
+from regard.inspection.walk.steps import Shown, SourceLine, Step
+
+if TYPE_CHECKING:
+    from regard.inspection.walk.walking import Walk
 
 LABEL = 16  # columns of a token
 BAR = 32  # columns of the longest bar
