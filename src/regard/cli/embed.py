@@ -115,8 +115,8 @@ def open_encoder(
     model: Path, device: str, pooling: str | None, normalise: bool | None, precision: str
 ) -> tuple[SentenceEncoder, str]:
     """The model, with what the command says of it, and the precision to compute in."""
-    from regard.embeddings.linear import PRECISIONS, check_precision
     from regard.errors import nearest
+    from regard.quantization.linear import PRECISIONS, check_precision
     from regard.training.precision import resolve
 
     if precision not in ("auto", *PRECISIONS):

@@ -1,14 +1,14 @@
 """What an encoder's vectors are used for: features of words, vectors of texts, search by meaning."""
 
 from regard.embeddings.features import LAYER_NAMES, Features, WordFeatures, features, layer_choice
-from regard.embeddings.linear import PRECISIONS, Precision
 from regard.embeddings.nearest import Nearest, nearest
-from regard.embeddings.packed import PackedEncoder
 from regard.embeddings.pooling import PoolingMode, normalised, pool, unit
 from regard.embeddings.readers import Readers
-from regard.embeddings.reading import Group, PlainReader, Reader, read_all
+from regard.embeddings.reading import PlainReader, Reader, read_all
 from regard.embeddings.sentence_transformers import packaged
 from regard.layers import LayerChoice, ScalarMix
+from regard.quantization.encoder import Group, PackedEncoder
+from regard.quantization.linear import PRECISIONS, Precision
 
 __all__ = [
     "LAYER_NAMES",

@@ -10,10 +10,11 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.embeddings.reading import BATCH_TOKENS, Group, Reader, read_all
+from regard.embeddings.reading import BATCH_TOKENS, Reader, read_all
 from regard.errors import InputError, nearest
 from regard.layers import Combination, LayerChoice
 from regard.layers.output import check_finite
+from regard.quantization.encoder import Group
 from regard.text import Tokenizer
 
 Merge = Literal["mean", "first", "last", "sum"]

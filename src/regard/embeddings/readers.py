@@ -6,10 +6,10 @@ import threading
 
 import torch
 
-from regard.embeddings.linear import Precision, check_precision
-from regard.embeddings.packed import PackedEncoder, obstacle
 from regard.embeddings.reading import PlainReader, Reader
 from regard.layers import TextEncoder, VectorReader
+from regard.quantization import PackedEncoder, encoder_obstacle
+from regard.quantization.linear import Precision, check_precision
 
 OWN: dict[torch.dtype, Precision] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
@@ -52,7 +52,7 @@ class Readers:
         wanted = None if precision is None else check_precision(precision)
         if wanted is None:
             wanted = OWN.get(next(self.model.parameters()).dtype)
-        if wanted is None or not isinstance(self.model, TextEncoder) or obstacle(self.model):
+        if wanted is None or not isinstance(self.model, TextEncoder) or encoder_obstacle(self.model):
             return self.plain
         with self._lock:
             found = self._prepared.get(wanted)

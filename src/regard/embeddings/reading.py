@@ -11,26 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers import TextEncoder, Tokens, VectorReader
+from regard.quantization.encoder import Group
 
 BATCH_TOKENS = 2048
 """Tokens read together by one core: enough for its matrix products, and few enough to stay in its cache."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Some texts and the vectors of their tokens.
-
-    Arguments:
-        rows: which of the texts given.
-        states: (n, L, D) of each layer asked for, in that order.
-        valid: (n, L) bool, True = a real token, or one that counts for its word (`counted_of`); None where all are.
-        pooled: (n, D), the model's own vector of each text, where the last layer alone is asked for and the model has one.
-    """
-
-    rows: list[int]
-    states: tuple[Tensor, ...]
-    valid: Tensor | None
-    pooled: Tensor | None = None
 
 
 class Reader(Protocol):

@@ -1,5 +1,6 @@
-"""Models with weights of 8 and 4 bits for use: linear maps, blocks, stacks, and the kernels built for the processor at hand."""
+"""Weights of 8 and 4 bits, and models laid out for use: decoders, Transformers, and encoders that read without padding."""
 
+from regard.quantization.encoder import PackedEncoder, encoder_obstacle
 from regard.quantization.linear import BITS, QuantisedPrecision, QuantisedWeights
 from regard.quantization.models import (
     ForUse,
@@ -12,10 +13,12 @@ from regard.quantization.models import (
 __all__ = [
     "BITS",
     "ForUse",
+    "PackedEncoder",
     "PreparedDecoder",
     "PreparedTransformer",
     "QuantisedPrecision",
     "QuantisedWeights",
     "decoder_obstacle",
+    "encoder_obstacle",
     "transformer_obstacle",
 ]

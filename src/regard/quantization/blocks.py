@@ -19,7 +19,7 @@ from regard.attention.layer import merge_heads, split_heads
 from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, PositionedEmbedding, Residual
 from regard.layers.blocks import Block
 from regard.quantization.interface import BlockStruct, LinearStruct, NormStruct
-from regard.quantization.linear import AfterMap, QuantisedLinear, TiledLinear, activation_name, quantised_linear
+from regard.quantization.linear import AfterMap, QuantisedLinear, TiledLinear, activation_name, joined, quantised_linear
 from regard.quantization.native import Kernels
 
 KERNEL_HEAD = 32
@@ -27,19 +27,22 @@ KERNEL_HEAD = 32
 
 
 class Norm:
-    """A layer norm's gain, bias and epsilon in float32, or nothing.
+    """A layer norm's gain, bias and epsilon, or nothing.
 
     Arguments:
         norm: a `nn.LayerNorm`, or `nn.Identity`.
+        dtype: of gain and bias; the compiled kernels take float32.
     """
 
-    def __init__(self, norm: nn.Module) -> None:
+    def __init__(self, norm: nn.Module, dtype: torch.dtype = torch.float32) -> None:
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
         self.epsilon = 0.0
         if isinstance(norm, nn.LayerNorm):
-            self.weight = norm.weight.detach().float().contiguous()
-            self.bias = torch.zeros_like(self.weight) if norm.bias is None else norm.bias.detach().float().contiguous()
+            self.weight = norm.weight.detach().to(dtype).contiguous()
+            self.bias = (
+                torch.zeros_like(self.weight) if norm.bias is None else norm.bias.detach().to(dtype).contiguous()
+            )
             self.epsilon = norm.eps
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -79,10 +82,10 @@ class PreparedBlock(nn.Module):
         self.heads = attention.heads
         self.head_width: int = attention.query.out_features // attention.heads  # type: ignore[assignment, operator]
         self.scale = product_scale(attention, self.head_width)
-        self.projections = joined([attention.query, attention.key, attention.value], bits, kernels)
-        self.output = mapped(attention.output, bits, kernels)
-        self.inner = mapped(feedforward.inner, bits, kernels, activation_name(feedforward.activation))  # type: ignore[arg-type]
-        self.outer = mapped(feedforward.outer, bits, kernels)
+        self.projections = mapped([attention.query, attention.key, attention.value], bits, kernels)
+        self.output = mapped([attention.output], bits, kernels)
+        self.inner = mapped([feedforward.inner], bits, kernels, activation_name(feedforward.activation))  # type: ignore[arg-type]
+        self.outer = mapped([feedforward.outer], bits, kernels)
         self.norms = [*norms_of(block.attention_residual), *norms_of(block.feedforward_residual)]
         self.struct = self._struct()
 
@@ -156,16 +159,11 @@ def product_scale(attention: AttentionLayer, width: int) -> float:
     return attention.attention.score.product_scale(width)  # type: ignore[union-attr, operator, return-value]
 
 
-def mapped(layer: Any, bits: Literal[8, 4], kernels: Kernels, activation: AfterMap = "none") -> QuantisedLinear:
-    """A linear layer with quantised weights."""
-    return quantised_linear(layer.weight, layer.bias, bits, kernels, activation)
-
-
-def joined(layers: Sequence[Any], bits: Literal[8, 4], kernels: Kernels) -> QuantisedLinear:
-    """Linear layers of one input as a single one, their outputs side by side."""
-    biases = [part.weight.new_zeros(part.out_features) if part.bias is None else part.bias for part in layers]
-    weight = torch.cat([part.weight.detach() for part in layers])
-    return quantised_linear(weight, torch.cat([bias.detach() for bias in biases]), bits, kernels)
+def mapped(
+    layers: Sequence[Any], bits: Literal[8, 4], kernels: Kernels, activation: AfterMap = "none"
+) -> QuantisedLinear:
+    """Linear layers of one input as a single one with quantised weights, their outputs side by side."""
+    return quantised_linear(*joined(layers), bits, kernels, activation)
 
 
 class PreparedSourceBlock(PreparedBlock):
@@ -180,9 +178,9 @@ class PreparedSourceBlock(PreparedBlock):
     def __init__(self, block: DecoderBlock, bits: Literal[8, 4], kernels: Kernels) -> None:
         super().__init__(block, bits, kernels)
         attention = block.cross_attention
-        self.source_query = mapped(attention.query, bits, kernels)
-        self.source_memory = joined([attention.key, attention.value], bits, kernels)
-        self.source_output = mapped(attention.output, bits, kernels)
+        self.source_query = mapped([attention.query], bits, kernels)
+        self.source_memory = mapped([attention.key, attention.value], bits, kernels)
+        self.source_output = mapped([attention.output], bits, kernels)
         self.source_scale = product_scale(attention, self.head_width)
         self.source_norms = norms_of(block.cross_residual)
         self.struct = self._with_source(self.struct)
@@ -274,10 +272,11 @@ def obstacle_in(block: nn.Module) -> str:
         type(norm) in (nn.LayerNorm, nn.Identity) for norm in norms
     ):
         return "its norms are not layer norms"
-    return next(filter(None, map(_obstacle_in_attention, attentions)), "") or _obstacle_in_net(block.feedforward)  # type: ignore[arg-type]
+    return next(filter(None, map(obstacle_in_attention, attentions)), "") or _obstacle_in_net(block.feedforward)  # type: ignore[arg-type]
 
 
-def _obstacle_in_attention(attention: nn.Module) -> str:
+def obstacle_in_attention(attention: nn.Module) -> str:
+    """What it is about an attention layer."""
     if not isinstance(attention, AttentionLayer) or type(attention).forward is not AttentionLayer.forward:
         return "the attention of its blocks is of another kind"
     if any(type(part) is not nn.Linear for part in (attention.query, attention.key, attention.value, attention.output)):

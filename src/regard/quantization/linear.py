@@ -1,18 +1,23 @@
-"""Linear maps with weights of 8 or 4 bits: how weights are rounded, and maps by the compiled kernels or by PyTorch."""
+"""Linear maps for use: how weights are rounded to 8 or 4 bits, and what computes with them.
+
+`quantised_linear` makes the maps of decoders and Transformers, by the compiled kernels or by PyTorch; `linear` those of encoders
+that read many texts at once (`PackedEncoder`), in float32, bfloat16 or bytes.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 from regard.layers import ACTIVATIONS, Activation
 from regard.quantization.interface import LinearStruct
 from regard.quantization.native import Kernels, kernels
@@ -23,6 +28,8 @@ QuantisedPrecision = Literal["int8", "int4"]
 BITS: Mapping[QuantisedPrecision, Literal[8, 4]] = MappingProxyType({"int8": 8, "int4": 4})
 """Of each weight."""
 
+LARGEST = 127
+"""Of the numbers that stand for weights and activations in 8 bits; -128 has no counterpart."""
 
 GROUP = 32
 """Inputs that share a scale: of the activations always, of weights of 4 bits too."""
@@ -76,7 +83,7 @@ class QuantisedWeights:
             )
         outputs, inputs = weight.shape
         filled = F.pad(weight.detach().float(), (0, -inputs % GROUP, 0, -outputs % UNIT))
-        quantise = _of_bytes if bits == 8 else _of_nibbles
+        quantise = in_bytes if bits == 8 else _of_nibbles
         values, scales = quantise(filled)
         return cls(values=values, scales=scales, shape=(outputs, inputs), bits=bits)
 
@@ -119,9 +126,10 @@ class QuantisedWeights:
         return cls(values=plain.to(torch.int8), scales=scales, shape=shape, bits=bits)
 
 
-def _of_bytes(weight: Tensor) -> tuple[Tensor, Tensor]:
-    scales = weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127
-    return (weight / scales[:, None]).round_().to(torch.int8), scales
+def in_bytes(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (N, K) as the nearest whole numbers in [-127, 127] (int8), and the scale of each (N,): its largest magnitude / 127."""
+    scales = rows.abs().amax(dim=1).clamp_min(torch.finfo(rows.dtype).tiny) / LARGEST
+    return (rows / scales[:, None]).round_().to(torch.int8), scales
 
 
 def _of_nibbles(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,7 +152,16 @@ def _nibbles(groups: Tensor, scales: Tensor) -> Tensor:
     return (groups * inverse[..., None]).round_().clamp_(-8, 7)
 
 
-# The maps.
+def joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
+    """Layers that read the same as one map: weight (outputs, D) and bias (outputs,), zeros for a layer that has none."""
+    weights = [layer.weight.detach() for layer in layers]
+    biases = [
+        layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.detach() for layer in layers
+    ]
+    return (weights[0], biases[0]) if len(layers) == 1 else (torch.cat(weights), torch.cat(biases))
+
+
+# Maps of decoders and Transformers, in 8 or 4 bits.
 
 AfterMap = Activation | Literal["none"]
 """What follows a linear map."""
@@ -256,3 +273,182 @@ def quantised_linear(
     if built.library is not None:
         return TiledLinear.of(weights, offset, activation, built.library)
     return RoundedLinear(weight=weights.dequantised().bfloat16(), bias=offset.bfloat16(), activation=activation)
+
+
+# Maps of encoders: thousands of tokens at a time, plain, of bytes, or with all that follows them in one kernel.
+
+Precision = Literal["float32", "bfloat16", "int8"]
+"""`int8` is weights of one byte, in float32 for everything between the matrices."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+def dtype_of(precision: Precision) -> torch.dtype:
+    """What is between the linear maps."""
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def check_precision(precision: str) -> Precision:
+    """The precision of that name.
+
+    Raises:
+        InputError: where there is none, with the nearest.
+    """
+    for known in PRECISIONS:
+        if precision == known:
+            return known
+    raise InputError(f"precision is {precision!r}; {nearest(precision, PRECISIONS)}")
+
+
+ActivationFunction = Callable[[Tensor], Tensor]
+
+USUAL_ROWS = 2048
+"""Tokens that weights are laid out for; others are read too."""
+
+
+class Linear(Protocol):
+    """f(W x + b) + r."""
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Both of x (T, D) and r (T, outputs), where there is one, to (T, outputs)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainLinear:
+    """A linear map in the weight's own dtype.
+
+    Arguments:
+        weight: (outputs, D).
+        bias: (outputs,).
+        activation: f; None for none.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    activation: ActivationFunction | None = None
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """As `Linear`."""
+        return _finished(F.linear(x, self.weight, self.bias), self.activation, residual)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByteLinear:
+    """A linear map of bytes: weights scaled output by output beforehand, activations token by token as they come.
+
+        y = (round(x / s) W8) s w + b,   s = max |x| / 127 of each token
+
+    The scale of a token is its own, so who else is in the batch changes nothing.
+
+    Arguments:
+        weight: W8, (D, outputs) int8.
+        scale: w, (outputs,) float32.
+        bias: b, (outputs,) float32.
+        activation: as in `PlainLinear`.
+    """
+
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor
+    activation: ActivationFunction | None = None
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """As `Linear`, in float32."""
+        bytes_of_x, scale = in_bytes(x)
+        product = torch._int_mm(bytes_of_x, self.weight)  # pyright: ignore[reportPrivateImportUsage]
+        return _finished(
+            torch.addcmul(self.bias, product.float().mul_(scale[:, None]), self.scale), self.activation, residual
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FusedLinear:
+    """A linear map whose bias, activation and residual sum are part of oneDNN's matrix product.
+
+    These are the kernels that `torch.compile` chooses on processors; each of the three would else be a pass over the memory.
+
+    Arguments:
+        weight: laid out by oneDNN.
+        bias: (outputs,).
+        fused: the activation's name and algorithm as oneDNN has them; no activation goes with a residual sum.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    fused: tuple[str, str] = ("none", "none")
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """As `Linear`."""
+        operation: Any = torch.ops.mkldnn._linear_pointwise
+        if residual is not None:
+            return operation.binary(x, residual, self.weight, self.bias, "add")
+        name, algorithm = self.fused
+        return operation(x, self.weight, self.bias, name, [], algorithm)
+
+
+def linear(layers: Sequence[nn.Linear], precision: Precision, activation: ActivationFunction | None = None) -> Linear:
+    """Linear layers that read the same as one map, their outputs one after another.
+
+    Raises:
+        InputError: where this PyTorch multiplies no bytes.
+    """
+    weight, bias = joined(layers)
+    if precision == "int8":
+        return _byte_linear(weight.float(), bias.float(), activation)
+    dtype = dtype_of(precision)
+    weight, bias = weight.to(dtype), bias.to(dtype)
+    fused = _fused_name(activation)
+    if dtype != torch.bfloat16 or fused is None or weight.device.type != "cpu" or not fuses():
+        return PlainLinear(weight, bias, activation)
+    return FusedLinear(_laid_out(weight), bias, fused)
+
+
+@functools.cache
+def fuses() -> bool:
+    """Whether this PyTorch has the kernels of `FusedLinear` and they compute what they ought to."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    x, weight = (torch.linspace(-1, 1, 24 * 32).reshape(24, 32).roll(shift).bfloat16() for shift in (5, 17))
+    bias, residual = torch.linspace(-1, 1, 24).bfloat16(), torch.linspace(-2, 2, 24 * 24).reshape(24, 24).bfloat16()
+    plain = F.linear(x.float(), weight.float(), bias.float())
+    try:
+        laid_out = _laid_out(weight)
+        found = [
+            FusedLinear(laid_out, bias, fused)(x) for fused in (("none", "none"), ("relu", "none"), ("gelu", "none"))
+        ]
+        found.append(FusedLinear(laid_out, bias)(x, residual))
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return False
+    wanted = [plain, plain.relu(), F.gelu(plain), plain + residual.float()]
+    return all(
+        torch.allclose(ours.float(), right, rtol=2e-2, atol=2e-2) for ours, right in zip(found, wanted, strict=True)
+    )
+
+
+def _laid_out(weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), USUAL_ROWS)
+
+
+def _fused_name(activation: ActivationFunction | None) -> tuple[str, str] | None:
+    """What oneDNN calls an activation; None where it has none of that kind."""
+    if activation is None:
+        return "none", "none"
+    if activation is F.relu:
+        return "relu", "none"
+    return ("gelu", "none") if activation is F.gelu else None
+
+
+def _byte_linear(weight: Tensor, bias: Tensor, activation: ActivationFunction | None) -> ByteLinear:
+    if not hasattr(torch, "_int_mm"):
+        raise InputError(
+            "precision int8 needs a PyTorch that multiplies matrices of bytes (2.1 or later); take bfloat16"
+        )
+    bytes_of_weight, scale = in_bytes(weight)
+    return ByteLinear(bytes_of_weight.t().contiguous(), scale, bias, activation)
+
+
+def _finished(y: Tensor, activation: ActivationFunction | None, residual: Tensor | None) -> Tensor:
+    if activation is not None:
+        y = activation(y)
+    return y if residual is None else y.add_(residual)

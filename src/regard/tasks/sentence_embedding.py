@@ -23,7 +23,7 @@ from regard.embeddings.angular import SimilarityMeasure, angular, check_measure
 from regard.embeddings.features import Features, LayerChoice, features, layer_choice
 from regard.embeddings.pooling import POOLER, Dense, PoolingMode, check_modes, normalised, pool, unit
 from regard.embeddings.readers import Readers
-from regard.embeddings.reading import BATCH_TOKENS, Group, counted_of, read_all
+from regard.embeddings.reading import BATCH_TOKENS, counted_of, read_all
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
 from regard.errors import InputError, nearest
 from regard.files import replace_file
@@ -31,6 +31,7 @@ from regard.layers import HeadKind, Tokens, VectorReader
 from regard.layers.output import check_finite
 from regard.metrics.regression import pearson, spearman
 from regard.models import MODELS
+from regard.quantization.encoder import Group
 from regard.structure import from_mapping
 from regard.tasks.encoders import TEXT, EncoderPredictor, EncoderTask, foreign_tokenizer, obstacle, tokens_of
 from regard.tasks.examples import Splits, given_or

@@ -314,8 +314,8 @@ def extract(
         raise InputError(f"--how is {how!r}; {nearest(how, HOW)}")
     if how != "pieces" and not texts:
         raise InputError("no file of text is given; name one at least, or take --how pieces")
-    from regard.embeddings.linear import check_precision
     from regard.embeddings.vector_file import digest_of
+    from regard.quantization.linear import check_precision
     from regard.tasks.loading import model_folder
     from regard.vectors.writing import write_vectors
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.embeddings import linear as maps
-from regard.embeddings.linear import ByteLinear, FusedLinear, PlainLinear, linear
 from regard.errors import InputError
+from regard.quantization import linear as maps
+from regard.quantization.linear import ByteLinear, FusedLinear, PlainLinear, linear
 
 ACTIVATIONS = {"none": None, "gelu": F.gelu, "relu": F.relu, "tanh gelu": partial(F.gelu, approximate="tanh")}
 TOLERANCE = {"float32": 1e-5, "bfloat16": 4e-2, "int8": 6e-2}
