@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.cli import answer, classify, embed, evaluate, fill, opening, search, tag, translate
+from regard.cli import answer, classify, embed, evaluate, fill, inputs, search, tag, translate
 from regard.errors import InputError
 from regard.machine import device_named
 from regard.tasks import loading
@@ -34,7 +34,7 @@ def test_the_model_is_loaded_onto_the_device(monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "load", load)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for name in ("cpu", "cuda", "auto"):
-        opening.opened(tmp_path, name, "tagging")
+        inputs.opened(tmp_path, name, "tagging")
     places = [torch.device("cpu"), torch.device("cuda"), torch.device("cuda")]
     assert asked == [(tmp_path, {"task": "tagging", "device": place, "dtype": "float32"}) for place in places]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.new_file import NewFile
+from regard.cli.console import NewFile
 from regard.errors import InputError
 
 

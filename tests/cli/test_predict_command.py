@@ -5,8 +5,8 @@ import json
 import pytest
 import typer
 
+from regard.cli.commands import COMMAND_OF_TASK
 from regard.cli.main import app
-from regard.cli.predict import COMMANDS
 from regard.tasks import TASKS
 
 
@@ -29,8 +29,8 @@ def test_texts_from_standard_input(command, model):
 
 def test_every_task_is_predicted_by_a_command_that_is_there():
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(COMMANDS.values()) <= set(commands)
-    assert set(TASKS) - set(COMMANDS) == {"copying", "multiple_choice", "bidirectional_language_modelling"}
+    assert set(COMMAND_OF_TASK.values()) <= set(commands)
+    assert set(TASKS) - set(COMMAND_OF_TASK) == {"copying", "multiple_choice", "bidirectional_language_modelling"}
 
 
 def test_a_place_without_a_model_is_refused(command, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli.line_by_line import answer_all
+from regard.cli.answers import answer_all
 from regard.text import Tokenizer
 from regard.text.unknown import CutTexts, UnknownCharacters, warn_of_unknown
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from regard.cli.texts import read_texts
+from regard.cli.inputs import read_texts
 from regard.errors import InputError
 
 

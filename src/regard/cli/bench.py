@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import print_json, print_table, say
+from regard.cli.console import NewFile, print_json, print_table, say
 from regard.cli.generation_options import To
-from regard.cli.new_file import NewFile
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.console import print_json, say
-from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, opened
-from regard.cli.pictures import NamedPicture, pictures_named
+from regard.cli.console import NewFile, print_json, say
+from regard.cli.inputs import Device, NamedPicture, opened, pictures_named
 from regard.errors import InputError
 
 if TYPE_CHECKING:

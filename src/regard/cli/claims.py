@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.compare import bars, plot, print_tables
-from regard.cli.console import print_json, print_table, say
-from regard.cli.interruption import Interruption
+from regard.cli.console import Interruption, print_json, print_table, say
 from regard.errors import InputError
 
 if TYPE_CHECKING:

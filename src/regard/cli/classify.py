@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.answers import answer_all, by_hand
 from regard.cli.classify_pictures import classify_pictures
-from regard.cli.console import on_terminal
-from regard.cli.line_by_line import answer_all, by_hand
-from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, opened
-from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, TextColumn, columns_trained_on, read_input
+from regard.cli.console import NewFile, on_terminal, text_bar
+from regard.cli.inputs import Device, Text, TextColumn, columns_trained_on, opened, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.console import print_json
-from regard.cli.new_file import NewFile
-from regard.cli.opening import opened
-from regard.cli.pictures import NamedPicture, pictures_named
+from regard.cli.console import NewFile, print_json
+from regard.cli.inputs import NamedPicture, opened, pictures_named
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import on_terminal, print_json, say
-from regard.cli.interruption import Interruption
+from regard.cli.console import Interruption, on_terminal, print_json, say
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import typer
 
 from regard.cli import generation_options as options
 from regard.cli.console import print_json, say
-from regard.cli.opening import Device, opened
-from regard.cli.pieces import words_of
+from regard.cli.inputs import Device, opened, words_of
 from regard.errors import InputError
 
 if TYPE_CHECKING:

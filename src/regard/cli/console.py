@@ -1,20 +1,25 @@
-"""What a command says: results on standard output, everything else on standard error."""
+"""What a command says and writes: results on standard output or in a file, everything else on standard error."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.rendering import metric_text, text_table
+from regard.errors import InputError
+from regard.rendering import text_table
 from regard.structure import finite
 
 if TYPE_CHECKING:
-    from regard.cli.new_file import NewFile
+    from rich.progress import Progress
 
-__all__ = ["metric_text", "on_terminal", "one_line", "print_json", "print_table", "say", "speaking"]
+    from regard.tasks.predictor import Predictor
 
 
 def speaking() -> bool:
@@ -60,3 +65,139 @@ def one_line(text: str) -> str:
     """
     joined = " ".join(line.strip() for line in text.splitlines())
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in joined)
+
+
+# How a command is stopped from outside.
+
+
+class Interruption(Exception):
+    """A signal stopped the command, mostly Ctrl-C; the message says how to go on.
+
+    Arguments:
+        code: that the command leaves with: 128 and the number of the signal.
+    """
+
+    def __init__(self, message: str, code: int = 130) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ReaderGone(Exception):
+    """Whoever read the output has gone, as `head` does when it has enough."""
+
+
+# A text file that is written piece by piece and appears whole or not at all.
+
+
+class NewFile:
+    r"""A UTF-8 text file that appears at its path when the block ends well; what was there before is intact until then.
+
+    A device or a pipe (/dev/null, /dev/stdout) is written to as it is.
+
+    Arguments:
+        path: where to.
+
+    Raises:
+        InputError: for a folder, or a place that cannot be written to, from the start of the block; for a full disk.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "lines.txt"
+    >>> with NewFile(place) as file:
+    ...     file.write("eins\n")
+    ...     place.exists()
+    False
+    >>> place.read_text()
+    'eins\n'
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+        self._ending = contextlib.ExitStack()
+
+    def __enter__(self) -> NewFile:
+        from regard.files import new_file, writing_errors
+
+        with writing_errors(self.path):
+            target = self.path.resolve() if self.path.is_symlink() else self.path  # a link stays one
+            if target.is_dir():
+                raise InputError(f"{self.path}: is a folder; give the path of a file")
+            whole = target.is_file() or not target.exists()
+            opened = new_file(target) if whole else target.open("wb")
+            self._file = self._ending.enter_context(opened)
+        return self
+
+    def write(self, text: str) -> None:
+        """Add to the file."""
+        from regard.files import writing_errors
+
+        if self._file is None:
+            raise RuntimeError("a NewFile is written to inside its block")
+        with writing_errors(self.path):
+            self._file.write(text.encode())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from regard.files import writing_errors
+
+        with writing_errors(self.path):
+            self._ending.__exit__(kind, error, trace)
+
+
+# A bar on the terminal that counts texts while a model answers them.
+
+
+@contextlib.contextmanager
+def text_bar(model: Predictor[Any], total: int | None, *, shown: bool = True) -> Iterator[None]:
+    """Inside the block, show on standard error how many texts the model has answered; only where that is a terminal.
+
+    Arguments:
+        model: is watched from outside, and does nothing else than before.
+        total: of texts; None where it is not known yet.
+        shown: no bar where False, because the texts themselves are written to the terminal.
+    """
+    if not shown or not on_terminal(sys.stderr):
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("texts  {task.fields[speed]}"),
+        *([] if total is None else [TimeRemainingColumn(compact=True), TextColumn("left")]),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        redirect_stdout=False,  # what is written there is for whoever reads it, not for the terminal
+        expand=True,
+    )
+    bar.add_task("texts", total=total, speed="")
+    with bar, model.observing(_Counter(bar)):
+        yield
+
+
+class _Counter:
+    """Moves the bar with every batch of predictions."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._started = time.monotonic()
+        self._done = 0
+
+    def search_started(self, source: Any) -> None:
+        """Nothing is done yet."""
+
+    def search_finished(self, hypotheses: list[list[Any]]) -> None:
+        """What was found becomes predictions at once."""
+
+    def read(self, tokens: Any) -> None:
+        """What was read is not counted."""
+
+    def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Any]]) -> None:
+        """So many texts more."""
+        self._done += len(predictions)
+        speed = f"{self._done / max(1e-9, time.monotonic() - self._started):,.1f} texts/s"
+        self._bar.update(self._bar.task_ids[0], completed=self._done, speed=speed)
+        self._bar.refresh()

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.answers import by_hand
 from regard.cli.commands import renamed
-from regard.cli.console import on_terminal, print_json, say
-from regard.cli.interruption import Interruption
-from regard.cli.line_by_line import by_hand
-from regard.cli.opening import Device, opened
-from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, TextColumn, read_input
+from regard.cli.console import Interruption, on_terminal, print_json, say, text_bar
+from regard.cli.inputs import Device, Text, TextColumn, opened, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,15 +9,14 @@ from typing import Annotated
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.console import print_json, print_table
+from regard.cli.console import NewFile, print_json, print_table
 from regard.cli.evaluating.captions import evaluate_captions
 from regard.cli.evaluating.examples import evaluate_examples
 from regard.cli.evaluating.pairs import evaluate_pairs
 from regard.cli.evaluating.request import Request
 from regard.cli.evaluating.text_to_text import evaluate_text_to_text
 from regard.cli.evaluating.texts import evaluate_texts
-from regard.cli.new_file import NewFile
-from regard.cli.opening import Device
+from regard.cli.inputs import Device
 
 EVALUATIONS = {
     "translation": evaluate_pairs,

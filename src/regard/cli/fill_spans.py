@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.texts import Text
+from regard.cli.inputs import Text
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.console import on_terminal
-from regard.cli.line_by_line import answer_all, by_hand
-from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, Precision, opened
-from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, TextColumn, read_input
+from regard.cli.answers import answer_all, by_hand
+from regard.cli.console import NewFile, on_terminal, text_bar
+from regard.cli.inputs import Device, Precision, Text, TextColumn, opened, read_input
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -176,7 +176,7 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
     """The maps of a captioner over a picture, while it writes or is given a caption."""
     import torch
 
-    from regard.cli.pictures import pictures_named
+    from regard.cli.inputs import pictures_named
     from regard.inspection import look as recording
     from regard.tasks.loading import load
 
@@ -196,7 +196,7 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
 
 def _classifying(model: Path, picture: str, layers: list[str] | None) -> AttentionView:
     """The maps of a classifier over a picture, and where it has a class token the rollout of all its layers."""
-    from regard.cli.pictures import pictures_named
+    from regard.cli.inputs import pictures_named
     from regard.inspection import look as recording
     from regard.inspection.analysis.rollout import with_rollout
     from regard.tasks.loading import load
@@ -286,7 +286,7 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
 
 def _music(text: str, model: LanguageModel) -> str:
     """The text itself; or where a model of music is given the place of a piece, the first of its events."""
-    from regard.cli.pieces import MOTIFS, words_of
+    from regard.cli.inputs import MOTIFS, words_of
     from regard.tasks.language_modelling import writing_of
     from regard.text.events import EVENTS
 

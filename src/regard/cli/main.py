@@ -22,10 +22,10 @@ from regard.cli.caption import caption
 from regard.cli.check import check
 from regard.cli.claims import claims
 from regard.cli.classify import classify
-from regard.cli.commands import Commands, with_code
+from regard.cli.commands import Commands, predict, with_code
 from regard.cli.compare import compare
 from regard.cli.compose import compose
-from regard.cli.console import on_terminal, one_line, say
+from regard.cli.console import Interruption, ReaderGone, on_terminal, one_line, say
 from regard.cli.depth import depth
 from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
@@ -33,10 +33,8 @@ from regard.cli.export import export
 from regard.cli.fill import fill
 from regard.cli.generate import generate
 from regard.cli.info import info
-from regard.cli.interruption import Interruption, ReaderGone
 from regard.cli.look import look
 from regard.cli.plan import plan
-from regard.cli.predict import predict
 from regard.cli.prompt import prompt
 from regard.cli.search import search
 from regard.cli.summarize import summarize

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import print_json, print_table, say
-from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, opened
+from regard.cli.console import NewFile, print_json, print_table, say
+from regard.cli.inputs import Device, opened
 from regard.errors import InputError
 from regard.rendering import metric_text
 

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import on_terminal, one_line, say
+from regard.cli.console import Interruption, on_terminal, one_line, say, text_bar
 from regard.cli.embed import open_encoder
-from regard.cli.interruption import Interruption
-from regard.cli.opening import Device
-from regard.cli.text_bar import text_bar
-from regard.cli.texts import read_texts
+from regard.cli.inputs import Device, read_texts
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:

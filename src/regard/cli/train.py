@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import one_line, print_json, print_table, say, speaking
-from regard.cli.interruption import Interruption
+from regard.cli.console import Interruption, one_line, print_json, print_table, say, speaking
 from regard.errors import InputError
 
 if TYPE_CHECKING:

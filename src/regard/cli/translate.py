@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.answers import line_of, object_of
-from regard.cli.console import on_terminal
-from regard.cli.line_by_line import answer_all, by_hand
-from regard.cli.new_file import NewFile
-from regard.cli.opening import Device, Precision, opened
-from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, TextColumn, read_input, refuse_too_long
+from regard.cli.answers import answer_all, by_hand, line_of, object_of
+from regard.cli.console import NewFile, on_terminal, text_bar
+from regard.cli.inputs import Device, Precision, Text, TextColumn, opened, read_input, refuse_too_long
 
 if TYPE_CHECKING:
     from regard.tasks import Translation

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from regard.cli.interruption import Interruption
+from regard.cli.console import Interruption
 from regard.cli.vectors import training as module
 from regard.cli.vectors.training import train
 from regard.errors import InputError

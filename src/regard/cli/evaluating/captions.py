@@ -8,12 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import generation_options
-from regard.cli.console import say
+from regard.cli.console import NewFile, say
 from regard.cli.evaluating.report import Report, counted, metric_rows, timed
 from regard.cli.evaluating.request import Request
-from regard.cli.new_file import NewFile
-from regard.cli.opening import opened
-from regard.cli.pictures import scenes_to_test
+from regard.cli.inputs import opened, scenes_to_test
 from regard.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from regard.cli.answers import write_records
+from regard.cli.console import NewFile, text_bar
 from regard.cli.evaluating.report import Report, counted, say_malformed, timed
 from regard.cli.evaluating.request import Request
-from regard.cli.new_file import NewFile
-from regard.cli.opening import opened
-from regard.cli.text_bar import text_bar
-from regard.cli.written import write_records
+from regard.cli.inputs import opened
 from regard.errors import InputError
 from regard.rendering import class_text, metric_rows
 

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 from regard.cli import generation_options
 from regard.cli.answers import line_of
-from regard.cli.console import say
+from regard.cli.console import NewFile, say, text_bar
 from regard.cli.evaluating.given_pairs import builtin_test, is_builtin, read_files
 from regard.cli.evaluating.report import Report, counted, metric_rows, say_malformed, timed
 from regard.cli.evaluating.request import Request
-from regard.cli.new_file import NewFile
-from regard.cli.opening import opened
-from regard.cli.text_bar import text_bar
-from regard.cli.texts import Text, refuse_too_long
+from regard.cli.inputs import Text, opened, refuse_too_long
 from regard.errors import InputError
 from regard.rendering import metric_text
 

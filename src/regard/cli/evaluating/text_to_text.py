@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import generation_options
-from regard.cli.console import say
+from regard.cli.console import NewFile, say, text_bar
 from regard.cli.evaluating.report import Report, counted, metric_rows, say_malformed, timed
 from regard.cli.evaluating.request import Request
-from regard.cli.new_file import NewFile
-from regard.cli.opening import opened
-from regard.cli.text_bar import text_bar
+from regard.cli.inputs import opened
 from regard.errors import InputError
 
 if TYPE_CHECKING:

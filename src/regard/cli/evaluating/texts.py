@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from regard.cli.console import NewFile
 from regard.cli.evaluating.report import Report, counted, say_malformed, timed
 from regard.cli.evaluating.request import Request
-from regard.cli.new_file import NewFile
-from regard.cli.opening import opened
+from regard.cli.inputs import opened
 from regard.errors import InputError
 from regard.rendering import metric_text
 
@@ -77,7 +77,7 @@ def evaluate_texts(request: Request, file: NewFile | None) -> Report:
 
 def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRows) -> Iterable[str] | None:
     """The words of pieces of music, for a model that reads such; None for one of texts."""
-    from regard.cli.pieces import MOTIFS, test_melodies
+    from regard.cli.inputs import MOTIFS, test_melodies
     from regard.data.music import read_pieces
     from regard.tasks.language_modelling import writing_of
     from regard.text.events import EVENTS

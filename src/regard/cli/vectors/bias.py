@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.cli.console import one_line, print_json, print_table, say
-from regard.cli.opening import Device
+from regard.cli.inputs import Device
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def bias(
         if is_model(path):
             if not (word_tests or sentence_tests):
                 raise InputError(f"{path}: is a model of texts; give tests with --seat or --weat")
-            from regard.cli.opening import opened
+            from regard.cli.inputs import opened
 
             encoder = opened(path, device, "sentence_embedding")
             tests = [*word_tests, *sentence_tests]

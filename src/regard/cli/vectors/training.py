@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import on_terminal, print_json, print_table, say
-from regard.cli.interruption import Interruption
-from regard.cli.opening import Device, opened
+from regard.cli.console import Interruption, on_terminal, print_json, print_table, say
+from regard.cli.inputs import Device, opened
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:

@@ -1,0 +1,358 @@
+"""What a command reads: its model on the device asked for, and the texts, pictures and pieces of music that are named."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from regard.cli.console import on_terminal, say
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.data.lines import Line
+    from regard.data.motifs import Motifs
+    from regard.data.music import Writing
+    from regard.data.scenes import Scenes
+    from regard.tasks import Translator
+    from regard.tasks.captioning import Captioner
+    from regard.tasks.few_shot import FewShotClassifier
+    from regard.tasks.language_modelling import LanguageModel
+    from regard.tasks.picture_classification import PictureClassifierPredictor
+    from regard.tasks.pictures import Picture
+
+    ReaderOfPictures = Captioner | PictureClassifierPredictor | FewShotClassifier
+
+
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="auto, cpu or cuda; auto is a graphics card where PyTorch sees one.")
+]
+
+
+Precision = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="float32, bfloat16 or float16; for a language model of GPT's family, or a Transformer that translates, int8 or int4 "
+        "too: weights of so many bits, faster on a processor.",
+    ),
+]
+
+
+def opened(model: Path, device: str, task: str | None = None, *, precision: str = "float32") -> Any:
+    """A model's folder, loaded for a task; its own where None.
+
+    Raises:
+        InputError: for a device that is not there, and as `regard.load` does.
+    """
+    from regard.machine import device_named
+    from regard.tasks.loading import load
+    from regard.training.memory import keep_freed_memory
+
+    place = device_named(device, "--device")
+    keep_freed_memory()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", UserWarning)
+        predictor = load(model, task=task, device=place, dtype=precision)
+    for warning in warned:
+        if warning.category is UserWarning:  # of this package; those of libraries are for programmers
+            say(str(warning.message))
+    slow = getattr(predictor.model, "slow", "")
+    if slow:
+        say(slow)
+    return predictor
+
+
+# The texts that a command is to read: from its arguments, a file, or standard input.
+
+
+STANDARD_INPUT = "standard input"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, and how a message calls it, such as "pairs.tsv, line 3"."""
+
+    content: str
+    where: str
+    row: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """All columns, of a text of a table."""
+    kind: str = field(default="", kw_only=True)
+    """The format of that table: csv, tsv or jsonl."""
+
+
+TextColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--text",
+        metavar="COLUMN",
+        help="Of an --input in CSV, TSV or JSONL: the column with the text, by its name in the first line, or counted from 0; "
+        "else the one that the model was trained on, or one with a usual name. All columns are kept in the output.",
+        show_default=False,
+    ),
+]
+
+
+def read_input(
+    arguments: Sequence[str],
+    file: Path | None,
+    column: str | None = None,
+    *,
+    pairs: bool = False,
+    known: Sequence[str] = (),
+) -> Iterator[Text]:
+    """As `read_texts`, but of a table (CSV, JSONL, TSV with a header) the texts of one column; which it is is said.
+
+    Arguments:
+        column: its name, or number from 0; where None it is found by its name.
+        known: the columns that the model was trained on, which are taken where the table has them.
+        pairs: whether two columns may be read, for a model of two texts.
+
+    Raises:
+        InputError: as `read_texts`; for a column without a file; where it is not clear which column is meant.
+    """
+    if file is None or arguments:
+        if column is not None:
+            raise InputError("--text names a column of a table; give --input FILE too, or leave it out")
+        return read_texts(arguments, file)
+    from regard.data.table_texts import is_table, read_table
+
+    if not is_table(file, column, known):
+        return read_texts(arguments, file)
+    table = read_table(file, column, pairs=pairs, known=known)
+    if table.told:
+        say(table.told)
+    return (Text(row.text, f"{file}, line {row.line}", row=row.row, kind=table.kind) for row in table.rows)
+
+
+def columns_trained_on(model: Path) -> list[str]:
+    """The names of the columns of text, and perhaps pair, that a model was trained on; none where its recipe names none."""
+    from regard.checkpoints import read_card
+    from regard.tasks.loading import model_folder
+
+    data = read_card(model_folder(model)).recipe.get("data")
+    said = [data.get(name) for name in ("text", "pair")] if isinstance(data, dict) else []
+    return [name for name in said if isinstance(name, str)] if said and isinstance(said[0], str) else []
+
+
+def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
+    """The texts, one by one: the arguments, or the lines of a file (perhaps gzip), or those of standard input.
+
+    The file is opened, and its beginning judged, by the call itself.
+
+    Raises:
+        InputError: for arguments beside a file, a file that cannot be read, or a line that is no text.
+    """
+    if arguments and file is not None:
+        raise InputError("there are texts on the command line and a file of them; give either")
+    if arguments:
+        return (Text(argument, f"text {number}") for number, argument in enumerate(arguments, start=1))
+    if file is None:
+        return _texts(STANDARD_INPUT, _standard_input())
+    from regard.data.lines import read_lines
+
+    return _texts(str(file), read_lines(file, pipes=True))
+
+
+def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | None = None) -> None:
+    """Refuse texts that have more tokens than the model can read.
+
+    Arguments:
+        to: the language asked for, whose tag is a token too.
+
+    Raises:
+        InputError: naming the first one.
+    """
+    limit = translator.model.maximum_source_length
+    if limit is None:
+        return
+    encoded = translator.task.encode_sources([text.content for text in texts], to)
+    for text, ids in zip(texts, encoded, strict=True):
+        if len(ids) + 1 > limit:  # with its end token
+            raise InputError(
+                f"{text.where}: the source has {len(ids) + 1} tokens and the model has positions for {limit}; shorten it, or "
+                f"train with a larger {translator.model.length_setting}"
+            )
+
+
+def _texts(name: str, lines: Iterator[Line]) -> Iterator[Text]:
+    from regard.data.malformed import MalformedRow
+    from regard.data.pair import decoded
+
+    for line in lines:
+        content = decoded(name, line)
+        if isinstance(content, MalformedRow):
+            raise InputError(f"{content}; give UTF-8 text with one text in each line")
+        yield Text(content, f"{name}, line {line.number}")
+
+
+def _standard_input() -> Iterator[Line]:
+    from regard.data.lines import LONGEST_LINE, Line
+
+    if sys.stdin is None:
+        raise InputError("there is no standard input; give texts, or --input FILE")
+    if on_terminal(sys.stdin):
+        say("reading from standard input, a text in each line; Ctrl-D ends it")
+    for number in itertools.count(1):
+        content = sys.stdin.buffer.readline(LONGEST_LINE + 2)
+        if not content:
+            return
+        if number == 1:
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        content = content.removesuffix(b"\n").removesuffix(b"\r")
+        yield Line(number, content, len(content) > LONGEST_LINE)
+
+
+# Pictures that are named on the command line: files, folders, zip archives, and builtin scenes.
+
+
+BUILTIN_PICTURES = re.compile(r"(scenes|digits)(?::(\d+))?")
+USUAL_DIGITS = 10
+
+
+class NamedPicture(NamedTuple):
+    """A picture, and what it is called in answers.
+
+    Arguments:
+        name: a file's, or a number's of builtin scenes.
+        picture: as a captioner takes it.
+        caption: the right one, or class, of a builtin picture; empty where nobody knows.
+    """
+
+    name: str
+    picture: Picture
+    caption: str = ""
+
+
+def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[NamedPicture]:
+    """The pictures at some places, in order.
+
+    Arguments:
+        places: picture files; folders and zip archives, of which all pictures are taken; of a captioner `scenes`, the first ten
+            of its own builtin test pictures, or `scenes:4`, the fifth alone; of a classifier `digits` or `digits:4`
+            likewise.
+        model: who is to read them.
+
+    Raises:
+        InputError: for a place where there is nothing, or builtin pictures that are not for this model.
+    """
+    return [found for place in places for found in _at(place, model)]
+
+
+def _at(place: str, model: ReaderOfPictures) -> list[NamedPicture]:
+    match = BUILTIN_PICTURES.fullmatch(place)
+    if match is not None and not Path(place).exists():
+        return _builtin(match[1], None if match[2] is None else int(match[2]), model)
+    path = Path(place)
+    if not path.is_dir() and path.suffix.lower() != ".zip":
+        return [NamedPicture(place, place)]
+    from regard.data.pictures import open_pictures
+
+    found = open_pictures(path)
+    colour = model.task.size.channels == 3
+    return [NamedPicture(name, lambda name=name: found.read(name, colour=colour)) for name in found]
+
+
+def _builtin(name: str, number: int | None, model: ReaderOfPictures) -> list[NamedPicture]:
+    from regard.tasks.captioning import Captioner
+
+    if isinstance(model, Captioner) != (name == "scenes"):
+        raise InputError(
+            f"{name} are for a model of another task than {model.task.name.replace('_', ' ')}; give picture files"
+        )
+    return _scenes(model, number) if isinstance(model, Captioner) else _digits(number)
+
+
+def _digits(number: int | None) -> list[NamedPicture]:
+    from regard.data.labelled_pictures import read_labelled_pictures
+
+    found = read_labelled_pictures(None, "test")
+    if number is not None and number >= len(found):
+        raise InputError(f"digits:{number} is not there; they are numbered from 0 to {len(found) - 1}")
+    rows = range(USUAL_DIGITS) if number is None else range(number, number + 1)
+    return [NamedPicture(f"digits:{row}", found[row].picture, found[row].label) for row in rows]
+
+
+def _scenes(captioner: Captioner, number: int | None) -> list[NamedPicture]:
+    rows = range(USUAL_DIGITS) if number is None else range(number, number + 1)
+    scenes = scenes_to_test(captioner, rows.stop)
+    return [NamedPicture(f"scenes:{row}", scenes[row].frames, scenes[row].caption) for row in rows]
+
+
+def scenes_to_test(captioner: Captioner, size: int) -> Scenes:
+    """So many of the builtin pictures that the model has not seen, as it was trained on them.
+
+    Raises:
+        InputError: for a model that was trained on files.
+    """
+    from regard.structure import from_mapping
+    from regard.tasks.caption_data import CaptionData
+
+    section = captioner.recipe.get("data")
+    data = from_mapping(CaptionData, section, "the recipe's data") if section else CaptionData()
+    if data.scenes is None:
+        raise InputError(
+            "scenes are for a model that was trained on them (data.scenes); give picture files to this one"
+        )
+    return data.scenes.scenes("test", size, int(captioner.recipe.get("seed", 0)))
+
+
+# Pieces of music that are named on the command line: MIDI files, pieces of a file of chorales, builtin motifs.
+
+
+MOTIFS = "motifs"
+CHORALE = re.compile(r"(.+\.json):(\d+)", re.IGNORECASE)
+
+
+def words_of(place: str, model: LanguageModel, writing: Writing) -> list[str]:
+    """The words of one piece.
+
+    Arguments:
+        place: a MIDI file; `chorales.json:3`, the fourth test piece of a file of chorales; `motifs:3`, the fourth of the builtin
+            test melodies, as the model was trained on them.
+        model, writing: whose words they are to be.
+
+    Raises:
+        InputError: for a place where there is none, or motifs for a model of another number of voices.
+    """
+    match = re.fullmatch(rf"{MOTIFS}(?::(\d+))?", place)
+    if match is not None and not Path(place).exists():
+        number = int(match[1] or 0)
+        return test_melodies(model, number + 1)[number].split()
+    numbered = CHORALE.fullmatch(place)
+    if numbered is not None or Path(place).suffix.lower() == ".json":
+        path, number = (numbered[1], int(numbered[2])) if numbered is not None else (place, 0)
+        return _chorale(path, number, writing)
+    return writing.of_file(place)
+
+
+def test_melodies(model: LanguageModel, size: int) -> Motifs:
+    """So many of the builtin melodies that the model has not seen, as it was trained on them.
+
+    Raises:
+        InputError: for a model that was trained on files.
+    """
+    from regard.structure import from_mapping
+    from regard.tasks.language_task import TextData
+
+    section = model.recipe.get("data")
+    motifs = from_mapping(TextData, section, "the recipe's data").motifs if section else None
+    if motifs is None:
+        raise InputError("motifs are for a model that was trained on them (data.motifs); give a MIDI file to this one")
+    return motifs.melodies("test", size, int(model.recipe.get("seed", 0)))
+
+
+def _chorale(path: str, number: int, writing: Writing) -> list[str]:
+    from regard.data.music.files import read_chorales
+
+    pieces = read_chorales(path, "test", voices=writing.grid.voices)
+    if number >= len(pieces):
+        raise InputError(f"{path}: has {len(pieces)} test pieces, counted from 0; there is no {number}")
+    return writing.of_steps(pieces[number])
