@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.cli import answer, classify, embed, evaluate, fill, inputs, search, tag, translate
+from regard.cli import inputs
+from regard.cli.classify import classify
+from regard.cli.embedding import embed, search
+from regard.cli.evaluate import evaluate
+from regard.cli.fill import fill
+from regard.cli.spans import answer, tag
+from regard.cli.text_to_text import translate
 from regard.errors import InputError
 from regard.machine import device_named
 from regard.tasks import loading
@@ -17,9 +23,8 @@ from regard.training.memory import keep_freed_memory
 COMMANDS = [answer, classify, embed, evaluate, fill, search, tag, translate]
 
 
-@pytest.mark.parametrize("module", COMMANDS, ids=lambda module: module.__name__.rpartition(".")[2])
-def test_commands_choose_for_themselves_unless_told(module):
-    function = getattr(module, module.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("function", COMMANDS, ids=lambda function: function.__name__)
+def test_commands_choose_for_themselves_unless_told(function):
     assert inspect.signature(function).parameters["device"].default == "auto"
 
 

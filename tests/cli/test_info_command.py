@@ -22,9 +22,9 @@ def test_the_machine(command):
 
 
 def test_extras_that_are_not_there_say_how_to_get_them(command, monkeypatch):
-    from regard.cli import info
+    from regard.cli import folders
 
-    monkeypatch.setattr(info, "EXTRAS", {"plot": ("no-such-package",)})
+    monkeypatch.setattr(folders, "EXTRAS", {"plot": ("no-such-package",)})
     assert json.loads(command("info", "--json").out)["extras"] == {"plot": {"no-such-package": None}}
     assert "not installed (no-such-package): pip install 'regard[plot]'" in command("info").out
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli import info
+from regard.cli import folders
 from regard.cli.main import main
 
 COMMANDS = (
@@ -124,7 +124,7 @@ def test_a_user_who_has_enough(command, monkeypatch):
     def press() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(info, "machine", press)
+    monkeypatch.setattr(folders, "machine", press)
     answer = command("info")
     assert (answer.code, answer.out, answer.err) == (130, "", "interrupted\n")
 
@@ -133,13 +133,13 @@ def test_a_reader_who_has_enough(command, monkeypatch):
     def go() -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    monkeypatch.setattr(info, "machine", go)
+    monkeypatch.setattr(folders, "machine", go)
     answer = command("info")
     assert (answer.code, answer.out, answer.err) == (1, "", "")
 
 
 def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
-    monkeypatch.setattr(info, "machine", lambda: 1 / 0)
+    monkeypatch.setattr(folders, "machine", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["info"])
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.answers import answer_all, by_hand
-from regard.cli.classify_pictures import classify_pictures
 from regard.cli.console import NewFile, on_terminal, text_bar
 from regard.cli.inputs import Device, Text, TextColumn, columns_trained_on, opened, read_input
+from regard.cli.media import classify_pictures
 from regard.errors import InputError
 
 if TYPE_CHECKING:

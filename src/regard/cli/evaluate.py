@@ -1,30 +1,37 @@
-"""`regard evaluate`."""
+"""`regard evaluate`, and how it measures language models and models that predict for each example."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.console import NewFile, print_json, print_table
-from regard.cli.evaluating.captions import evaluate_captions
-from regard.cli.evaluating.examples import evaluate_examples
-from regard.cli.evaluating.pairs import evaluate_pairs
-from regard.cli.evaluating.request import Request
-from regard.cli.evaluating.text_to_text import evaluate_text_to_text
-from regard.cli.evaluating.texts import evaluate_texts
-from regard.cli.inputs import Device
+from regard.cli.answers import write_records
+from regard.cli.console import NewFile, print_json, print_table, text_bar
+from regard.cli.evaluate_generation import (
+    Report,
+    Request,
+    counted,
+    evaluate_captions,
+    evaluate_pairs,
+    evaluate_text_to_text,
+    say_malformed,
+    timed,
+)
+from regard.cli.inputs import MOTIFS, Device, opened, test_melodies
+from regard.errors import InputError
+from regard.rendering import class_text, metric_rows, metric_text
 
-EVALUATIONS = {
-    "translation": evaluate_pairs,
-    "language_modelling": evaluate_texts,
-    "captioning": evaluate_captions,
-    "text_to_text": evaluate_text_to_text,
-}
-"""By task; of all others `evaluate_examples`."""
+if TYPE_CHECKING:
+    from regard.data.malformed import MalformedRows
+    from regard.tasks.language_modelling import LanguageModel
+    from regard.tasks.spec import TaskSpec
 
 
 def evaluate(
@@ -140,3 +147,173 @@ def evaluate(
     print_table(report.rows)
     for line in report.below:
         print(line)
+
+
+# Models that answer each example for itself: classifiers, taggers and the like.
+
+
+OWN = ("train", "validation", "validation_share", "validation_size", "alphabets", "validation_alphabets")
+"""What a recipe says of its own data, and does not hold for others."""
+
+
+DECIDING = ("positive", "threshold")
+"""Settings of data that say how answers are decided, and may be options."""
+
+
+def evaluate_examples(request: Request, file: NewFile | None) -> Report:
+    """Measure a model on examples that it has not seen.
+
+    Arguments:
+        request: its places are files of examples, its settings entries of the recipe's `data` section, on top of those that the
+            model was trained with, such as `format`.
+        file: where to write each example with its right answer and the predicted one, a JSON object in each line; or a table,
+            where its name ends in .csv or .tsv.
+
+    Raises:
+        InputError: for an option or a setting that does not fit, or examples that cannot be read.
+    """
+    from regard.data.malformed import MalformedRows
+    from regard.structure import from_mapping
+    from regard.tasks.evaluation import evaluate
+    from regard.tasks.kinds import kind_of
+
+    predictor = opened(request.model, request.device)
+    task = predictor.task.name
+    kind = kind_of(task)
+    fields = {part.name for part in dataclasses.fields(kind.sections["data"])}
+    request.refuse_options(task, but=[name for name in DECIDING if name in fields])
+    settings = request.settings_and(*DECIDING)
+    if kind.read is None:
+        raise InputError(f"{request.model}: there is no measuring of models for task {task} yet")
+    trained = {key: value for key, value in (predictor.recipe.get("data") or {}).items() if key not in OWN}
+    if request.places and "train" not in fields:
+        raise InputError(f"{request.places[0]}: task {task} draws its own data; give settings alone, key=value")
+    files = {"train": list(request.places)} if request.places else {}
+    section = from_mapping(kind.sections["data"], {**trained, **settings, **files}, "data")
+    asked = {name: getattr(section, name) for name in DECIDING if name in settings and name in fields}
+    malformed = MalformedRows()
+    examples = list(itertools.islice(kind.read(section, malformed), request.limit))
+    say_malformed(malformed)
+    with text_bar(predictor, len(examples)):
+        found, seconds = timed(lambda: evaluate(predictor, examples, **asked))
+    if file is not None:
+        if not found.predictions:
+            raise InputError(f"task {task} has no answer for each example, only figures; leave out --output")
+        write_records(
+            file, [_record(kind, predictor.task, *both) for both in zip(examples, found.predictions, strict=True)]
+        )
+    said = {part.name: getattr(found, part.name) for part in dataclasses.fields(found) if part.name != "predictions"}
+    rows = [counted("examples", found.count, seconds)]
+    of = said.get("positive")
+    rows += metric_rows(
+        found.metrics, predictor.task.metric_words() | ({"f1": f"F1 of {of}"} if of is not None else {})
+    )
+    for name, score in said.get("classes", {}).items():
+        rows.append((f"  {name}", class_text(score.precision, score.recall, score.f1, score.gold)))
+    if said.get("threshold") is not None:
+        rows.append(("threshold", f"{said['threshold']:g}" + (f" of {of}" if of is not None else "")))
+    return Report({"malformed": malformed.total, **_plain(said), "seconds": seconds}, rows)
+
+
+def _record(kind: TaskSpec, task: Any, example: Any, prediction: Any) -> dict[str, Any]:
+    return dataclasses.asdict(prediction) if kind.beside is None else kind.beside(task, example, prediction)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+# Language models.
+
+
+PYTHON_DOCS = "python_docs"
+MELODIES = 100
+"""Builtin melodies that are read unless fewer are asked for."""
+
+
+def evaluate_texts(request: Request, file: NewFile | None) -> Report:
+    """Measure a language model on texts it has not seen.
+
+    Arguments:
+        request: its places are files of text, or `python_docs`, whose test split is taken; for a model of music MIDI files,
+            folders, files of chorales, whose test split is taken too, or `motifs`. Of settings there are `stride`, of the windows
+            that texts are read in which are longer than the model has positions for, and `precision`.
+        file: where to write the perplexity and each text, a tab between.
+
+    Raises:
+        InputError: for other options or settings, or texts that cannot be read.
+    """
+    from regard.data.malformed import MalformedRows
+    from regard.structure import coerced
+    from regard.tasks.evaluation import evaluate
+
+    request.refuse_options("language_modelling")
+    for name in request.settings:
+        if name not in ("stride", "precision"):
+            raise InputError(f"{name} is no setting for task language_modelling; leave it out")
+    stride = coerced(request.settings.get("stride"), int | None, "stride")
+    precision = str(request.settings.get("precision", "float32"))
+    malformed = MalformedRows()
+    model = opened(request.model, request.device, "language_modelling", precision=precision)
+    unit = (model.recipe.get("data") or {}).get("unit", "line")
+    found_texts = _pieces(request.places, model, malformed) or _texts(request.places, unit, malformed)
+    texts = list(itertools.islice(found_texts, request.limit))
+    say_malformed(malformed)
+    found, seconds = timed(lambda: evaluate(model, texts, batch_size=request.batch_size, stride=stride))
+    if file is not None:
+        for score in found.scores:
+            file.write(f"{score.perplexity:.4f}\t{' '.join(score.text.split())}\n")
+    return Report(
+        {
+            "unit": unit,
+            "stride": stride,
+            "count": found.count,
+            "tokens": found.tokens,
+            "words": found.words,
+            "characters": found.characters,
+            "unknown": found.unknown,
+            "malformed": malformed.total,
+            "metrics": found.metrics,
+            "seconds": seconds,
+        },
+        [
+            counted("texts", found.count, seconds),
+            ("tokens", f"{found.tokens:,}, of which {found.unknown:,} unknown"),
+            *(metric_text(name, value) for name, value in found.metrics.items()),
+        ],
+    )
+
+
+def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRows) -> Iterable[str] | None:
+    """The words of pieces of music, for a model that reads such; None for one of texts."""
+    from regard.data.music import read_pieces
+    from regard.tasks.language_modelling import writing_of
+    from regard.text.events import EVENTS
+
+    if model.task.tokenizer.kind not in EVENTS:
+        return None
+    if list(places) == [MOTIFS]:
+        return test_melodies(model, MELODIES)
+    return read_pieces(places, writing_of(model), split="test", malformed=malformed)
+
+
+def _texts(places: Sequence[str], unit: str, malformed: MalformedRows) -> Iterator[str]:
+    from regard.data.python_docs import python_docs
+    from regard.data.running_text import read_texts
+
+    if list(places) == [PYTHON_DOCS]:
+        return python_docs("test")
+    return read_texts(places, unit=unit, malformed=malformed)
+
+
+EVALUATIONS = {
+    "translation": evaluate_pairs,
+    "language_modelling": evaluate_texts,
+    "captioning": evaluate_captions,
+    "text_to_text": evaluate_text_to_text,
+}
+"""By task; of all others `evaluate_examples`."""

@@ -16,33 +16,22 @@ import typer
 from typer.main import get_command
 
 from regard import __version__
-from regard.cli.answer import answer
-from regard.cli.bench import bench
-from regard.cli.caption import caption
-from regard.cli.check import check
-from regard.cli.claims import claims
 from regard.cli.classify import classify
 from regard.cli.commands import Commands, predict, with_code
-from regard.cli.compare import compare
-from regard.cli.compose import compose
+from regard.cli.comparisons import claims, compare
 from regard.cli.console import Interruption, ReaderGone, on_terminal, one_line, say
-from regard.cli.depth import depth
-from regard.cli.embed import embed
+from regard.cli.costs import bench, plan
+from regard.cli.embedding import embed, search
 from regard.cli.evaluate import evaluate
-from regard.cli.export import export
 from regard.cli.fill import fill
-from regard.cli.generate import generate
-from regard.cli.info import info
-from regard.cli.look import look
-from regard.cli.plan import plan
-from regard.cli.prompt import prompt
-from regard.cli.search import search
-from regard.cli.summarize import summarize
-from regard.cli.tag import tag
+from regard.cli.folders import check, export, info
+from regard.cli.language_models import generate, prompt
+from regard.cli.looking import depth, look, walk
+from regard.cli.media import caption, compose
+from regard.cli.spans import answer, tag
+from regard.cli.text_to_text import summarize, translate
 from regard.cli.train import train
-from regard.cli.translate import translate
 from regard.cli.vectors.group import vectors
-from regard.cli.walk import walk
 from regard.errors import InputError, nearest
 from regard.machine import bound_spinning
 

@@ -1,4 +1,4 @@
-"""`regard info`."""
+"""What is in a model's folder: `regard info` describes it, `export` copies the model out, `check` looks whether it is whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import print_json, print_table
+from regard.cli.console import one_line, print_json, print_table, say
 from regard.reading import read_json_object
 from regard.rendering import metric_rows
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from regard.checkpoints import Card
     from regard.text import Tokenizer
+
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "typer", "rich", "pyyaml")
 EXTRAS = {
@@ -358,3 +359,83 @@ def _data_text(data: Mapping[str, Any]) -> str:
     if train is None:
         return "examples given in Python"
     return train if isinstance(train, str) else " and ".join(train)
+
+
+# `regard export`.
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or model.", show_default=False)],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="To write: new, or a model's, which is replaced.", show_default=False),
+    ],
+    checkpoint: Annotated[
+        str, typer.Option(metavar="NAME", help="best, last, or the name of a folder under checkpoints/.")
+    ] = "best",
+    max_shard_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Put weights that are larger, such as 5GB, in several files with an index."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write the model of a run by itself, to be given away: no training texts, no state of the optimiser, no paths.
+
+    \b
+    Example:
+      regard export runs/dates dates
+      regard export runs/dates dates-at-the-end --checkpoint last
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.tasks.exporting import export as write
+
+    exported = write(run, folder, checkpoint=checkpoint, max_shard_size=max_shard_size)
+    for note in exported.notes:
+        say(note)
+    if as_json:
+        print_json(
+            {
+                "folder": str(exported.folder),
+                "from": str(exported.source),
+                "task": exported.task,
+                "files": exported.files,
+                "bytes": sum(exported.files.values()),
+                "notes": list(exported.notes),
+            }
+        )
+    else:
+        print_table(exported.rows())
+
+
+# `regard check`.
+
+
+NOT_WHOLE = 1
+
+
+def check(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="Of a model, a run, vectors, tokens, or texts with an index.", show_default=False
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say of a folder whether every file is there, whole and of the digest recorded, and which programs open it.
+
+    The exit code is 0 where the folder is whole, 1 where it is not, and 2 where there is no such folder.
+
+    \b
+    Example:
+      regard check runs/dates
+      regard check path/to/bert --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.checking import check as looked_at
+
+    report = looked_at(folder)
+    if as_json:
+        print_json(report.to_mapping())
+    else:
+        print_table((one_line(name), one_line(said)) for name, said in report.rows())
+    if not report.whole:
+        raise typer.Exit(NOT_WHOLE)

@@ -1,22 +1,27 @@
-"""`regard look`."""
+"""Inside a model: `regard look` shows its attention, `walk` walks through one attention, `depth` measures rank by layer."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.console import say
+from regard.cli.console import print_json, say
+from regard.cli.inputs import MOTIFS, pictures_named, words_of
 from regard.errors import InputError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from regard.inspection import AttentionMap, AttentionView
     from regard.tasks.language_modelling import LanguageModel
 
-SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
+
+VIEW_SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 EVENTS_SHOWN = 128
 """Of a piece of music that is named by its place."""
 
@@ -80,7 +85,7 @@ def look(
       regard look runs/copying "10110010 01101100" -o memory.html
       regard look runs/paraphrases "It rains." --pair "Rain is falling." --layer "layers.2.*"
     """  # noqa: D301  # \b keeps the lines of the example apart
-    if output is not None and output.suffix.lower() not in SUFFIXES:
+    if output is not None and output.suffix.lower() not in VIEW_SUFFIXES:
         raise InputError(
             f"{output}: the name's end says what to write; give one that ends in .html, .png, .svg or .json"
         )
@@ -176,7 +181,6 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
     """The maps of a captioner over a picture, while it writes or is given a caption."""
     import torch
 
-    from regard.cli.inputs import pictures_named
     from regard.inspection import look as recording
     from regard.tasks.loading import load
 
@@ -196,7 +200,6 @@ def _captioning(model: Path, picture: str, target: str | None, layers: list[str]
 
 def _classifying(model: Path, picture: str, layers: list[str] | None) -> AttentionView:
     """The maps of a classifier over a picture, and where it has a class token the rollout of all its layers."""
-    from regard.cli.inputs import pictures_named
     from regard.inspection import look as recording
     from regard.inspection.analysis.rollout import with_rollout
     from regard.tasks.loading import load
@@ -286,7 +289,6 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
 
 def _music(text: str, model: LanguageModel) -> str:
     """The text itself; or where a model of music is given the place of a piece, the first of its events."""
-    from regard.cli.inputs import MOTIFS, words_of
     from regard.tasks.language_modelling import writing_of
     from regard.text.events import EVENTS
 
@@ -335,3 +337,161 @@ def _show(view: AttentionView, *, every: bool) -> None:
     if left:
         which = "of tokens looking at their own side" if crossed else "of the layers below"
         say(f"{left} further maps, {which}; --layer '*' shows all")
+
+
+# `regard walk`.
+
+
+def walk(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is to read.", show_default=False)],
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="WORD", help="The word to follow, among the tokens that ask.", show_default=False),
+    ] = None,
+    position: Annotated[
+        int | None,
+        typer.Option(help="Which token, from 0: for a word that occurs twice, or in place of one.", show_default=False),
+    ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="The attention; the last that looks at the source if none is named."),
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(help="Which head, from 0; the one with the largest weight if none is named.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Walk through the model reading this answer, not its own.")
+    ] = None,
+    to: options.To = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A page (.html) or all numbers (.json)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as one JSON object.")] = False,
+) -> None:
+    """Walk through the equation of one attention with the model's own numbers.
+
+    Queries, keys and values; scores; scale; softmax; weigh; sum: each step beside the line of code that computes it. Where a
+    layer looks at the source, the words that ask are those of the answer; with --layer encoder.layers.0.attention they are the
+    source's own.
+
+    \b
+    Example:
+      regard walk runs/en-de "A dog runs." --query Hund
+      regard walk runs/en-de "A dog runs." --query dog --layer encoder.layers.0.attention -o walk.html
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.inspection.walk import walk as walking
+    from regard.inspection.walk.layout import query_text
+    from regard.inspection.walk.walking import is_page
+    from regard.tasks.loading import load
+    from regard.training.memory import keep_freed_memory
+
+    if output is not None:
+        is_page(output)  # refused before the model is loaded
+    keep_freed_memory()
+    seen = walking(load(model), text, query, position=position, layer=layer, head=head, target=target, to=to)
+    if output is not None:
+        seen.show(output)
+        say(f"{output}: {len(seen.steps)} steps of {query_text(seen)!r} through {seen.address}")
+    if as_json:
+        print(seen.to_json())
+    elif output is None:
+        from rich.console import Console
+
+        from regard.inspection.walk.terminal import render
+
+        Console(file=sys.stdout).print(render(seen))
+
+
+# `regard depth`.
+
+
+PLOT_SUFFIXES = (".png", ".svg")
+DOTS_PER_INCH = 130
+
+
+def depth(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    texts: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="What the model is to read.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A plot (.png, .svg) of residual by layer.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the residuals as one JSON object.")] = False,
+) -> None:
+    """Show depth against rank: how alike the vectors of a text's tokens are after each layer of an encoder or a language model.
+
+    The number is the relative residual of Dong et al. 2021: 0 where all tokens have the same vector, a matrix of rank one.
+    Beside the model as it is stand the same parameters without skip connections, without feed-forward nets, and without both.
+    Numbers are means over the texts.
+
+    \b
+    Example:
+      regard depth runs/bert "The animal didn't cross the street because it was too tired" --json
+      regard depth hub:bert-base-uncased "A dog runs." "It rains." -o depth.png
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    if output is not None and output.suffix.lower() not in PLOT_SUFFIXES:
+        raise InputError(f"{output}: the name's end says what to write; give one that ends in .png or .svg")
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            raise InputError(f"text {number} is empty; there is nothing to look at")
+    module, read = _opened(model, texts)
+    from regard.inspection.analysis.collapse import collapse_figure, collapse_forms, depth_table
+
+    found = collapse_forms(module, read)
+    if output is not None:
+        from regard.inspection.plots import write_figure
+
+        write_figure(collapse_figure(found), output, {}, dots_per_inch=DOTS_PER_INCH)
+        say(f"{output}: {len(found)} forms of {len(found['as it is'].addresses)} layers")
+    if as_json:
+        print_json({name: each.to_json() for name, each in found.items()})
+    elif output is None:
+        from rich.console import Console
+
+        from regard.rendering import Fitted
+
+        Console(file=sys.stdout).print(Fitted(depth_table(found)))
+
+
+def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:
+    """A model, and what lets it, or a form of it, read the texts."""
+    from regard.checkpoints import read_config
+    from regard.models import MODELS
+    from regard.tasks.loading import model_folder
+    from regard.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    place = model_folder(folder)
+    config = read_config(place)
+    family = MODELS[config.model_type]
+    if family.interface == "language_model":
+        return _language_model(folder, texts)
+    if family.serves("encoder"):
+        return _encoder(place, texts)
+    raise InputError(
+        f"{folder}: a {config.model_type} is no encoder of texts and no language model; in Python "
+        "regard.inspection.analysis.collapse takes any model of blocks"
+    )
+
+
+def _language_model(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:
+    from regard.tasks.loading import load
+
+    reader = load(folder, task="language_modelling")
+    tokenizer = reader.task.tokenizer
+    batch = reader.task.batch([[tokenizer.end_id, *tokenizer.encode(text), tokenizer.end_id] for text in texts])
+    return reader.model, lambda each: each(batch.tokens)
+
+
+def _encoder(place: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:
+    from regard.inspection.text_reader import TextReader
+    from regard.tasks.encoders import join, padded
+
+    reader = TextReader.load(place)
+    encoded = reader.tokenizer.encode_batch(texts)
+    joined = [join(reader.tokenizer, ids, maximum=len(ids) + 2) for ids in encoded]
+    tokens, segments = padded(joined, padding_id=reader.tokenizer.padding_id)
+    return reader.model, lambda each: each(tokens, segments)

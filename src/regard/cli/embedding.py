@@ -1,0 +1,346 @@
+"""Vectors of sentences: `regard embed` computes them, `regard search` finds by them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.answers import by_hand
+from regard.cli.commands import renamed
+from regard.cli.console import Interruption, on_terminal, one_line, print_json, say, text_bar
+from regard.cli.inputs import Device, Text, TextColumn, opened, read_input, read_texts
+from regard.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from regard.embeddings.search import Found, Index
+    from regard.embeddings.vector_file import VectorFile
+    from regard.tasks.sentence_embedding import SentenceEncoder
+
+
+TOGETHER = 4096
+"""Texts that are sorted by length before they are read, and written down before the next are read."""
+
+CHARACTERS = 1 << 22
+"""Of these texts together; long ones are fewer."""
+
+
+@renamed(layer="layers")
+def embed(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to embed; else --input or standard input.", show_default=False),
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
+    ] = None,
+    text_column: TextColumn = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to: a file that ends in .npy, .parquet or .jsonl."),
+    ] = None,
+    pooling: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Such as mean, cls, max, or mean,max; the model's own where not given."),
+    ] = None,
+    layers: Annotated[
+        str,
+        typer.Option(
+            metavar="LAYERS", help="last, second-to-last, sum-last-four, concatenate-last-four, embeddings, or numbers."
+        ),
+    ] = "last",
+    normalise: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalise/--raw", help="Vectors of length one, or as they are; the model's own way if neither."
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the model's prompts to put before each text.")
+    ] = None,
+    precision: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
+    ] = "auto",
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Give texts vectors: one row for each line in, in their order.
+
+    Any BERT or DistilBERT can be the model; the folders of sentence-transformers are taken as they are. Without --output a JSON
+    object is printed for each text.
+
+    A file of any size is read piece by piece. A run that was stopped goes on where it was when the same command is given again,
+    and ends with the same file.
+
+    \b
+    Example:
+      regard embed path/to/minilm "How do I read a file?" "Open it and loop over it."
+      regard embed path/to/minilm --input sentences.txt --output vectors.npy
+      regard embed runs/bert --input sentences.txt.gz --output vectors.parquet --pooling cls,mean --layers second-to-last
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    waiting = read_input(texts or (), input_file, text_column)
+    encoder, chosen = open_encoder(model, device, pooling, normalise, precision)
+    width = encoder.width_of(layers)  # a layer that is not there is to be told before anything is read
+
+    def vectors(chunk: Sequence[Text]) -> Any:
+        return encoder.embed([text.content for text in chunk], layers=layers, prompt=prompt, precision=chosen)
+
+    if output is None:
+        _print_vectors(waiting, vectors, at_once=by_hand(texts, input_file) or on_terminal(sys.stdout), as_json=as_json)
+        return
+    from regard.embeddings.vector_file import VectorFile
+
+    origin = None if input_file is None else _vectors_origin(model, input_file, encoder, layers, prompt, chosen)
+    growing = VectorFile(output, width=width, origin=origin)
+    with _telling_how_to_go_on(growing), growing, text_bar(encoder, len(texts) if texts else None):
+        if growing.rows:
+            say(f"going on after {growing.rows:,} texts")
+        for chunk in _chunks(itertools.islice(waiting, growing.rows, None), TOGETHER):
+            growing.append([text.content for text in chunk], vectors(chunk))
+    if as_json:
+        print_json({"output": str(output), "rows": growing.rows, "width": width, "precision": chosen})
+    else:
+        say(f"{output}: {growing.rows:,} vectors of {width:,} numbers")
+
+
+def open_encoder(
+    model: Path, device: str, pooling: str | None, normalise: bool | None, precision: str
+) -> tuple[SentenceEncoder, str]:
+    """The model, with what the command says of it, and the precision to compute in."""
+    from regard.errors import nearest
+    from regard.quantization.linear import PRECISIONS, check_precision
+    from regard.training.precision import resolve
+
+    if precision not in ("auto", *PRECISIONS):
+        raise InputError(f"--precision is {precision!r}; {nearest(precision, ['auto', *PRECISIONS])}")
+    modes = None if pooling is None else [name.strip() for name in pooling.split(",") if name.strip()]
+    encoder = opened(model, device, "sentence_embedding").pooled(modes, normalise=normalise)
+    if precision == "auto":
+        dtype, sentence = resolve("auto", encoder.device)
+        say(f"precision: {sentence}")
+        precision = str(dtype).removeprefix("torch.")
+    return encoder, check_precision(precision)
+
+
+def _vectors_origin(
+    model: Path, file: Path, encoder: SentenceEncoder, layer: str, prompt: str | None, precision: str
+) -> dict[str, Any]:
+    from regard import __version__
+    from regard.embeddings.vector_file import digest_of, input_of
+    from regard.tasks.loading import model_folder
+
+    return {
+        "model": digest_of(model_folder(model)),
+        "input": input_of(file),
+        "pooling": list(encoder.task.pooling),
+        "normalise": encoder.task.normalise,
+        "layer": layer,
+        "prompt": prompt,
+        "precision": precision,
+        "version": __version__,
+    }
+
+
+@contextlib.contextmanager
+def _telling_how_to_go_on(growing: VectorFile) -> Iterator[None]:
+    """Say of an interrupted run what is done, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not growing.resumable:
+            raise Interruption("interrupted; nothing was written") from None
+        raise Interruption(
+            f"interrupted after {growing.rows:,} texts; give the same command again to go on to {growing.path}"
+        ) from None
+
+
+def _print_vectors(
+    waiting: Iterator[Text], vectors: Callable[[Sequence[Text]], Any], *, at_once: bool, as_json: bool
+) -> None:
+    """A JSON object for each text, or one of all."""
+    from regard.embeddings.vector_file import line_of
+
+    separator = '{"embeddings": [\n'
+    for chunk in _chunks(waiting, 1 if at_once else TOGETHER):
+        for text, vector in zip(chunk, vectors(chunk), strict=True):
+            line = line_of(text.content, vector)
+            sys.stdout.write(separator + line if as_json else line + "\n")
+            separator = ",\n"
+        sys.stdout.flush()
+    if as_json:
+        print("\n]}" if separator == ",\n" else '{"embeddings": []}')
+
+
+def _chunks(texts: Iterator[Text], together: int) -> Iterator[list[Text]]:
+    """Texts in pieces that depend on them alone, so that a run that goes on cuts them as the whole run would."""
+    chunk: list[Text] = []
+    characters = 0
+    for text in texts:
+        if chunk and (len(chunk) == together or characters + len(text.content) > CHARACTERS):
+            yield chunk
+            chunk, characters = [], 0
+        chunk.append(text)
+        characters += len(text.content)
+    if chunk:
+        yield chunk
+
+
+# `regard search`.
+
+
+INDEX = ".regard-index.safetensors"
+SHOWN = 240
+"""Characters of a passage that are printed."""
+
+ASKING, ANSWERING = ("query",), ("document", "passage", "corpus")
+"""Prompts, where a model has such, for what is looked for and for what is searched."""
+
+
+@renamed(top="n_best")
+def search(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Of text files; or a file: text, CSV, TSV, JSONL.", show_default=False),
+    ],
+    queries: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUERY", help="What to look for; else standard input.", show_default=False),
+    ] = None,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Passages for each query.")] = 5,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help="Names of the files to search, such as '*.py'; *.txt, *.md and *.rst if none."
+        ),
+    ] = None,
+    unit: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What a passage of a text is: paragraph or line. Rows of tables always are."),
+    ] = "paragraph",
+    text_column: Annotated[
+        str, typer.Option("--text", metavar="COLUMN", help="Of CSV, TSV and JSONL: the column with the text.")
+    ] = "text",
+    index_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--index", metavar="FILE", help=f"Where the vectors are kept; {INDEX} in the folder if not given."
+        ),
+    ] = None,
+    precision: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
+    ] = "auto",
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with the whole passages.")] = False,
+) -> None:
+    """Search a folder of text files by meaning: the passages whose vectors are nearest to the query's, with file and line.
+
+    A passage is a paragraph, a heading together with the paragraph below it; long ones are cut. With --unit line it is a
+    line; of CSV, TSV and JSONL files it is a row. The vectors are kept in an index file: the next search reads only what
+    is new or has changed.
+
+    \b
+    Example:
+      regard search path/to/minilm docs "how do I resume a run"
+      regard search path/to/minilm notes "that restaurant in Lisbon" --n-best 3 --index notes.index
+      regard search path/to/minilm src "reading gzip files" --files '*.py' --json
+      regard search path/to/minilm faq.csv "I forgot my password" --text question
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    asked = read_texts(queries or (), None)
+    from regard.embeddings.search import PATTERNS, UNITS, ChangedFile, Index, described, files_of
+
+    if unit not in UNITS:
+        raise InputError(f"--unit is {unit!r}; {nearest(unit, UNITS)}")
+    patterns = tuple(files or PATTERNS)
+    files_of(folder, patterns)  # before a model is loaded
+    encoder, chosen = open_encoder(model, device, None, None, precision)
+    beside = folder.with_name(f".{folder.name}{INDEX}") if folder.is_file() else folder / INDEX
+    place = index_file if index_file is not None else beside
+    index = Index.load(place, folder, _index_origin(model, encoder, chosen), unit, text_column)
+    for sentence in described(_updated(index, place, encoder, chosen, patterns)):
+        say(sentence)
+    separator = '{"queries": [\n'
+    prompt = _prompt(encoder, ASKING)
+    for query in asked:
+        if not query.content.strip():
+            raise InputError(f"{query.where}: is empty; say what to look for")
+        vector = encoder.embed([query.content], prompt=prompt, precision=chosen)
+        try:
+            found = index.search(vector, n_best)[0]
+        except ChangedFile:  # while queries were typed
+            for sentence in described(_updated(index, place, encoder, chosen, patterns)):
+                say(sentence)
+            found = index.search(vector, n_best)[0]
+        if as_json:
+            _print_json(separator, query.content, found)
+            separator = ",\n"
+        else:
+            _print_found(query.content, found, named=len(queries or ()) != 1)
+        sys.stdout.flush()
+    if as_json:
+        print("\n]}" if separator == ",\n" else '{"queries": []}')
+
+
+def _updated(index: Index, place: Path, encoder: SentenceEncoder, precision: str, patterns: tuple[str, ...]) -> Any:
+    """Bring the index up to date and write it where anything changed; what is done by a Ctrl-C is written too."""
+    before = {name: (file.size, file.written) for name, file in index.files.items()}
+    prompt = _prompt(encoder, ANSWERING)
+
+    def changed() -> bool:
+        return before != {name: (file.size, file.written) for name, file in index.files.items()}
+
+    try:
+        with text_bar(encoder, None, shown=on_terminal(sys.stderr)):
+            update = index.update(lambda texts: encoder.embed(texts, prompt=prompt, precision=precision), patterns)
+    except KeyboardInterrupt:
+        if changed():
+            index.save(place)
+        raise Interruption(
+            f"interrupted after {len(index.vectors):,} passages; give the same command again to go on"
+        ) from None
+    if changed():
+        index.save(place)
+    return update
+
+
+def _index_origin(model: Path, encoder: SentenceEncoder, precision: str) -> dict[str, Any]:
+    from regard.embeddings.vector_file import digest_of
+    from regard.tasks.loading import model_folder
+
+    return {
+        "model": digest_of(model_folder(model)),
+        "precision": precision,
+        "pooling": list(encoder.task.pooling),
+        "prompt": _prompt(encoder, ANSWERING),
+    }
+
+
+def _prompt(encoder: SentenceEncoder, names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if name in encoder.task.prompts), None)
+
+
+def _print_found(query: str, found: list[Found], *, named: bool) -> None:
+    if named:
+        print(one_line(query))
+    for each in found:
+        text = " ".join(each.text.split())
+        shown = text if len(text) <= SHOWN else text[: SHOWN - 4].rsplit(" ", 1)[0] + " ..."
+        print(f"{each.cosine:.3f}  {each.file}:{each.line}\n       {one_line(shown)}")
+    if named:
+        print()
+
+
+def _print_json(separator: str, query: str, found: list[Found]) -> None:
+    import dataclasses
+    import json
+
+    results = [dataclasses.asdict(each) for each in found]
+    sys.stdout.write(separator + json.dumps({"query": query, "passages": results}, ensure_ascii=False))
