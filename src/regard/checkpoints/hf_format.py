@@ -80,7 +80,12 @@ DECODING = (
     *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "prefix"),
     *("num_return_sequences", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values"),
     *("begin_suppress_tokens", "exponential_decay_length_penalty", "task_specific_params", "decoder_start_token_id"),
+    *("min_new_tokens", "min_p", "top_h", "epsilon_cutoff", "eta_cutoff", "penalty_alpha", "encoder_repetition_penalty"),
+    *("sequence_bias", "renormalize_logits", "constraints", "force_words_ids", "forced_decoder_ids", "stop_strings"),
+    *("guidance_scale", "max_time", "token_healing", "dola_layers", "low_memory", "watermarking_config"),
+    *("cache_implementation", "cache_config", "max_cache_len", "prefill_chunk_size", "output_logits"),
 )
+"""What says how to decode, which `regard.tasks.generation_config` follows or names."""
 TRAINING = (
     *("initializer_range", "initializer_factor", "init_std", "axial_norm_std", "sinusoidal_pos_embds"),
     *("classifier_dropout", "classif_dropout", "encoder_layerdrop", "decoder_layerdrop", "gradient_checkpointing"),
