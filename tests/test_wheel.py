@@ -36,6 +36,12 @@ def test_the_wheel_holds_every_recipe_and_the_marker_of_types(wheel):
     assert "regard/py.typed" in names
 
 
+def test_the_wheel_holds_the_source_of_the_kernels(wheel):
+    files = list((ROOT / "src" / "regard" / "quantization" / "kernels").iterdir())
+    assert {path.suffix for path in files} == {".cpp", ".h"}
+    assert {str(path.relative_to(ROOT / "src")) for path in files} <= set(wheel.namelist())
+
+
 def test_the_wheel_holds_every_claim_and_names_their_catalogue(wheel):
     files = [path for path in (ROOT / "src" / "regard_claims").rglob("*") if path.suffix in (".py", ".yaml")]
     assert len(files) > 60

@@ -215,9 +215,8 @@ class TiledLinear:
 
     def __reduce__(self) -> tuple[Any, ...]:
         activation = AFTER_MAP[self.struct.activation]
-        held = tuple(
-            tensor.clone() for tensor in self.held
-        )  # multiprocessing moves those it sends, and the struct points here
+        # Copies: multiprocessing moves the tensors that it sends, and the struct points to these.
+        held = tuple(tensor.clone() for tensor in self.held)
         return _again, (held, (self.outputs, self.inputs), self.struct.bits, activation)
 
     def __call__(self, x: Tensor) -> Tensor:

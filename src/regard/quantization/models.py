@@ -42,9 +42,8 @@ class ForUse(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.slow = self.slow or kernels().slowness(
-            self.bits
-        )  # in another process, which has kernels of its own, or none
+        # Another process has kernels of its own, or none.
+        self.slow = self.slow or kernels().slowness(self.bits)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the numbers that the weights were rounded from are gone.
@@ -69,9 +68,6 @@ class ForUse(nn.Module):
 
     def _refuse(self) -> NoReturn:
         raise InputError(FOR_USE.format(bits=self.bits))
-
-
-# A language model of GPT's family whose weights have 8 or 4 bits, for use.
 
 
 COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
@@ -156,9 +152,6 @@ def decoder_obstacle(model: nn.Module) -> str:
     if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) is not LearnedPositions:
         return "its positions are not learnt"
     return obstacle_outside(model) or next(filter(None, map(obstacle_in, model.layers)), "")
-
-
-# An encoder-decoder Transformer whose weights have 8 or 4 bits, for use.
 
 
 POSITIONS = (SinusoidalPositions, LearnedPositions, NoPositions)
