@@ -185,7 +185,7 @@ def test_nothing_is_pickled():
 
 
 def test_only_training_sets_the_global_seed():
-    """Elsewhere chance comes from a generator that is passed in."""
+    """Elsewhere chance comes from a generator that is passed in; but the contract of mechanisms seeds a fork for dropout."""
     seeding = {
         "torch.manual_seed",
         "torch.random.manual_seed",
@@ -199,7 +199,7 @@ def test_only_training_sets_the_global_seed():
     assert [
         f"{name}:{node.lineno}"
         for name, tree in (files() | catalogue()).items()
-        if not name.startswith("training/")
+        if not name.startswith("training/") and name != "testing/mechanisms.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and dotted(node.func) in seeding
     ] == []

@@ -42,6 +42,7 @@ from regard.models import GPT2, GPT2Config, ViT, ViTConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
 from regard.tasks.pictures import PictureSize
+from regard.testing.mechanisms import BLIND, visible
 from regard.text import Tokenizer
 
 KEYS = ["the", "▁cat", "sat", ".", "</s>"]
@@ -56,7 +57,6 @@ def contract() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    __import__("sys").modules["walked_contract"] = module  # its dataclass looks itself up there
     spec.loader.exec_module(module)
     return module
 
@@ -84,10 +84,10 @@ def close(actual, expected, atol: float = 1e-5) -> None:
 
 @pytest.mark.parametrize("mask", ["none", "per head", "blind query", "composed", "row without tokens"])
 @pytest.mark.parametrize("name", contract().MECHANISMS)
-def test_every_mechanism_of_the_contract_is_walked_to_its_own_weights(name, mask, generator):
-    battery = contract()
-    case = battery.built(name, generator, heads=(6, 3), mask=battery.masks("cpu")[mask])
-    for row, head, position in ((0, 5, battery.BLIND), (1, 2, 4)):
+def test_every_mechanism_of_the_contract_is_walked_to_its_own_weights(name, mask):
+    held = contract().held(name)
+    case = held.case(heads=(6, 3), mask=held.masks()[mask])
+    for row, head, position in ((0, 5, BLIND), (1, 2, 4)):
         seen = walk_attention(case.mechanism, case.inputs, case.value, row=row, head=head, position=position)
         assert titles(seen)[0] == "Queries, keys, values"
         added = ["What the mechanism adds"] if case.mechanism.declaration.added else []
@@ -96,8 +96,8 @@ def test_every_mechanism_of_the_contract_is_walked_to_its_own_weights(name, mask
         assert np.array_equal(seen.weights, weights)
         close(seen.step("Sum")["o"], weights @ case.value[row, head // 2].detach().numpy())
         assert float(seen.steps[-1]["largest difference"]) < 1e-5
-        visible = battery.visible(case.inputs)[row, head, position]
-        assert seen.hidden == tuple((~visible).nonzero()[:, 0].tolist())
+        seen_keys = visible(case.inputs)[row, head, position]
+        assert seen.hidden == tuple((~seen_keys).nonzero()[:, 0].tolist())
         json.loads(seen.to_json())
 
 

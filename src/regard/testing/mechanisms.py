@@ -1,0 +1,859 @@
+"""The contract of attention mechanisms: what every mechanism has to do, whoever wrote it.
+
+`check_mechanism(factory)` runs all of it; `mechanism_checks(factory)` names the checks, so that a test framework can run each by
+itself:
+
+    @pytest.mark.parametrize("name", mechanism_checks(make))
+    def test_my_mechanism(name):
+        mechanism_checks(make)[name]()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention import Attention, AttentionInputs, AttentionLayer, Causal, Dense, Document, Mask, Padding, Window
+from regard.errors import InputError
+from regard.layers import Tokens
+from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
+from regard.testing.models import CheckFailed, ensure
+
+HEADS = 6
+"""Heads of the queries in every check."""
+WIDTH = 4
+"""Width of a query and a key in every check, the first argument of a factory."""
+VALUE_WIDTH = 8
+"""Width of a value, another than a key's."""
+LONGEST = 1100
+"""Keys of the longest check."""
+WAYS = ("right padding", "left padding", "step by step", "step by step after left padding")
+"""How texts are read in the blocks of a model, beside each alone."""
+BLOCKS = ("encoder", "decoder", "causal")
+"""The models in whose blocks a mechanism is tried: a BERT, a Transformer and a GPT-2."""
+
+BATCH, GROUPS, QUERIES, KEYS = 2, 3, 5, 7
+BLIND = 2  # a query that some masks leave without any key
+SEED = 20170612
+TOLERANCES = {
+    torch.float64: (1e-10, 1e-12),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-2),
+    torch.float16: (1e-3, 1e-3),
+}  # rtol and atol of one operation against its equation
+
+Factory = Callable[[int, float], Attention]
+"""From the width of a query and a key, and the dropout, to a mechanism."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MechanismTraits:
+    """In what a mechanism is another than most, beside what it declares.
+
+    Arguments:
+        record: what the mechanism is given in the record, from (B, H, L) standard normal numbers in float64 and the number of
+            keys.
+        reach: which keys a query can look at by the mechanism's own rule, (B, H, L, S) bool; all where None.
+        blind_to_keys: weights hang on the query and the places alone.
+        one_key: a query may look at one key of those that it sees, by a lot drawn in their order.
+        own_slots: the queries are the tokens of the last keys and go along with them, so that keys cannot be moved by themselves;
+            in a model only self-attention can have the mechanism.
+        without_gradient: nothing comes back through the weights, because they are drawn.
+        beside_weights: beginnings of the names of parameters that change the output and not the weights.
+        fixed_value_width: the mechanism takes values of `VALUE_WIDTH` alone, which a model's layers then have too.
+        ways: in which of `WAYS` a text in a model's blocks has the same answer as alone.
+    """
+
+    record: Callable[[Tensor, int], Mapping[str, Tensor]] = field(default=lambda drawn, keys: {})
+    reach: Callable[[AttentionInputs], Tensor] | None = None
+    blind_to_keys: bool = False
+    one_key: bool = False
+    own_slots: bool = False
+    without_gradient: bool = False
+    beside_weights: tuple[str, ...] = ("values.",)
+    fixed_value_width: bool = False
+    ways: tuple[str, ...] = WAYS
+
+
+def check_mechanism(
+    factory: Factory,
+    traits: MechanismTraits | None = None,
+    *,
+    without: Collection[str] = (),
+    device: str | torch.device = "cpu",
+) -> list[str]:
+    """Hold an attention mechanism to its declaration: build it with random parameters and run every check.
+
+    The output is compared with `weights(inputs) @ value` in four dtypes and under every kind of mask, its gradients in float64;
+    padding and batch, grouped keys, dropout, the random state and what is refused are checked; and, in the blocks of an encoder,
+    a decoder and a language model, that padding on either side and going step by step change no answer. It takes some seconds.
+
+    Arguments:
+        factory: from the width of a query and a key, and the dropout, to a new mechanism. Queries have `HEADS` heads, values
+            are `VALUE_WIDTH` wide, there are at most `LONGEST` keys.
+        traits: in what the mechanism is another than most.
+        without: names of checks to leave out, which `mechanism_checks` lists.
+        device: where to compute.
+
+    Returns:
+        The names of the checks that ran.
+
+    Raises:
+        CheckFailed: naming the check and what it saw.
+        InputError: for a check in `without` that does not exist.
+
+    >>> from regard.attention import ScaledDot, ScoredAttention
+    >>> blocks = ["consistent_in_an_encoder", "consistent_in_a_decoder", "consistent_in_a_language_model"]
+    >>> checks = check_mechanism(lambda width, dropout: ScoredAttention(ScaledDot(), dropout=dropout), without=blocks)
+    >>> "output_is_weights_times_value" in checks
+    True
+    """
+    checks = mechanism_checks(factory, traits, device=device)
+    called = type(factory(WIDTH, 0.0)).__name__
+    unknown = [name for name in without if name not in checks]
+    if unknown:
+        raise InputError(f"there is no check {unknown[0]!r} of {called}; choose from {', '.join(checks)}")
+    chosen = {name: check for name, check in checks.items() if name not in without}
+    for name, check in chosen.items():
+        try:
+            check()
+        except AssertionError as error:
+            said = "; ".join([str(error), *getattr(error, "__notes__", [])])
+            raise CheckFailed(f"{called}, {name}: {said}") from error
+    return list(chosen)
+
+
+def mechanism_checks(
+    factory: Factory, traits: MechanismTraits | None = None, *, device: str | torch.device = "cpu"
+) -> dict[str, Callable[[], None]]:
+    """The checks of a mechanism's contract by name; each raises an AssertionError where the mechanism fails it.
+
+    Arguments:
+        factory, traits, device: as `check_mechanism` takes them.
+    """
+    held = Held(factory, traits or MechanismTraits(), torch.device(device))
+    checks: list[Callable[[Held], None]] = [*OF_ALL]
+    if factory(WIDTH, 0.0).declaration.distribution:
+        checks += OF_DISTRIBUTIONS
+    if not held.traits.own_slots:
+        checks += OF_FREE_KEYS
+    if not held.traits.without_gradient:
+        checks += OF_DIFFERENTIABLE
+    checks += IN_BLOCKS
+    return {check.__name__: partial(_aside, check, held) for check in checks}
+
+
+def _aside(check: Callable[[Held], None], held: Held) -> None:
+    with _seeded(SEED):
+        check(held)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Inside, dropout draws from the global generators at a seed; afterwards the caller's random numbers are as they were."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+# What the checks give a mechanism to read.
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A mechanism whose parameters are all random, with inputs and values, ready to be differentiated."""
+
+    mechanism: Attention
+    inputs: AttentionInputs
+    value: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A mechanism that is held to the contract, and what it is given to read."""
+
+    factory: Factory
+    traits: MechanismTraits
+    device: torch.device
+
+    def case(
+        self,
+        *,
+        dtype: torch.dtype = torch.float32,
+        dropout: float = 0.0,
+        heads: tuple[int, int] = (HEADS, HEADS),
+        sizes: tuple[int, int, int, int] = (BATCH, QUERIES, KEYS, VALUE_WIDTH),
+        mask: Mask | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Case:
+        """The same numbers for the same sizes, unless a generator says which."""
+        generator = generator or torch.Generator().manual_seed(SEED)
+        batch, queries, keys, value_width = sizes
+        mechanism = self.factory(WIDTH, dropout)
+        with torch.no_grad():
+            for parameter in mechanism.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+        mechanism = mechanism.to(self.device, dtype).eval()
+
+        def random(*shape: int) -> Tensor:
+            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+            return drawn.to(self.device, dtype).requires_grad_()
+
+        positions = torch.arange(keys, device=self.device).expand(batch, -1)
+        record = self.traits.record(
+            torch.randn(batch, heads[0], queries, generator=generator, dtype=torch.float64), keys
+        )
+        inputs = AttentionInputs(
+            query=random(batch, heads[0], queries, WIDTH),
+            key=random(batch, heads[1], keys, WIDTH),
+            mask=mask,
+            query_positions=positions[:, :queries] + max(keys - queries, 0),
+            key_positions=positions,
+            record={part: drawn.to(self.device, dtype).requires_grad_() for part, drawn in record.items()},
+        )
+        inputs = mechanism.draw(inputs, generator)
+        return Case(mechanism, inputs, random(batch, heads[1], keys, value_width))
+
+    def masks(self, times: int = 1) -> dict[str, Mask | None]:
+        """Every kind of mask; the queries are the last slots where a mask compares slots.
+
+        The rows come `times` times, one after another.
+        """
+        offset, device = KEYS - QUERIES, self.device
+        right = torch.tensor([[True] * 4 + [False] * 3, [True] * KEYS], device=device).repeat(times, 1)
+        documents = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 3, 3, 3]], device=device).repeat(times, 1)
+        per_head = torch.rand(BATCH, HEADS, QUERIES, KEYS, generator=torch.Generator().manual_seed(1)) < 0.6
+        per_head[..., 0] = True
+        per_head = per_head.repeat(times, 1, 1, 1)
+        without_tokens = torch.tensor([[True], [False]], device=device).repeat(times, 1)
+        sighted = Dense((torch.arange(QUERIES, device=device) != BLIND).view(1, 1, QUERIES, 1))
+        document = Document(documents, documents[:, offset:])
+        return {
+            "none": None,
+            "right padding": Padding(right),
+            "left padding": Padding(right.flip(1)),
+            "causal": Causal(offset=offset),
+            "causal, top left": Causal(),
+            "window": Window(before=2, after=1, offset=offset),
+            "documents": document,
+            "per head": Dense(per_head.to(device)),
+            "blind query": sighted,
+            "row without tokens": Padding(right & without_tokens),
+            "composed": (Causal(offset=offset) & Padding(right))
+            & (document | Window(before=1, after=0, offset=offset))
+            & sighted,
+            "inverted": ~Window(before=1, after=1, offset=offset),
+        }
+
+    def padding(self, hidden: slice) -> Tensor:
+        """(B, S) bool of rows in which the first is padded at some places."""
+        valid = torch.ones(BATCH, KEYS, dtype=torch.bool, device=self.device)
+        valid[0, hidden] = False
+        return valid
+
+    def leaves(self, case: Case) -> list[Tensor]:
+        """Everything whose change is to change the output, and be felt in a gradient."""
+        if self.traits.without_gradient:
+            return [case.value]
+        keys = [] if self.traits.blind_to_keys else [case.inputs.key]
+        return [case.inputs.query, *keys, case.value, *_recorded(case), *case.mechanism.parameters()]
+
+
+@contextmanager
+def _in_case(*what: Any) -> Iterator[None]:
+    """Name one case of a check that goes through many where it fails."""
+    try:
+        yield
+    except Exception as fault:
+        fault.add_note(f"in the case of {', '.join(map(str, what))}")
+        raise
+
+
+def _recorded(case: Case) -> list[Tensor]:
+    """What of the record is a leaf; what the mechanism drew is none."""
+    return [tensor for tensor in case.inputs.record.values() if tensor.requires_grad]
+
+
+def _with_keys(case: Case, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """The record where what it holds of each key, on its last axis, goes along with the keys."""
+    axes = case.mechanism.declaration.reads
+    return {name: change(part) if axes[name].endswith("S") else part for name, part in case.inputs.record.items()}
+
+
+def visible(inputs: AttentionInputs) -> Tensor:
+    """(B, H, L, S) bool, the mask at full size."""
+    seen = inputs.visible()
+    if seen is None:
+        return torch.ones(inputs.shape, dtype=torch.bool, device=inputs.query.device)
+    return seen.expand(inputs.shape)
+
+
+def defined(case: Case) -> Tensor:
+    """What the output is by definition: weights @ value, plus the declared term."""
+    weights = case.mechanism.weights(case.inputs)
+    value = case.value.to(weights.dtype).repeat_interleave(HEADS // case.value.shape[1], dim=1)
+    added = case.mechanism.added(case.inputs, weights)
+    return weights @ value if added is None else weights @ value + added
+
+
+def _near(found: Tensor, expected: Tensor, what: str, rtol: float | None = None, atol: float | None = None) -> None:
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda said: f"{what}: {said}")
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    if leaf.grad is None:
+        raise CheckFailed(f"no gradient comes to a tensor of shape {tuple(leaf.shape)}")
+    return leaf.grad
+
+
+def _refused(call: Callable[[], object], *said: str) -> None:
+    """Fail unless a call raises a ValueError whose message has all that is to be said."""
+    try:
+        call()
+    except ValueError as error:
+        missing = [each for each in said if each not in str(error)]
+        ensure(not missing, f"refused as {str(error)!r}, without {', '.join(missing)}")
+    else:
+        raise CheckFailed(f"what is to be refused for {' and '.join(said)} is taken")
+
+
+# Of every mechanism.
+
+
+def weights_are_float32(held: Held) -> None:
+    """Weights have the announced shape, and are float32 whatever the inputs are, but float64 for float64."""
+    for dtype in TOLERANCES:
+        with _in_case(dtype):
+            case = held.case(dtype=dtype)
+            weights = case.mechanism.weights(case.inputs)
+            shape = (BATCH, HEADS, QUERIES, KEYS)
+            ensure(
+                weights.shape == case.inputs.shape == shape,
+                f"weights of shape {tuple(weights.shape)}, and {shape} expected",
+            )
+            wanted = torch.float64 if dtype == torch.float64 else torch.float32
+            ensure(weights.dtype == wanted, f"weights are {weights.dtype}")
+
+
+def weights_stay_float32_under_autocast(held: Held) -> None:
+    """Under autocast the weights are the same bits."""
+    case = held.case()
+    with torch.autocast(held.device.type, dtype=torch.bfloat16):
+        inside = case.mechanism.weights(case.inputs)
+    ensure(inside.dtype == torch.float32, f"weights under autocast are {inside.dtype}")
+    ensure(torch.equal(inside, case.mechanism.weights(case.inputs)), "weights under autocast are others")
+
+
+def output_is_weights_times_value(held: Held) -> None:
+    """In every dtype, under every mask and with grouped keys; with and without gradients, by which kernels may be chosen."""
+    for dtype, (rtol, atol) in TOLERANCES.items():
+        for (called, mask), key_heads in product(held.masks().items(), [HEADS, GROUPS, 1]):
+            with _in_case(dtype, called, f"{key_heads} heads of keys"):
+                case = held.case(dtype=dtype, heads=(HEADS, key_heads), mask=mask)
+                expected = defined(case)
+                output = case.mechanism(case.inputs, case.value)
+                ensure(output.dtype == dtype, f"the output is {output.dtype}")
+                _near(output.to(expected.dtype), expected, "weights times value", rtol, atol)
+                with torch.no_grad():
+                    silent = case.mechanism(case.inputs, case.value)
+                _near(silent.to(expected.dtype), expected, "weights times value, without gradients", rtol, atol)
+
+
+def gradients_are_those_of_the_definition(held: Held) -> None:
+    """Gradients of the output are those of `weights @ value`, in float64."""
+    for called, mask in held.masks().items():
+        with _in_case(called):
+            generator = torch.Generator().manual_seed(SEED)
+            case = held.case(dtype=torch.float64, heads=(HEADS, GROUPS), mask=mask, generator=generator)
+            upstream = torch.randn(BATCH, HEADS, QUERIES, VALUE_WIDTH, generator=generator, dtype=torch.float64).to(
+                held.device
+            )
+            leaves = held.leaves(case)
+            fast = torch.autograd.grad(case.mechanism(case.inputs, case.value), leaves, upstream)
+            plain = torch.autograd.grad(defined(case), leaves, upstream)
+            torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-12)
+
+
+def queries_without_keys_get_zeros(held: Held) -> None:
+    """A query that sees nothing gets exact zeros, and passes back zero gradients, in training and in evaluation."""
+    blinding = {called: held.masks()[called] for called in ("blind query", "row without tokens", "composed")}
+    for dtype, (called, mask), key_heads, training in product(
+        TOLERANCES, blinding.items(), [HEADS, GROUPS], [False, True]
+    ):
+        with (
+            _seeded(SEED),
+            _in_case(dtype, called, f"{key_heads} heads of keys", "training" if training else "evaluation"),
+        ):
+            case = held.case(dtype=dtype, dropout=0.4, heads=(HEADS, key_heads), mask=mask)
+            case.mechanism.train(training)
+            blind = ~visible(case.inputs).any(dim=-1)
+            ensure(blind.any(), "the mask leaves no query without a key, so this would test nothing")
+            ensure(
+                (case.mechanism.weights(case.inputs)[blind] == 0).all(),
+                "the weights of a query that sees nothing are not zero",
+            )
+            output = case.mechanism(case.inputs, case.value)
+            ensure((output[blind] == 0).all(), "the output of a query that sees nothing is not zero")
+            output.float().square().sum().backward()
+            for leaf in held.leaves(case):
+                ensure(_gradient(leaf).isfinite().all(), "a gradient is not finite")
+            for leaf in () if held.traits.without_gradient else (case.inputs.query, *_recorded(case)):
+                ensure((_gradient(leaf)[blind] == 0).all(), "a query that sees nothing passes back a gradient")
+            ensure(bool(output[~blind].abs().sum() > 0) or training, "queries that see keys get zeros too")
+
+
+def masked_keys_never_influence(held: Held) -> None:
+    """Keys and values behind a mask change no bit and get no gradient, and those that are seen do."""
+    traits, valid = held.traits, held.padding(slice(0, 3))
+    for training in (False, True):
+        with _in_case("training" if training else "evaluation"):
+            case = held.case(dropout=0.4, heads=(HEADS, GROUPS), mask=Padding(valid))
+            case.mechanism.train(training)
+
+            def output(key: Tensor, value: Tensor, case: Case = case) -> Tensor:
+                with _seeded(3):
+                    return case.mechanism(replace(case.inputs, key=key), value)
+
+            first = output(case.inputs.key, case.value)
+            first.sum().backward()
+            through_values = traits.blind_to_keys or traits.without_gradient
+            for leaf in (case.value,) if through_values else (case.inputs.key, case.value):
+                ensure((_gradient(leaf)[0, :, :3] == 0).all(), "a masked key or value gets a gradient")
+                ensure((_gradient(leaf)[1, :, :3] != 0).any(), "a key or value that is seen gets no gradient")
+            hidden = ~valid[:, None, :, None]
+            other_key = torch.where(hidden, -7.0, case.inputs.key.detach())
+            other_value = torch.where(hidden, 1e6, case.value.detach())
+            _near(output(other_key, other_value), first, "other keys and values behind the mask")
+            changed = replace(case.inputs, key=other_key)
+            ensure(
+                torch.equal(case.mechanism.weights(changed), case.mechanism.weights(case.inputs)),
+                "keys behind the mask change weights",
+            )
+            seen_key = torch.where(hidden, case.inputs.key.detach(), -case.inputs.key.detach())
+            influenced = not torch.allclose(output(seen_key, case.value), first)
+            ensure(
+                influenced != traits.blind_to_keys,
+                "a visible key must influence, unless the mechanism looks at none",
+            )
+
+
+def grouped_keys_are_keys_repeated(held: Held) -> None:
+    """Query heads h*H/G and after share key head h."""
+    case = held.case(heads=(HEADS, GROUPS))
+    repeated = replace(case.inputs, key=case.inputs.key.repeat_interleave(HEADS // GROUPS, dim=1))
+    ensure(
+        torch.equal(case.mechanism.weights(case.inputs), case.mechanism.weights(repeated)),
+        "weights over grouped keys are others than over the keys repeated",
+    )
+    values = case.value.repeat_interleave(HEADS // GROUPS, dim=1)
+    _near(case.mechanism(case.inputs, case.value), case.mechanism(repeated, values), "grouped keys and values")
+
+
+def training_changes_no_weights(held: Held) -> None:
+    """Weights are before dropout, and draw no random number."""
+    case = held.case(dropout=0.5)
+    on_gpu = held.device.type == "cuda"
+    quiet = case.mechanism.weights(case.inputs)
+    before = torch.get_rng_state(), torch.cuda.get_rng_state(held.device) if on_gpu else None
+    training = case.mechanism.train().weights(case.inputs)
+    ensure(torch.equal(training, quiet), "weights in training are others")
+    ensure(torch.equal(torch.get_rng_state(), before[0]), "weights draw a random number")
+    if before[1] is not None:
+        ensure(torch.equal(torch.cuda.get_rng_state(held.device), before[1]), "weights draw a random number")
+
+
+def dropout_acts_in_training_only(held: Held) -> None:
+    """In evaluation the output is the same twice; in training it is another."""
+    case = held.case(dropout=0.5)
+    quiet = case.mechanism(case.inputs, case.value)
+    ensure(torch.equal(case.mechanism(case.inputs, case.value), quiet), "in evaluation the output changes")
+    case.mechanism.train()
+    ensure(not torch.allclose(case.mechanism(case.inputs, case.value), quiet), "in training nothing is dropped")
+
+
+def dropout_keeps_the_output_on_average(held: Held) -> None:
+    """The mean over many draws is the output without dropout."""
+    case = held.case(dropout=0.3, mask=held.masks()["composed"])
+    quiet = case.mechanism(case.inputs, case.value)
+    case.mechanism.train()
+
+    def many(part: Tensor) -> Tensor:
+        return part.detach().repeat(600, *[1] * (part.dim() - 1))
+
+    side_by_side = AttentionInputs(  # each row 600 times in one batch: dropout is drawn for each anew
+        query=many(case.inputs.query),
+        key=many(case.inputs.key),
+        mask=held.masks(600)["composed"],
+        query_positions=many(case.inputs.query_positions),
+        key_positions=many(case.inputs.key_positions),
+        record={part: many(drawn) for part, drawn in case.inputs.record.items()},
+    )
+    with torch.no_grad():
+        draws = case.mechanism(side_by_side, many(case.value)).unflatten(0, (600, BATCH))
+    # Six standard deviations of a mean of 600 draws, of which one weight without bound may make an output's large.
+    apart = (draws.mean(dim=0) - quiet.detach()).abs()
+    ensure((apart <= 6 * draws.std(dim=0) / 600**0.5 + 1e-4).all(), f"the mean is off by {float(apart.max()):.3g}")
+
+
+def long_sequences_with_masked_blocks(held: Held) -> None:
+    """Fused kernels walk the keys in blocks; a block with nothing visible must not poison the others."""
+    for side, dtype in product(("left", "right"), (torch.float32, torch.bfloat16)):
+        with _in_case(f"the {side} masked", dtype):
+            valid = torch.ones(1, LONGEST, dtype=torch.bool, device=held.device)
+            valid[:, slice(0, 700) if side == "left" else slice(400, None)] = False
+            case = held.case(dtype=dtype, sizes=(1, 3, LONGEST, VALUE_WIDTH), mask=Padding(valid))
+            expected = defined(case)
+            output = case.mechanism(case.inputs, case.value)
+            rtol, atol = TOLERANCES[dtype]
+            # Rounding grows with what is added up: one, of a distribution.
+            added_up = case.mechanism.weights(case.inputs).detach().abs().sum(dim=-1).max().item()
+            _near(output.to(expected.dtype), expected, "weights times value", rtol, atol * max(1.0, added_up))
+            output.float().sum().backward()
+            ensure((_gradient(case.value)[:, :, ~valid[0]] == 0).all(), "a masked value gets a gradient")
+            ensure(_gradient(case.inputs.query).isfinite().all(), "the gradient of a query is not finite")
+
+
+def masks_of_another_shape_are_refused(held: Held) -> None:
+    """Whatever the mask is made of, the message has both shapes."""
+    b, h, queries, keys, device = BATCH, HEADS, QUERIES, KEYS, held.device
+
+    def ones(*shape: int) -> Tensor:
+        return torch.ones(shape, dtype=torch.bool, device=device)
+
+    wrong: list[tuple[Mask, tuple[int, ...], tuple[int, ...]]] = [
+        (Dense(ones(b, h, queries, keys + 1)), (b, h, queries, keys + 1), (b, h, queries, keys)),
+        (Dense(ones(b + 1, 1, 1, keys)), (b + 1, 1, 1, keys), (b, h, queries, keys)),
+        (Causal() & Dense(ones(1, 1, queries + 1, keys)), (1, 1, queries + 1, keys), (b, h, queries, keys)),
+        (Padding(ones(b, keys + 2)), (b, keys + 2), (b, keys)),
+        (Padding(ones(b - 1, keys)), (b - 1, keys), (b, keys)),
+        (~Padding(ones(b, keys - 1)) | Causal(), (b, keys - 1), (b, keys)),
+        (Document(torch.zeros(b, keys, dtype=torch.long, device=device)), (b, keys), (b, queries)),
+    ]
+    for mask, shape, wanted in wrong:
+        with _in_case(mask):
+            case = held.case(mask=mask)
+            for call in (
+                partial(case.mechanism, case.inputs, case.value),
+                partial(case.mechanism.weights, case.inputs),
+            ):
+                _refused(call, "shape", str(shape), str(wanted))
+
+
+def values_that_do_not_fit_are_refused(held: Held) -> None:
+    """A value of other rows, heads or keys is refused with both shapes."""
+    case, (b, h, s, e) = held.case(), (BATCH, HEADS, KEYS, VALUE_WIDTH)
+    for shape in [(b, h, s + 1, e), (b + 1, h, s, e), (b, h - 1, s, e), (h, s, e), (1, h, s, e)]:
+        with _in_case(f"a value of shape {shape}"):
+            value = torch.zeros(shape, device=held.device)
+            _refused(partial(case.mechanism, case.inputs, value), "value", str(shape), str((b, h, s, WIDTH)))
+
+
+def nothing_undeclared_happens(held: Held) -> None:
+    """There is a further term, and something drawn, where that is declared and only there."""
+    case = held.case()
+    declared = case.mechanism.declaration
+    weights = case.mechanism.weights(case.inputs)
+    added = case.mechanism.added(case.inputs, weights) is not None
+    ensure(added == declared.added, f"the declaration says added={declared.added}")
+    drawn = case.mechanism.draw(case.inputs, torch.Generator().manual_seed(SEED)) is not case.inputs
+    ensure(drawn == declared.drawn, f"the declaration says drawn={declared.drawn}")
+
+
+class _Watched(dict[str, Tensor]):
+    """A record that notes what it is asked for."""
+
+    def __init__(self, record: Mapping[str, Tensor]) -> None:
+        super().__init__(record)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+
+def only_declared_parts_of_the_record_are_read(held: Held) -> None:
+    """What is read of the record is declared, and refused by its shape where it does not fit."""
+    case = held.case()
+    declared = case.mechanism.declaration.reads
+    ensure(set(case.inputs.record) <= set(declared), "the record holds what is not declared")
+    record = _Watched(case.inputs.record)
+    inputs = replace(case.inputs, record=record)
+    weights = case.mechanism.weights(inputs)
+    case.mechanism(inputs, case.value)
+    case.mechanism.added(inputs, weights)
+    ensure(record.asked <= set(declared), f"{', '.join(record.asked - set(declared))} is read and not declared")
+    for part in sorted(record.asked & set(record)):
+        tensor = case.inputs.record[part]
+        wrong = torch.cat((tensor, tensor), dim=1)
+        other = replace(case.inputs, record={**case.inputs.record, part: wrong})
+        shape = str(tuple(wrong.shape))
+        _refused(partial(case.mechanism.weights, other), f"the record's {part} has shape", shape)
+
+
+OF_ALL = (
+    weights_are_float32,
+    weights_stay_float32_under_autocast,
+    output_is_weights_times_value,
+    gradients_are_those_of_the_definition,
+    queries_without_keys_get_zeros,
+    masked_keys_never_influence,
+    grouped_keys_are_keys_repeated,
+    training_changes_no_weights,
+    dropout_acts_in_training_only,
+    dropout_keeps_the_output_on_average,
+    long_sequences_with_masked_blocks,
+    masks_of_another_shape_are_refused,
+    values_that_do_not_fit_are_refused,
+    nothing_undeclared_happens,
+    only_declared_parts_of_the_record_are_read,
+)
+
+
+# Of mechanisms that declare a distribution.
+
+
+def weights_are_a_distribution(held: Held) -> None:
+    """Non-negative, zero where nothing may be seen, one in sum over what is."""
+    for called, mask in held.masks().items():
+        with _in_case(called):
+            case = held.case(mask=mask)
+            weights = case.mechanism.weights(case.inputs)
+            seen = visible(case.inputs)
+            ensure((weights >= 0).all(), "a weight is below 0")
+            ensure((weights[~seen] == 0).all(), "a key that is not seen has a weight")
+            _near(weights.sum(dim=-1), seen.any(dim=-1).float(), "the sum of weights")
+
+
+def one_key_gets_weight_one(held: Held) -> None:
+    """A query with one key gives it the weight 1, and its value as the output, bit for bit."""
+    for dtype in TOLERANCES:
+        with _in_case(dtype):
+            case = held.case(dtype=dtype, sizes=(BATCH, 1, 1, VALUE_WIDTH), mask=Causal())
+            ensure((case.mechanism.weights(case.inputs) == 1.0).all(), "the only key has another weight than 1")
+            if not case.mechanism.declaration.added:
+                output = case.mechanism(case.inputs, case.value)
+                ensure(torch.equal(output, case.value), "the output is not the only value")
+
+
+OF_DISTRIBUTIONS = (weights_are_a_distribution, one_key_gets_weight_one)
+
+
+# Of mechanisms whose keys can be moved without the queries.
+
+
+def true_means_may_attend(held: Held) -> None:
+    """One padded row: the real keys within reach share all the weight, the padded ones get none."""
+    case = held.case(mask=Padding(held.padding(slice(4, None))))
+    weights = case.mechanism.weights(case.inputs)
+    ensure((weights[0, :, :, 4:] == 0).all(), "a key whose mask is False has a weight")
+    looked_at, within = weights != 0, visible(case.inputs)
+    if held.traits.reach is not None:
+        within = within & held.traits.reach(case.inputs)
+    if held.traits.one_key:
+        ensure(not looked_at[~within].any(), "a key out of reach has a weight")
+        ensure((looked_at.any(dim=-1) == within.any(dim=-1)).all(), "a query looks at none of the keys it sees")
+    else:
+        ensure((looked_at == within).all(), "weights are not just where a key is seen and within reach")
+    ensure(looked_at[0, :, :, :4].any(), "no key whose mask is True has a weight")
+
+
+def padding_and_batch_change_nothing(held: Held) -> None:
+    """Keys added on either side and masked away change nothing; a row alone equals the row in a batch."""
+    case, extra = held.case(mask=Padding(held.padding(slice(0, 0)))), 3
+    plain = case.mechanism(case.inputs, case.value)
+    for side in ("left", "right"):
+        pad = (0, 0, extra, 0) if side == "left" else (0, 0, 0, extra)
+        key, value = (F.pad(x, pad, value=2.5) for x in (case.inputs.key, case.value))
+        valid = torch.ones(BATCH, KEYS + extra, dtype=torch.bool, device=held.device)
+        valid[:, slice(0, extra) if side == "left" else slice(KEYS, None)] = False
+        places = F.pad(case.inputs.key_positions, pad[2:])
+        record = _with_keys(case, partial(F.pad, pad=pad[2:], value=0.5))
+        padded = replace(case.inputs, key=key, key_positions=places, mask=Padding(valid), record=record)
+        _near(case.mechanism(padded, value), plain, f"padded on the {side}")
+    alone = AttentionInputs(
+        query=case.inputs.query[1:],
+        key=case.inputs.key[1:],
+        query_positions=case.inputs.query_positions[1:],
+        key_positions=case.inputs.key_positions[1:],
+        record={part: tensor[1:] for part, tensor in case.inputs.record.items()},
+    )
+    _near(case.mechanism(alone, case.value[1:]), plain[1:], "a row alone")
+
+
+def permuting_keys_permutes_weights(held: Held) -> None:
+    """Keys in another order, with their positions, have the same weights, and the output is the same."""
+    generator = torch.Generator().manual_seed(SEED)
+    valid = held.padding(slice(5, None))
+    case = held.case(mask=Padding(valid), generator=generator)
+    if held.traits.one_key:
+        # A lot falls on the keys in their order: what is permuted is the probability, and the most probable key.
+        case = replace(case, inputs=replace(case.inputs, record={}))
+    order = torch.randperm(KEYS, generator=generator).to(held.device)
+    permuted = replace(
+        case.inputs,
+        key=case.inputs.key[:, :, order],
+        key_positions=case.inputs.key_positions[:, order],
+        mask=Padding(valid[:, order]),
+        record=_with_keys(case, lambda part: part[..., order]),
+    )
+    weights = case.mechanism.weights(case.inputs)
+    _near(case.mechanism.weights(permuted), weights[..., order], "the weights of keys in another order")
+    output = case.mechanism(case.inputs, case.value)
+    _near(case.mechanism(permuted, case.value[:, :, order]), output, "the output of keys in another order")
+
+
+OF_FREE_KEYS = (true_means_may_attend, padding_and_batch_change_nothing, permuting_keys_permutes_weights)
+
+
+# Of mechanisms whose weights have gradients.
+
+
+def weights_without_keys_pass_back_zeros(held: Held) -> None:
+    """The weights themselves, of a query that sees nothing, pass back zero gradients, and others do not."""
+    case = held.case(mask=held.masks()["blind query"])
+    case.mechanism.weights(case.inputs).square().sum().backward()
+    beside = {
+        id(parameter)
+        for name, parameter in case.mechanism.named_parameters()
+        if name.startswith(held.traits.beside_weights)
+    }
+    for leaf in held.leaves(case):
+        if leaf is not case.value and id(leaf) not in beside:
+            ensure(_gradient(leaf).isfinite().all(), "a gradient is not finite")
+    gradient = _gradient(case.inputs.query)
+    ensure((gradient[:, :, BLIND] == 0).all(), "the weights of a query that sees nothing pass back a gradient")
+    ensure((gradient[:, :, BLIND + 1] != 0).any(), "the weights of a query that sees keys pass back nothing")
+
+
+OF_DIFFERENTIABLE = (weights_without_keys_pass_back_zeros,)
+
+
+# In the blocks of models.
+
+LENGTHS = (9, 5, 7)  # of three texts side by side; more than two chunks, a window and every distance that is told apart
+SOURCES = (6, 8, 3)
+
+
+def check_in_blocks(kind: str, fit: Callable[[AttentionLayer], None], ways: Collection[str] = WAYS) -> None:
+    """In a small model of two blocks, padding and steps change no answer: places count from a row's first real token.
+
+    Arguments:
+        kind: one of `BLOCKS`.
+        fit: changes a layer of attention in place, such as its mechanism.
+        ways: those of `WAYS` in which texts are read; an encoder takes no steps.
+
+    Raises:
+        AssertionError: where an answer differs from that of a text alone.
+    """
+    model, rows, sources = _stacked(kind, fit), _texts(LENGTHS, 1), _texts(SOURCES, 2)
+    with torch.no_grad():
+        wanted = _answers(model, kind, "alone", rows, sources)
+        for way in ways:
+            if "step" in way and kind == "encoder":
+                continue
+            found = _answers(model, kind, way, rows, sources)
+            for place, (ours, alone) in enumerate(zip(found, wanted, strict=True)):
+                _near(ours, alone, f"{way}, row {place}", 1e-9, 1e-9)
+
+
+def _stacked(kind: str, fit: Callable[[AttentionLayer], None]) -> nn.Module:
+    """A small model of two blocks whose attentions are changed, all parameters drawn anew."""
+    sizes: dict[str, Any] = {"width": HEADS * WIDTH, "heads": HEADS, "feedforward_width": 5, "maximum_positions": 20}
+    if kind == "encoder":
+        model: nn.Module = Bert(BertConfig(vocabulary=11, layers=2, head="none", **sizes))
+    elif kind == "decoder":
+        layers = {"encoder_layers": 1, "decoder_layers": 2}
+        model = Transformer(TransformerConfig(source_vocabulary=11, target_vocabulary=11, **layers, **sizes))
+    else:
+        model = GPT2(GPT2Config(vocabulary=11, layers=2, **sizes))
+    for layer in [module for module in model.modules() if isinstance(module, AttentionLayer)]:
+        fit(layer)
+    generator = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            fan = parameter.shape[-1] if parameter.dim() > 1 else 4
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / fan**0.5)
+    return model.double().eval()
+
+
+def _texts(lengths: Sequence[int], seed: int) -> list[list[int]]:
+    drawn = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, 11, (length,), generator=drawn).tolist() for length in lengths]
+
+
+def _answers(model: Any, kind: str, way: str, rows: list[list[int]], sources: list[list[int]]) -> list[Tensor]:
+    """What is said at the real tokens of each row, (its length, D or V)."""
+    if way == "alone":
+        apart = [
+            _answers(model, kind, "right padding", [row], [source]) for row, source in zip(rows, sources, strict=True)
+        ]
+        return [found for (found,) in apart]
+    side: Any = "left" if "left" in way else "right"
+    tokens, source = Tokens.pad(rows, side=side), Tokens.pad(sources, side=side)
+    if "step" not in way:
+        given = (source, tokens) if kind == "decoder" else (tokens,)
+        found = model(*given)
+        found = found.hidden if kind == "encoder" else found
+        return [each[valid] for each, valid in zip(found, tokens.valid, strict=True)]
+    # Each row twice, as in a beam; and texts without a source after a beginning of different lengths.
+    longest, begun, begins, steps = max(map(len, rows)), [0] * len(rows), list[Tensor](), list[Tensor]()
+    if kind == "decoder":
+        state = model.start(source)
+        state = state.reorder(torch.arange(len(rows)).repeat_interleave(2))
+    else:
+        begun = [0, 0, 0] if side == "right" else [3, 1, 2]
+        state = model.start(len(rows))
+        if max(begun):
+            first = Tokens.pad([row[:many] for row, many in zip(rows, begun, strict=True)], side="left")
+            logits, state = model.read(first, state)
+            begins = [each[valid] for each, valid in zip(logits, first.valid, strict=True)]
+        state = state.select(torch.arange(len(rows)).repeat_interleave(2))
+    for place in range(longest):
+        fed = [row[min(place + many, len(row) - 1)] for row, many in zip(rows, begun, strict=True)]
+        logits, state = model.step(torch.tensor(fed).repeat_interleave(2), state)
+        _near(logits[::2], logits[1::2], "a row beside itself", 1e-9, 1e-9)
+        steps.append(logits[::2])
+    together = torch.stack(steps, dim=1)
+    found = [each[: len(row) - many] for each, row, many in zip(together, rows, begun, strict=True)]
+    return found if not max(begun) else [torch.cat(parts) for parts in zip(begins, found, strict=True)]
+
+
+def consistent_in_an_encoder(held: Held) -> None:
+    """In a BERT's blocks padding changes no answer."""
+    check_in_blocks("encoder", partial(_fitted, held), held.traits.ways)
+
+
+def consistent_in_a_decoder(held: Held) -> None:
+    """In a Transformer's blocks neither padding nor going step by step, in a beam, changes an answer."""
+    check_in_blocks("decoder", partial(_fitted, held), held.traits.ways)
+
+
+def consistent_in_a_language_model(held: Held) -> None:
+    """In a GPT-2's blocks neither padding nor going step by step, after a beginning, changes an answer."""
+    check_in_blocks("causal", partial(_fitted, held), held.traits.ways)
+
+
+def _fitted(held: Held, layer: AttentionLayer) -> None:
+    if held.traits.own_slots and layer.between[0] != layer.between[1]:
+        return
+    layer.attention = held.factory(WIDTH, 0.0)
+    if held.traits.fixed_value_width:
+        layer.value, layer.output = (
+            nn.Linear(HEADS * WIDTH, HEADS * VALUE_WIDTH),
+            nn.Linear(HEADS * VALUE_WIDTH, HEADS * WIDTH),
+        )
+
+
+IN_BLOCKS = (consistent_in_an_encoder, consistent_in_a_decoder, consistent_in_a_language_model)
