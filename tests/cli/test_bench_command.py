@@ -46,7 +46,7 @@ def test_a_real_run_prints_the_schema(command, tmp_path):
     )  # fmt: skip
     assert answer.code == 0, answer
     values = json.loads(answer.out)
-    assert list(values) == ["suite", "machine", "versions", "threads", "rows", "absent"]
+    assert list(values) == ["command", "version", "suite", "machine", "versions", "threads", "rows", "absent"]
     assert [values["suite"], values["threads"], values["absent"]] == ["translation", 1, []]
     assert [row["case"].partition(":")[0] for row in values["rows"]] == [
         "training, float32",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import regard
+from regard.cli.console import envelope
 from regard.models import Bert, BertConfig
 from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.text import Tokenizer
@@ -54,7 +55,9 @@ def test_a_line_for_each_text(command, encoder_folder):
     assert (
         json.loads(command("embed", encoder_folder, "the cat", "dog", "--json").out)["embeddings"][1]["text"] == "dog"
     )
-    assert json.loads(command("embed", encoder_folder, "--json", stdin=b"").out) == {"embeddings": []}
+    assert json.loads(command("embed", encoder_folder, "--json", stdin=b"").out) == envelope("embed") | {
+        "embeddings": []
+    }
     assert command("embed", encoder_folder, stdin=b"cat\n\ndog\n").out.count("\n") == 3
 
 
@@ -83,7 +86,12 @@ def test_packed_input_and_a_summary_in_json(command, encoder_folder, file, tmp_p
     packed = tmp_path / "lines.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
     said = command("embed", encoder_folder, "-i", packed, "-o", tmp_path / "v.npy", "--json", "--precision", "float32")
-    assert json.loads(said.out) == {"output": str(tmp_path / "v.npy"), "rows": 700, "width": 16, "precision": "float32"}
+    assert json.loads(said.out) == envelope("embed") | {
+        "output": str(tmp_path / "v.npy"),
+        "rows": 700,
+        "width": 16,
+        "precision": "float32",
+    }
 
 
 def test_poolings_and_layers(command, encoder_folder):

@@ -11,6 +11,7 @@ import pytest
 
 import regard
 from regard.cli.answers import line_of, object_of
+from regard.cli.console import envelope
 from regard.cli.main import main
 from regard.generation import GenerationSettings
 from regard.tasks import Translation
@@ -41,7 +42,7 @@ def test_lines_from_standard_input(command, model, expected):
 def test_nothing_in_nothing_out(command, model):
     answer = command("translate", model)
     assert (answer.code, answer.out) == (0, "")
-    assert json.loads(command("translate", model, "--json").out) == {"translations": []}
+    assert json.loads(command("translate", model, "--json").out) == envelope("translate") | {"translations": []}
 
 
 def test_lines_from_one_file_to_another(command, model, expected, tmp_path):

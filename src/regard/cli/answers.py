@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.cli.console import NewFile, on_terminal
+from regard.cli.console import NewFile, json_opening, on_terminal
 from regard.cli.inputs import Text
 
 if TYPE_CHECKING:
@@ -31,17 +31,18 @@ class Written:
     lines.
 
     Arguments:
+        command: as the JSON object names it.
         name: of the list of answers in the JSON object.
         file: where to; None for standard output.
         as_json: whether one JSON object is wanted.
     """
 
-    def __init__(self, name: str, file: NewFile | None, *, as_json: bool) -> None:
-        self._name = name
+    def __init__(self, command: str, name: str, file: NewFile | None, *, as_json: bool) -> None:
+        self._opening = json_opening(command, name)
         self._write: Callable[[str], object] = sys.stdout.write if file is None else file.write
         self._suffix = "" if file is None else Path(file.path).suffix.lower()
         self._as_json = as_json
-        self._separator = f'{{"{name}": [\n'
+        self._separator = self._opening + "\n"
         self._names: list[str] | None = None
         self._waiting: list[dict[str, Any]] = []
         self._delimiter = ","
@@ -68,7 +69,7 @@ class Written:
     def end(self) -> None:
         """Write what is left: the end of the JSON object, rows that waited for the names of columns."""
         if self._as_json:
-            self._write("\n]}\n" if self._separator == ",\n" else f'{{"{self._name}": []}}\n')
+            self._write("\n]}\n" if self._separator == ",\n" else self._opening + "]}\n")
         elif self._waiting:
             self._add_row(self._waiting.pop(), True)
 
@@ -135,6 +136,7 @@ def answer_all(
     texts: Iterator[Text],
     answer: Callable[[list[Text]], Sequence[A]],
     *,
+    command: str,
     name: str,
     line_of: Callable[[A | None], str],
     object_of: Callable[[Text, A | None], dict[str, Any]],
@@ -147,6 +149,7 @@ def answer_all(
 
     Arguments:
         answer: to some texts, none empty.
+        command: as the JSON object names it.
         name: of the list of answers in the JSON object.
         line_of, object_of: an answer as a line with its end, and as a JSON object; None for an empty text.
         file: where they go instead of standard output.
@@ -157,7 +160,7 @@ def answer_all(
     from regard.tasks.gaps import with_gaps
     from regard.text.unknown import CutTexts
 
-    written = Written(name, file, as_json=as_json)
+    written = Written(command, name, file, as_json=as_json)
     cuts: list[CutTexts] = []
 
     def answered(chunk: list[Text]) -> list[A | None]:

@@ -132,6 +132,7 @@ def classify(
         answer_all(
             waiting,
             answer,
+            command="classify",
             name="ratings" if rates else "classifications",
             line_of=_line,
             object_of=_object,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import Interruption, on_terminal, print_json, print_table, say
+from regard.cli.console import Interruption, envelope, on_terminal, print_json, print_table, say
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def compare(
         raise Interruption(f"interrupted; to go on: {shlex.join(['regard', *sys.argv[1:]])}") from None
     plot(compared, [output / "comparison.png", output / "comparison.svg"])
     if as_json:
-        print_json(compared.to_json())
+        print_json(envelope("compare") | compared.to_json())
     else:
         print_tables(compared)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from regard import __version__
 from regard.errors import InputError
 from regard.rendering import text_table
 from regard.structure import finite
@@ -48,6 +49,20 @@ def print_json(value: Any, file: NewFile | None = None) -> None:
         file.write(text + "\n")
     elif speaking():
         print(text)
+
+
+def envelope(command: str) -> dict[str, str]:
+    """What the JSON object of a command begins with: which command it was, and the version of regard that ran it."""
+    return {"command": command, "version": __version__}
+
+
+def json_opening(command: str, name: str) -> str:
+    """The beginning of a command's JSON object with one list, whose items are written as they come.
+
+    >>> json_opening("translate", "translations").replace(__version__, "1.0")
+    '{"command": "translate", "version": "1.0", "translations": ['
+    """
+    return json.dumps(envelope(command))[:-1] + f', "{name}": ['
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:

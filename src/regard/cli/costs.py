@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import NewFile, print_json, print_table, say
+from regard.cli.console import NewFile, envelope, print_json, print_table, say
 from regard.cli.generation_options import To
 from regard.errors import InputError
 
@@ -105,7 +105,7 @@ def plan(
         read=read,
     )
     if as_json:
-        print_json(found.to_mapping())
+        print_json(envelope("plan") | found.to_mapping())
     else:
         print_table(rows_of(found))
 
@@ -199,7 +199,7 @@ def bench(
     for name in report.absent:
         say(f"{name} is not installed{' in ' + options.interpreters[name] if name in options.interpreters else ''}")
     if as_json:
-        print_json(report.to_json())
+        print_json(envelope("bench") | report.to_json())
     else:
         _print(report)
     if report.failed:

@@ -13,7 +13,7 @@ import typer
 
 from regard.cli.answers import by_hand
 from regard.cli.commands import renamed
-from regard.cli.console import Interruption, on_terminal, one_line, print_json, say, text_bar
+from regard.cli.console import Interruption, envelope, json_opening, on_terminal, one_line, print_json, say, text_bar
 from regard.cli.inputs import Device, Text, TextColumn, opened, read_input, read_texts
 from regard.errors import InputError, nearest
 
@@ -105,7 +105,9 @@ def embed(
         for chunk in _chunks(itertools.islice(waiting, growing.rows, None), TOGETHER):
             growing.append([text.content for text in chunk], vectors(chunk))
     if as_json:
-        print_json({"output": str(output), "rows": growing.rows, "width": width, "precision": chosen})
+        print_json(
+            envelope("embed") | {"output": str(output), "rows": growing.rows, "width": width, "precision": chosen}
+        )
     else:
         say(f"{output}: {growing.rows:,} vectors of {width:,} numbers")
 
@@ -167,7 +169,8 @@ def _print_vectors(
     """A JSON object for each text, or one of all."""
     from regard.embeddings.vector_file import line_of
 
-    separator = '{"embeddings": [\n'
+    opening = json_opening("embed", "embeddings")
+    separator = opening + "\n"
     for chunk in _chunks(waiting, 1 if at_once else TOGETHER):
         for text, vector in zip(chunk, vectors(chunk), strict=True):
             line = line_of(text.content, vector)
@@ -175,7 +178,7 @@ def _print_vectors(
             separator = ",\n"
         sys.stdout.flush()
     if as_json:
-        print("\n]}" if separator == ",\n" else '{"embeddings": []}')
+        print("\n]}" if separator == ",\n" else opening + "]}")
 
 
 def _chunks(texts: Iterator[Text], together: int) -> Iterator[list[Text]]:
@@ -267,7 +270,8 @@ def search(
     index = Index.load(place, folder, _index_origin(model, encoder, chosen), unit, text_column)
     for sentence in described(_updated(index, place, encoder, chosen, patterns)):
         say(sentence)
-    separator = '{"queries": [\n'
+    opening = json_opening("search", "queries")
+    separator = opening + "\n"
     prompt = _prompt(encoder, ASKING)
     for query in asked:
         if not query.content.strip():
@@ -286,7 +290,7 @@ def search(
             _print_found(query.content, found, named=len(queries or ()) != 1)
         sys.stdout.flush()
     if as_json:
-        print("\n]}" if separator == ",\n" else '{"queries": []}')
+        print("\n]}" if separator == ",\n" else opening + "]}")
 
 
 def _updated(index: Index, place: Path, encoder: SentenceEncoder, precision: str, patterns: tuple[str, ...]) -> Any:

@@ -13,7 +13,7 @@ import typer
 
 from regard.cli import generation_options as options
 from regard.cli.answers import write_records
-from regard.cli.console import NewFile, print_json, print_table, text_bar
+from regard.cli.console import NewFile, envelope, print_json, print_table, text_bar
 from regard.cli.evaluate_generation import (
     Report,
     Request,
@@ -142,7 +142,7 @@ def evaluate(
     with NewFile(output) if output is not None else contextlib.nullcontext() as file:
         report = measure(request, file)
     if as_json:
-        print_json({"model": str(model), "data": places, **report.values})
+        print_json(envelope("evaluate") | {"model": str(model), "data": places, **report.values})
         return
     print_table(report.rows)
     for line in report.below:

@@ -94,6 +94,7 @@ def fill(
         answer_all(
             waiting,
             answer,
+            command="fill",
             name="filled",
             line_of=spans_line if spans else _line,
             object_of=spans_object if spans else _object,

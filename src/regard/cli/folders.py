@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import one_line, print_json, print_table, say
+from regard.cli.console import envelope, one_line, print_json, print_table, say
 from regard.reading import read_json_object
 from regard.rendering import metric_rows
 
@@ -44,7 +44,7 @@ def info(
     """  # noqa: D301  # \b keeps the lines of the example apart
     values = machine() if model is None else folder(model)
     if as_json:
-        print_json(values)
+        print_json(envelope("info") | values)
     else:
         print_table(_machine_rows(values) if model is None else _folder_rows(values))
 
@@ -393,7 +393,8 @@ def export(
         say(note)
     if as_json:
         print_json(
-            {
+            envelope("export")
+            | {
                 "folder": str(exported.folder),
                 "from": str(exported.source),
                 "task": exported.task,
@@ -434,7 +435,7 @@ def check(
 
     report = looked_at(folder)
     if as_json:
-        print_json(report.to_mapping())
+        print_json(envelope("check") | report.to_mapping())
     else:
         print_table((one_line(name), one_line(said)) for name, said in report.rows())
     if not report.whole:

@@ -13,7 +13,7 @@ import typer
 
 from regard.cli import generation_options as options
 from regard.cli.answers import answer_all, by_hand
-from regard.cli.console import NewFile, on_terminal, print_json, print_table, say, text_bar
+from regard.cli.console import NewFile, envelope, on_terminal, print_json, print_table, say, text_bar
 from regard.cli.inputs import Device, Precision, Text, TextColumn, opened, read_input
 from regard.errors import InputError
 from regard.rendering import metric_text
@@ -120,6 +120,7 @@ def generate(
         answer_all(
             waiting,
             answer,
+            command="generate",
             name="texts",
             line_of=_line,
             object_of=lambda text, written: _written_object(text.content, written),
@@ -245,7 +246,12 @@ def prompt(
             values |= {"train": str(train), "seed": seed, "draw": drawn}
         if put.task == "choice":
             values["score"] = how
-        print_json(values | _prompted_object(found) | {"malformed": malformed, "seconds": round(seconds, 3)})
+        print_json(
+            envelope("prompt")
+            | values
+            | _prompted_object(found)
+            | {"malformed": malformed, "seconds": round(seconds, 3)}
+        )
         return
     if found.note:
         say(found.note)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import generation_options as options
-from regard.cli.console import NewFile, print_json, say
+from regard.cli.console import NewFile, envelope, print_json, say
 from regard.cli.inputs import Device, NamedPicture, opened, pictures_named, words_of
 from regard.errors import InputError
 
@@ -91,7 +91,7 @@ def caption(
                     file.write(_caption_line(each, told))
             sys.stdout.flush()
         if as_json:
-            print_json({"model": str(model), "captions": objects}, file)
+            print_json(envelope("caption") | {"model": str(model), "captions": objects}, file)
     if page is not None and record is not None:
         from regard.inspection.record import save_view
 
@@ -173,7 +173,7 @@ def classify_pictures(
         else:
             file.write(line)
     if as_json:
-        print_json({"classifications": objects}, file)
+        print_json(envelope("classify") | {"classifications": objects}, file)
 
 
 def _ask(
@@ -275,7 +275,7 @@ def compose(
     found = composed(composer, words, settings, writing=writing)
     _write(found, output, picture, title=Path(piece or model).name)
     if as_json:
-        print_json(_composition_object(found, model, piece))
+        print_json(envelope("compose") | _composition_object(found, model, piece))
     elif output is None:
         print(" ".join(found.continuation))
 

@@ -132,6 +132,7 @@ def tag(
         answer_all(
             waiting,
             answer,
+            command="tag",
             name="taggings",
             line_of=_WRITTEN[form],
             object_of=_tagging_object,
@@ -310,6 +311,7 @@ def answer(
         answer_all(
             waiting,
             ask,
+            command="answer",
             name="answers",
             line_of=_answer_lines,
             object_of=_answer_object,

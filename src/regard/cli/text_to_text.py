@@ -79,6 +79,7 @@ def translate(
         answer_all(
             waiting,
             answer,
+            command="translate",
             name="translations",
             line_of=line_of,
             object_of=lambda text, translation: object_of(text.content, translation),
@@ -164,6 +165,7 @@ def summarize(
         answer_all(
             waiting,
             answer,
+            command="summarize",
             name="summaries",
             line_of=_line,
             object_of=_object,

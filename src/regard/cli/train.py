@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import Interruption, one_line, print_json, print_table, say, speaking
+from regard.cli.console import Interruption, envelope, one_line, print_json, print_table, say, speaking
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def train(
         raise Interruption(f"{said}; to go on from the last checkpoint: {shlex.join(again)}", code) from None
     if as_json:
         print_json(
-            {
+            envelope("train")
+            | {
                 "folder": str(result.folder),
                 "steps": result.steps,
                 "best_step": result.best_step,

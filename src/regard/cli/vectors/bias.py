@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from regard.cli.console import one_line, print_json, print_table, say
+from regard.cli.console import envelope, one_line, print_json, print_table, say
 from regard.cli.inputs import Device
 from regard.errors import InputError
 
@@ -130,7 +130,7 @@ def bias(
         for sentence in found.skipped:
             say(f"left out: {sentence}")
     if as_json:
-        print_json({"audits": [found.to_json() for found in audits]})
+        print_json(envelope("vectors bias") | {"audits": [found.to_json() for found in audits]})
         return
     for found in audits:
         _print(found)
@@ -382,7 +382,7 @@ def debias(
     missing = {name: list(here.missing(dict.fromkeys(words))) for name, words in lists.items()}
     if as_json:
         read = {"output": str(output), "kind": chosen, "debiased": about, "missing": missing}
-        print_json(read | effects.to_json())
+        print_json(envelope("vectors debias") | read | effects.to_json())
         return
     sentences = [
         each

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import on_terminal, one_line, print_json, print_table, say
+from regard.cli.console import envelope, on_terminal, one_line, print_json, print_table, say
 from regard.cli.vectors.bias import PAIRS_FORM, Occupations, Specific, read_tests
 from regard.errors import InputError
 
@@ -144,7 +144,9 @@ def evaluate(
     if output is not None:
         _write(output, tables, reports, about_bias)
     if as_json:
-        print_json({"common": common, "vectors": [report.to_json() for report in reports]})
+        print_json(
+            envelope("vectors evaluate") | {"common": common, "vectors": [report.to_json() for report in reports]}
+        )
         return
     from rich.console import Console
 
@@ -256,7 +258,8 @@ def make(
     )
     if as_json:
         print_json(
-            {"page": str(output), "key": str(key), "id": made.page, "tables": made.tables, "items": len(made.items)}
+            envelope("vectors judge make")
+            | {"page": str(output), "key": str(key), "id": made.page, "tables": made.tables, "items": len(made.items)}
         )
 
 
@@ -288,7 +291,7 @@ def score(
         say(malformed.summary())
     found = judging(questionnaire, given, seed=seed)
     if as_json:
-        print_json(found.to_json() | {"left_out": malformed.by_reason})
+        print_json(envelope("vectors judge score") | found.to_json() | {"left_out": malformed.by_reason})
     else:
         print_table(_rows(found))
 

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import one_line, print_json, say
+from regard.cli.console import envelope, one_line, print_json, say
 
 
 @renamed(count="n_best")
@@ -37,7 +37,8 @@ def neighbours(
     found = {word: nearest_words(table, word, n_best, among=among) for word in words}
     if as_json:
         print_json(
-            {"words": [{"word": w, "neighbours": [each._asdict() for each in near]} for w, near in found.items()]}
+            envelope("vectors neighbours")
+            | {"words": [{"word": w, "neighbours": [each._asdict() for each in near]} for w, near in found.items()]}
         )
         return
     for place, (word, near) in enumerate(found.items()):
@@ -81,7 +82,10 @@ def analogy(
     table = read_vectors(vectors, say=say)
     found = answers(table, a, b, c, n_best, method=cast(Method, method), with_given=with_given)
     if as_json:
-        print_json({"a": a, "b": b, "c": c, "method": method, "answers": [each._asdict() for each in found]})
+        print_json(
+            envelope("vectors analogy")
+            | {"a": a, "b": b, "c": c, "method": method, "answers": [each._asdict() for each in found]}
+        )
         return
     for each in found:
         print(f"{each.score:6.3f}  {one_line(each.word)}")
@@ -105,7 +109,7 @@ def odd(
 
     found = odd_one_out(read_vectors(vectors, say=say), words)
     if as_json:
-        print_json({"odd": found[0].word, "words": [each._asdict() for each in found]})
+        print_json(envelope("vectors odd") | {"odd": found[0].word, "words": [each._asdict() for each in found]})
         return
     for each in found:
         print(f"{each.score:6.3f}  {one_line(each.word)}")

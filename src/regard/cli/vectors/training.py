@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import Interruption, on_terminal, print_json, print_table, say
+from regard.cli.console import Interruption, envelope, on_terminal, print_json, print_table, say
 from regard.cli.inputs import Device, opened
 from regard.errors import InputError, nearest
 
@@ -167,7 +167,10 @@ def train(
         say(corpus.malformed.summary())
     write_vectors(found, output, chosen)
     if as_json:
-        print_json({"output": str(output), "kind": chosen, "words": len(found), "width": found.width, **found.metadata})
+        print_json(
+            envelope("vectors train")
+            | {"output": str(output), "kind": chosen, "words": len(found), "width": found.width, **found.metadata}
+        )
     else:
         print_table(_rows(found, output, chosen))
 
@@ -354,7 +357,10 @@ def extract(
     found = replace(found, metadata=metadata, name=output.name, subwords=None)  # the tokenizer stays with the model
     write_vectors(found, output)
     if as_json:
-        print_json({"output": str(output), "words": len(found), "width": found.width, **found.metadata})
+        print_json(
+            envelope("vectors extract")
+            | {"output": str(output), "words": len(found), "width": found.width, **found.metadata}
+        )
     else:
         say(f"{output}: {len(found):,} words, vectors of {found.width:,} numbers")
 
@@ -441,7 +447,7 @@ def convert(
         "subwords": vectors.subwords is not None,
     }
     if as_json:
-        print_json({"read": read, "written": {"target": str(target), "kind": chosen}})
+        print_json(envelope("vectors convert") | {"read": read, "written": {"target": str(target), "kind": chosen}})
         return
     known = [name for name in ("counts", "subwords") if read[name]]
     print_table(
