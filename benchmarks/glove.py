@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from measured import record
-from regard.vectors.training import VectorSettings, sentences, train_vectors
+from regard.word_embeddings.training import VectorSettings, sentences, train_vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 EPOCHS = 5

@@ -30,10 +30,10 @@ from regard.embeddings import unit
 from regard.metrics.bootstrap import bootstrap_interval
 from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.training.memory import keep_freed_memory
-from regard.vectors import WordVectors
-from regard.vectors.evaluation.extrinsic.words import logistic
-from regard.vectors.evaluation.lookup import Lookup
-from regard.vectors.reading import read_vectors
+from regard.word_embeddings import WordVectors
+from regard.word_embeddings.evaluation.extrinsic.words import logistic
+from regard.word_embeddings.evaluation.lookup import Lookup
+from regard.word_embeddings.reading import read_vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 

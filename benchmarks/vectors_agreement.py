@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from measured import record
-from regard.vectors import WordVectors
-from regard.vectors.bias import AssociationTest, NamedWords, association_test, bias_subspace, hard_debiased
-from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
-from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
-from regard.vectors.reading import read_vectors
+from regard.word_embeddings import WordVectors
+from regard.word_embeddings.bias import AssociationTest, NamedWords, association_test, bias_subspace, hard_debiased
+from regard.word_embeddings.evaluation.analogies import evaluate_analogies, read_analogies
+from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
+from regard.word_embeddings.reading import read_vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "bias_scores.json"

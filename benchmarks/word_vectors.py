@@ -23,19 +23,26 @@ from measured import record
 from regard.data.labelled import read_labelled
 from regard.data.tagged import read_tagged
 from regard.training.memory import keep_freed_memory
-from regard.vectors import WordVectors
-from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, audit, read_association_tests, read_word_sets, read_words
-from regard.vectors.contextual import averaged_vectors
-from regard.vectors.evaluation.battery import evaluate, read_battery
-from regard.vectors.evaluation.extrinsic import (
+from regard.word_embeddings import WordVectors
+from regard.word_embeddings.bias import (
+    GENDER_PAIRS,
+    OCCUPATIONS,
+    audit,
+    read_association_tests,
+    read_word_sets,
+    read_words,
+)
+from regard.word_embeddings.contextual import averaged_vectors
+from regard.word_embeddings.evaluation.battery import evaluate, read_battery
+from regard.word_embeddings.evaluation.extrinsic import (
     evaluate_classification,
     evaluate_cosines,
     evaluate_pairs,
     evaluate_tagging,
 )
-from regard.vectors.reading import read_vectors
-from regard.vectors.training import VectorSettings, sentences, train_vectors
-from regard.vectors.writing import write_vectors
+from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.training import VectorSettings, sentences, train_vectors
+from regard.word_embeddings.writing import write_vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 

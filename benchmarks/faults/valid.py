@@ -14,10 +14,10 @@ from PIL import Image
 
 import regard
 import regard.training.callbacks
-from regard.vectors.reading import read_vectors
-from regard.vectors.store import WordVectors
-from regard.vectors.subwords import NgramSubwords
-from regard.vectors.writing import write_vectors
+from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.store import WordVectors
+from regard.word_embeddings.subwords import NgramSubwords
+from regard.word_embeddings.writing import write_vectors
 
 WORDS = [
     "the", "dog", "cat", "bird", "man", "woman", "king", "queen", "barks", "sleeps",

@@ -12,8 +12,8 @@ from regard.claims.own_data import SPLITS
 from regard.errors import InputError
 from regard.tasks.kinds import kind_of
 from regard.training.run import train
-from regard.vectors.training import Corpus
-from regard.vectors.training.corpus import Tokenisation
+from regard.word_embeddings.training import Corpus
+from regard.word_embeddings.training.corpus import Tokenisation
 
 NEVER = 1_000_000_000
 """Updates after which nothing is done: later than the last."""

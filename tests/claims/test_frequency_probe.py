@@ -10,7 +10,7 @@ import pytest
 from regard.claims.claim import claim
 from regard.claims.computation import compute
 from regard.errors import InputError
-from regard.vectors.evaluation.categories import CATEGORIES
+from regard.word_embeddings.evaluation.categories import CATEGORIES
 from regard_claims.frequency_in_vectors.frequency_probe import FrequencyInVectors
 
 SMALL = {"width": 12, "minimum_count": 2}

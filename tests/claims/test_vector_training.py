@@ -12,7 +12,7 @@ import pytest
 
 from regard.claims.claim import claims
 from regard.errors import InputError
-from regard.vectors.training.corpus import count_words
+from regard.word_embeddings.training.corpus import count_words
 from regard_claims.count_weighting.count_weighting import CountWeighting
 from regard_claims.shared import training_text
 from regard_claims.shifted_pmi.planted_statistics import PlantedStatistics

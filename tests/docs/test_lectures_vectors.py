@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.vectors import WordVectors, neighbours
-from regard.vectors.bias import analogy_answers, bias_subspace, projections
-from regard.vectors.neighbours import cosines
+from regard.word_embeddings import WordVectors, neighbours
+from regard.word_embeddings.bias import analogy_answers, bias_subspace, projections
+from regard.word_embeddings.neighbours import cosines
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 

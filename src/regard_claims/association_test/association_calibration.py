@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from regard.errors import InputError
 from regard.models.config import check
-from regard.vectors.bias import Association, AssociationTest, NamedWords, association_test
-from regard.vectors.store import WordVectors
+from regard.word_embeddings.bias import Association, AssociationTest, NamedWords, association_test
+from regard.word_embeddings.store import WordVectors
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 SETS = "xyab"

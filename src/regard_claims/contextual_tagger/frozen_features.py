@@ -20,8 +20,8 @@ from regard.errors import InputError
 from regard.metrics.classification import chunk_scores
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard.vectors.reading import read_vectors
-from regard.vectors.store import WordVectors
+from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.store import WordVectors
 from regard_claims.shared import file_of, split_file
 
 PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "testa")}

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from regard.files import scratch_folder
-from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
-from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
-from regard.vectors.store import WordVectors
-from regard.vectors.training.corpus import Tokenisation, count_words
-from regard.vectors.training.glove import glove_tables
-from regard.vectors.training.settings import VectorSettings, Weighting
+from regard.word_embeddings.evaluation.analogies import evaluate_analogies, read_analogies
+from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
+from regard.word_embeddings.store import WordVectors
+from regard.word_embeddings.training.corpus import Tokenisation, count_words
+from regard.word_embeddings.training.glove import glove_tables
+from regard.word_embeddings.training.settings import VectorSettings, Weighting
 from regard_claims.shared import file_of, training_text
 
 SUM, ALONE, ANALOGIES = "similarity", "similarity of w alone", "analogies"
@@ -28,7 +28,7 @@ class CountWeighting:
     Arguments:
         path: a folder with text for training, `train.txt`, perhaps gzip.
         pairs, analogies: files of judged pairs and of analogies: their names in that folder, or their paths.
-        tokenisation: of the text, see `regard.vectors.training.Corpus`.
+        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
         weighting, largest_count: see `VectorSettings`.
         width, window, epochs, minimum_count: of the training.
     """

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from regard.errors import InputError
 from regard.models.config import check
-from regard.vectors.evaluation.categories import builtin_categories, evaluate_categories
-from regard.vectors.evaluation.probes import frequency_probe
-from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
-from regard.vectors.training import settings_of, train_vectors
-from regard.vectors.training.corpus import Tokenisation
-from regard.vectors.training.settings import Method
+from regard.word_embeddings.evaluation.categories import builtin_categories, evaluate_categories
+from regard.word_embeddings.evaluation.probes import frequency_probe
+from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
+from regard.word_embeddings.training import settings_of, train_vectors
+from regard.word_embeddings.training.corpus import Tokenisation
+from regard.word_embeddings.training.settings import Method
 from regard_claims.shared import file_of, training_text
 
 SIMILARITY, PURITY, PROBE = "similarity", "purity", "frequency probe"
@@ -33,7 +33,7 @@ class FrequencyInVectors:
         width: numbers in a vector.
         minimum_count: words seen less often have no vector.
         largest_count: of GloVe's weighting.
-        tokenisation: of the text, see `regard.vectors.training.Corpus`.
+        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
         share: of the words that are called frequent.
 
     Raises:

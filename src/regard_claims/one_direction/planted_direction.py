@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from regard.metrics.regression import spearman
 from regard.models.config import check
-from regard.vectors.bias import bias_subspace, hard_debiased, leftover
-from regard.vectors.bias.lists import unit64
-from regard.vectors.store import WordVectors
+from regard.word_embeddings.bias import bias_subspace, hard_debiased, leftover
+from regard.word_embeddings.bias.lists import unit64
+from regard.word_embeddings.store import WordVectors
 
 Numbers = NDArray[np.float64]
 Pair = tuple[str, str]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from regard.metrics.regression import pearson
 from regard.models.config import check, check_sizes
-from regard.vectors.training.corpus import count_words
-from regard.vectors.training.settings import Method, settings_of
-from regard.vectors.training.train import train_word2vec
+from regard.word_embeddings.training.corpus import count_words
+from regard.word_embeddings.training.settings import Method, settings_of
+from regard.word_embeddings.training.train import train_word2vec
 
 Table = NDArray[np.float64]
 

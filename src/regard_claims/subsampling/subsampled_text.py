@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from regard.models.config import check
-from regard.vectors.evaluation.similarity import evaluate_similarity, read_similarity
-from regard.vectors.training.corpus import Tokenisation
-from regard.vectors.training.settings import Method, settings_of
-from regard.vectors.training.train import train_vectors
+from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
+from regard.word_embeddings.training.corpus import Tokenisation
+from regard.word_embeddings.training.settings import Method, settings_of
+from regard.word_embeddings.training.train import train_vectors
 from regard_claims.shared import file_of, training_text
 
 WORDS, SIMILARITY, SECONDS = "words trained on", "similarity", "seconds"
@@ -25,7 +25,7 @@ class SubsampledText:
     Arguments:
         path: a folder with text for training, `train.txt`, perhaps gzip.
         pairs: a file of judged pairs: its name in that folder, or its path.
-        tokenisation: of the text, see `regard.vectors.training.Corpus`.
+        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
         method: skipgram, cbow or fasttext.
         subsample: t; 0 leaves nothing out.
         width, window, epochs, minimum_count: of the training; the rest is as published.

@@ -11,12 +11,12 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.models.config import check_sizes
-from regard.vectors.evaluation.analogies import evaluate_analogies, read_analogies
-from regard.vectors.neighbours import neighbours
-from regard.vectors.store import WordVectors
-from regard.vectors.training.corpus import Tokenisation, Vocabulary, count_words
-from regard.vectors.training.settings import Method, settings_of
-from regard.vectors.training.train import train_vectors
+from regard.word_embeddings.evaluation.analogies import evaluate_analogies, read_analogies
+from regard.word_embeddings.neighbours import neighbours
+from regard.word_embeddings.store import WordVectors
+from regard.word_embeddings.training.corpus import Tokenisation, Vocabulary, count_words
+from regard.word_embeddings.training.settings import Method, settings_of
+from regard.word_embeddings.training.train import train_vectors
 from regard_claims.shared import file_of, training_text
 
 KINDS = ("plural", "-ed", "-ing", "typo")
@@ -46,7 +46,7 @@ class UnseenForms:
     Arguments:
         path: a folder with text for training, `train.txt`, perhaps gzip.
         analogies: a file of analogies: its name in that folder, or its path.
-        tokenisation: of the text, see `regard.vectors.training.Corpus`.
+        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
         method: of the vectors.
         words: how many words' forms.
         nearest: how many neighbours are looked at.

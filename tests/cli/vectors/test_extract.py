@@ -16,8 +16,8 @@ from regard.errors import InputError
 from regard.models import Bert, BertConfig
 from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
 from regard.text import Tokenizer
-from regard.vectors.contextual import averaged_vectors, vectors_alone
-from regard.vectors.reading import read_vectors
+from regard.word_embeddings.contextual import averaged_vectors, vectors_alone
+from regard.word_embeddings.reading import read_vectors
 
 SENTENCES = ["The bank lent money.", "He sat by the river bank.", "Money is in the bank."]
 

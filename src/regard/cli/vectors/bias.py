@@ -14,8 +14,15 @@ from regard.cli.inputs import Device
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.vectors.bias import Association, AssociationChange, Audit, Change, DebiasingEffects, DirectionAudit
-    from regard.vectors.bias.lists import AssociationTest
+    from regard.word_embeddings.bias import (
+        Association,
+        AssociationChange,
+        Audit,
+        Change,
+        DebiasingEffects,
+        DirectionAudit,
+    )
+    from regard.word_embeddings.bias.lists import AssociationTest
 
 
 SHOWN = 8
@@ -92,8 +99,8 @@ def bias(
       regard vectors bias cbow.vec skipgram.vec --weat weat/ --pairs definitional_pairs.json --json
       regard vectors bias path/to/minilm --seat sent-weat7.jsonl --ddof 1
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, audit, audit_of_texts, read_word_sets, read_words
-    from regard.vectors.evaluation.lookup import known_case
+    from regard.word_embeddings.bias import GENDER_PAIRS, OCCUPATIONS, audit, audit_of_texts, read_word_sets, read_words
+    from regard.word_embeddings.evaluation.lookup import known_case
 
     chosen: Literal[0, 1] = 1 if ddof else 0
     word_tests, sentence_tests = read_tests(weat or ()), read_tests(seat or ())
@@ -111,7 +118,7 @@ def bias(
             tests = [*word_tests, *sentence_tests]
             audits.append(audit_of_texts(path.name, encoder.embed, tests, ddof=chosen, seed=seed))
         else:
-            from regard.vectors.reading import read_vectors
+            from regard.word_embeddings.reading import read_vectors
 
             audits.append(
                 audit(
@@ -143,7 +150,7 @@ def is_model(path: Path) -> bool:
 
 def read_tests(paths: Sequence[Path]) -> list[AssociationTest]:
     """Association tests from files, and from all .json and .jsonl of folders; of those with the same words the first."""
-    from regard.vectors.bias import read_association_tests
+    from regard.word_embeddings.bias import read_association_tests
 
     files = [file for path in paths for file in (_in_folder(path) if path.is_dir() else [path])]
     first: dict[object, str] = {}
@@ -320,7 +327,7 @@ def debias(
       regard vectors debias cbow.vec out.vec --pairs pairs.json --specific gender_specific.json --similarity EN-WS-353-ALL.txt
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.data.malformed import MalformedRows
-    from regard.vectors.bias import (
+    from regard.word_embeddings.bias import (
         OCCUPATIONS,
         bias_subspace,
         debiasing_effects,
@@ -328,11 +335,11 @@ def debias(
         read_word_sets,
         read_words,
     )
-    from regard.vectors.bias.lists import Presence, said_missing
-    from regard.vectors.evaluation import read_analogies, read_similarity
-    from regard.vectors.evaluation.lookup import known_case
-    from regard.vectors.reading import read_vectors
-    from regard.vectors.writing import checked_kind, kind_like, write_vectors
+    from regard.word_embeddings.bias.lists import Presence, said_missing
+    from regard.word_embeddings.evaluation import read_analogies, read_similarity
+    from regard.word_embeddings.evaluation.lookup import known_case
+    from regard.word_embeddings.reading import read_vectors
+    from regard.word_embeddings.writing import checked_kind, kind_like, write_vectors
 
     if output.exists() and output.resolve() == vectors.resolve():
         raise InputError(f"{output}: is what is read; give another place for what is written")

@@ -15,9 +15,9 @@ from regard.cli.vectors.bias import PAIRS_FORM, Occupations, Specific, read_test
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.vectors.evaluation.battery import Report
-    from regard.vectors.judging.scores import Judgement
-    from regard.vectors.store import WordVectors
+    from regard.word_embeddings.evaluation.battery import Report
+    from regard.word_embeddings.judging.scores import Judgement
+    from regard.word_embeddings.store import WordVectors
 
 
 PIPE_WIDTH = 240
@@ -94,9 +94,9 @@ def evaluate(
       regard vectors evaluate skipgram.vec glove.txt --weat weat/ --occupations professions.json -o report.html
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.data.malformed import MalformedRows
-    from regard.vectors.evaluation.battery import evaluate as run
-    from regard.vectors.evaluation.battery import in_common, read_battery, table
-    from regard.vectors.evaluation.probes import PROBES, read_probes
+    from regard.word_embeddings.evaluation.battery import evaluate as run
+    from regard.word_embeddings.evaluation.battery import in_common, read_battery, table
+    from regard.word_embeddings.evaluation.probes import PROBES, read_probes
 
     if output is not None and output.suffix not in (".html", ".htm"):
         raise InputError(f"{output}: a report is a page; give a name that ends in .html")
@@ -106,7 +106,7 @@ def evaluate(
         raise InputError(
             f"--{alone} is for the page; give --output FILE.html, or use: regard vectors bias VECTORS --{alone} FILE"
         )
-    from regard.vectors.bias import GENDER_PAIRS, OCCUPATIONS, read_word_sets, read_words
+    from regard.word_embeddings.bias import GENDER_PAIRS, OCCUPATIONS, read_word_sets, read_words
 
     about_bias: dict[str, Any] = {
         "word_tests": read_tests(weat or ()),
@@ -160,8 +160,8 @@ def _write(
 ) -> None:
     """The page, with an audit of bias for each table that can have one."""
     from regard.files import write_file
-    from regard.vectors.bias import Audit, audit
-    from regard.vectors.report import Subject, html_page
+    from regard.word_embeddings.bias import Audit, audit
+    from regard.word_embeddings.report import Subject, html_page
 
     subjects, said = [], {}
     for vectors, report in zip(tables, reports, strict=True):
@@ -182,7 +182,7 @@ def read_tables(paths: Sequence[Path], limit: int | None = None) -> list[WordVec
     """Several tables of vectors, each called by a name of its own: that of its file, or its path where two are alike."""
     from dataclasses import replace
 
-    from regard.vectors.reading import read_vectors
+    from regard.word_embeddings.reading import read_vectors
 
     found = [read_vectors(path, limit=limit, say=say) for path in paths]
     names = [each.name for each in found]
@@ -241,7 +241,7 @@ def make(
       regard vectors judge make a.vec b.vec c.vec --word coffee --word bank --intruders 0 -o page.html
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.files import replace_file
-    from regard.vectors.judging import html_page, make_questionnaire
+    from regard.word_embeddings.judging import html_page, make_questionnaire
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: is no page; give a name that ends in .html")
@@ -281,8 +281,8 @@ def score(
       regard vectors judge score page.key.json answers-anna.jsonl answers-ben.jsonl --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.data.malformed import MalformedRows
-    from regard.vectors.judging import judge as judging
-    from regard.vectors.judging import read_answers, read_key
+    from regard.word_embeddings.judging import judge as judging
+    from regard.word_embeddings.judging import read_answers, read_key
 
     questionnaire = read_key(key)
     malformed = MalformedRows()

@@ -30,8 +30,8 @@ def neighbours(
       regard vectors neighbours glove.6B.300d.txt king
       regard vectors neighbours cc.en.300.bin unkingly kings --n-best 5 --among 50000 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.vectors.neighbours import neighbours as nearest_words
-    from regard.vectors.reading import read_vectors
+    from regard.word_embeddings.neighbours import neighbours as nearest_words
+    from regard.word_embeddings.reading import read_vectors
 
     table = read_vectors(vectors, say=say)
     found = {word: nearest_words(table, word, n_best, among=among) for word in words}
@@ -73,9 +73,9 @@ def analogy(
       regard vectors analogy vectors.bin France Paris Italy --method multiply --n-best 3 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.errors import InputError, nearest
-    from regard.vectors.neighbours import METHODS, Method
-    from regard.vectors.neighbours import analogy as answers
-    from regard.vectors.reading import read_vectors
+    from regard.word_embeddings.neighbours import METHODS, Method
+    from regard.word_embeddings.neighbours import analogy as answers
+    from regard.word_embeddings.reading import read_vectors
 
     if method not in METHODS:
         raise InputError(f"--method: there is no method {method!r}; {nearest(method, METHODS)}")
@@ -104,8 +104,8 @@ def odd(
     Example:
       regard vectors odd glove.6B.300d.txt breakfast lunch dinner car
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.vectors.neighbours import odd_one_out
-    from regard.vectors.reading import read_vectors
+    from regard.word_embeddings.neighbours import odd_one_out
+    from regard.word_embeddings.reading import read_vectors
 
     found = odd_one_out(read_vectors(vectors, say=say), words)
     if as_json:

@@ -21,10 +21,10 @@ from regard.errors import InputError, nearest
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from regard.vectors.contextual import Sentence
-    from regard.vectors.store import WordVectors
-    from regard.vectors.training.corpus import Progress, Report
-    from regard.vectors.training.settings import Method
+    from regard.word_embeddings.contextual import Sentence
+    from regard.word_embeddings.store import WordVectors
+    from regard.word_embeddings.training.corpus import Progress, Report
+    from regard.word_embeddings.training.settings import Method
 
 
 REFRESH = 0.2
@@ -142,10 +142,10 @@ def train(
       regard vectors train books/ -o books.vec --method fasttext --ngrams 3-5 --buckets 200000
       regard vectors train wiki.train.tokens -o wiki --method glove --x-max 10 --tokens whitespace --cleaning wikitext
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.vectors.training import sentences as read
-    from regard.vectors.training import settings_of, train_vectors
-    from regard.vectors.training.settings import METHODS
-    from regard.vectors.writing import checked_kind, write_vectors
+    from regard.word_embeddings.training import sentences as read
+    from regard.word_embeddings.training import settings_of, train_vectors
+    from regard.word_embeddings.training.settings import METHODS
+    from regard.word_embeddings.writing import checked_kind, write_vectors
 
     chosen = checked_kind(output, kind)
     _check_place(output)
@@ -319,7 +319,7 @@ def extract(
     from regard.embeddings.vector_file import digest_of
     from regard.quantization.linear import check_precision
     from regard.tasks.loading import model_folder
-    from regard.vectors.writing import write_vectors
+    from regard.word_embeddings.writing import write_vectors
 
     check_precision(precision)
     sentences = None if how == "pieces" else _Sentences(list(texts or ()), lines=lines, spaces=spaces)
@@ -327,11 +327,11 @@ def extract(
     try:
         with _sentence_bar() as progress:
             if sentences is None:
-                from regard.vectors.contextual import piece_vectors
+                from regard.word_embeddings.contextual import piece_vectors
 
                 found = piece_vectors(encoder)
             elif how == "alone":
-                from regard.vectors.contextual import counted, vectors_alone
+                from regard.word_embeddings.contextual import counted, vectors_alone
 
                 counts = counted(encoder.task.tokenizer, sentences, lowercase=lowercase)
                 words, numbers = counts.frequent(minimum_count)
@@ -339,7 +339,7 @@ def extract(
                     encoder, words, layers=layers, counts=numbers, precision=precision, progress=progress
                 )
             else:
-                from regard.vectors.contextual import averaged_vectors
+                from regard.word_embeddings.contextual import averaged_vectors
 
                 found = averaged_vectors(
                     encoder,
@@ -432,8 +432,8 @@ def convert(
       regard vectors convert GoogleNews-vectors-negative300.bin.gz news --limit 500000
       regard vectors convert news news.vec.gz
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.vectors.reading import read_vectors
-    from regard.vectors.writing import checked_kind, write_vectors
+    from regard.word_embeddings.reading import read_vectors
+    from regard.word_embeddings.writing import checked_kind, write_vectors
 
     chosen = checked_kind(target, kind)
     vectors = read_vectors(source, limit=limit, say=say)

@@ -1,0 +1,347 @@
+"""Vectors as text, a word and its numbers a line: word2vec's format, which is fastText's .vec too, and GloVe's.
+
+word2vec's begins with a line of the number of words and the width; GloVe's has no such header.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.errors import InputError
+from regard.word_embeddings.formats.files import (
+    BLOCK,
+    HEAD,
+    Output,
+    Piece,
+    Say,
+    Source,
+    encoded,
+    refuse_space,
+    table_of,
+    vectors_of,
+)
+from regard.word_embeddings.store import Matrix, WordVectors
+
+_HEADER = re.compile(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]*\r?(?:\n|$)")
+
+
+class Header(NamedTuple):
+    """What a first line says: so many words, vectors of such a width; and the byte after it."""
+
+    words: int
+    width: int
+    end: int
+
+
+def header_of(head: bytes) -> Header | None:
+    r"""What the first line says; None if it is not two numbers.
+
+    >>> header_of(b"2 3\nking 1 2 3")
+    Header(words=2, width=3, end=4)
+    >>> header_of(b"king 1 2 3")
+    """
+    marked = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
+    found = _HEADER.match(head, marked)
+    return None if found is None else Header(int(found[1]), int(found[2]), found.end())
+
+
+def read_word2vec(source: Source, header: Header, limit: int | None, say: Say) -> WordVectors:
+    """The vectors of a file whose header says so many words of such a width.
+
+    Raises:
+        InputError: for more or fewer lines than that, or a line that is wrong.
+    """
+    source.refuse_claim(header.words, header.width, header.end + header.words * (2 * header.width + 2) - 1)
+    blocks = lines_of(source, start=header.end, number=2)
+    table = table_of(rows_of(blocks, source.path, header.width, limit), header.width)
+    wanted = header.words if limit is None else min(header.words, limit)
+    if len(table.words) != wanted:
+        raise InputError(
+            f"{source.path}: the header promises {header.words:,} words, and {len(table.words):,} follow; "
+            "fetch the file again or mend its header"
+        )
+    return vectors_of(table, source, "word2vec", lambda row: f"line {row + 2:,}", say)
+
+
+def write_word2vec(vectors: WordVectors, output: Output) -> None:
+    """Write the vectors.
+
+    Raises:
+        InputError: for a word with white space in it, or none.
+    """
+    refuse_space(vectors, output.path)
+    output.file.write(b"%d %d\n" % (len(vectors), vectors.width))
+    write_rows(vectors, output)
+
+
+# GloVe's format: no header, so the first lines decide the width.
+
+LOOKED_AT = 1000
+"""First lines that decide the width."""
+
+
+def read_glove(source: Source, width: int, limit: int | None, say: Say) -> WordVectors:
+    """The vectors of a file without a header.
+
+    Raises:
+        InputError: for a line that is wrong.
+    """
+    start = len(BYTE_ORDER_MARK) if source.head.startswith(BYTE_ORDER_MARK) else 0
+    table = table_of(rows_of(lines_of(source, start), source.path, width, limit), width)
+    return vectors_of(table, source, "glove", lambda row: f"line {row + 1:,}", say)
+
+
+def width_of(head: bytes) -> int:
+    r"""How many numbers most of the first lines end with after a word; 0 for lines that are no vectors.
+
+    Words may be numbers or hold spaces, so no line alone can tell. Where it is not one in two at least that hold none, the
+    lines are something else: pairs of words with a score, for one.
+
+    >>> width_of(b"king 1 2\nNew York 3 4\n1984 5 6\n"), width_of(b"a text\nof words\n"), width_of(b"cat dog 7\n")
+    (2, 0, 0)
+    """
+    lines = head.split(b"\n")
+    if len(head) >= HEAD and len(lines) > 1:
+        lines.pop()  # the last was cut
+    fields = [line.split() for line in lines[:LOOKED_AT] if line.strip(SPACE)]
+    found = Counter(_numbers_at_end(line) for line in fields)
+    # Of widths found alike the smallest, for words can add to a line but not take from it.
+    width = min(found, key=lambda width: (-found[width], width), default=0)
+    plain = sum(len(line) == width + 1 for line in fields)
+    return width if 2 * plain >= len(fields) else 0
+
+
+def write_glove(vectors: WordVectors, output: Output) -> None:
+    """Write the vectors; a word may hold spaces if its line reads back.
+
+    Raises:
+        InputError: for no words, one that would not read back, or so many with spaces that the width could not be told.
+    """
+    if not len(vectors):
+        raise InputError(f"{output.path}: there are no words, which a file without a header cannot say; give some")
+    numbers = ["0.5"] * vectors.width
+    for place, word in enumerate(vectors.words):
+        if not _reads_back(word, numbers) or (not place and word.startswith("\ufeff")):
+            raise InputError(
+                f"{output.path}: the word {word!r} could not be read back from GloVe's format; "
+                "choose the kind folder or fasttext, or rename it"
+            )
+    first = io.BytesIO()
+    write_rows(vectors.first(LOOKED_AT), Output(path=output.path, file=first))
+    if width_of(first.getvalue()[:HEAD]) != vectors.width:
+        raise InputError(
+            f"{output.path}: so many of the first words hold spaces that no reader could tell the width of the vectors; "
+            "choose another kind"
+        )
+    write_rows(vectors, output)
+
+
+def _reads_back(word: str, numbers: list[str]) -> bool:
+    if word and word.isprintable() and " " not in word:
+        return True
+    try:
+        line = " ".join([word, *numbers]).encode()
+        return b"\n" not in line and split("", line, len(numbers))[0] == word
+    except (InputError, UnicodeEncodeError):
+        return False
+
+
+def _numbers_at_end(fields: list[bytes]) -> int:
+    after = fields[1:]
+    return next((count for count, field in enumerate(reversed(after)) if not is_number(field)), len(after))
+
+
+# Lines of a word and its numbers, spaces between.
+
+LONGEST_LINE = 1 << 25
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SPACE = b" \t\r"
+TOGETHER = 1 << 16
+"""Numbers that are written at once."""
+
+
+class Lines(NamedTuple):
+    """Whole lines without their ends, and the number of the first, from 1."""
+
+    number: int
+    content: list[bytes]
+
+
+def lines_of(source: Source, start: int = 0, number: int = 1) -> Iterator[Lines]:
+    """The lines of a file, about a megabyte together; line feeds alone end them.
+
+    Arguments:
+        start: the byte where the first of them begins.
+        number: what it is counted as.
+
+    Raises:
+        InputError: for a line too long to be one.
+    """
+    source.stream.seek(start)
+    carry = source.stream.read(BLOCK)
+    while True:
+        *content, carry = carry.split(b"\n")
+        if content:
+            yield Lines(number, content)
+            number += len(content)
+        if len(carry) > LONGEST_LINE:
+            raise InputError(
+                f"{source.path}:{number}: the line does not end within {LONGEST_LINE:,} bytes; "
+                "give word vectors as text, one word a line"
+            )
+        block = source.stream.read(BLOCK)
+        if not block:
+            break
+        carry += block
+    if carry:
+        yield Lines(number, [carry])
+
+
+def rows_of(blocks: Iterator[Lines], path: Path, width: int, limit: int | None) -> Iterator[Piece]:
+    """The words and vectors of lines, to the limit; empty lines may stand at the end alone.
+
+    Raises:
+        InputError: for a line that is not a word and so many finite numbers, with its number.
+    """
+    empty: int | None = None
+    left = limit
+    for number, content in blocks:
+        if left is not None:
+            content = content[:left]
+            left -= len(content)
+        if not content:
+            return
+        lines = [line.rstrip(SPACE) for line in content]
+        while lines and not lines[-1]:
+            lines.pop()
+        if lines and empty is not None:
+            raise InputError(f"{path}:{empty}: the line is empty; remove it")
+        if len(lines) < len(content) and empty is None:
+            empty = number + len(lines)
+        if lines:
+            yield _piece(path, number, lines, width)
+
+
+def _piece(path: Path, number: int, lines: list[bytes], width: int) -> Piece:
+    words, numbers = [], []
+    for line in lines:
+        # Most lines have one space before each number; others are looked at more closely.
+        word, _, rest = line.partition(b" ") if line.count(b" ") == width else (b"", b"", b"")
+        words.append(word)
+        numbers.append(rest)
+        if not word or not rest:
+            return _piece_with_care(path, number, lines, width)
+    try:
+        matrix = np.loadtxt(io.BytesIO(b"\n".join(numbers)), np.float32, comments=None, delimiter=" ", ndmin=2)
+        decoded = b"\n".join(words).decode().split("\n")
+    except (ValueError, UnicodeDecodeError):
+        return _piece_with_care(path, number, lines, width)
+    if matrix.shape != (len(lines), width) or not np.isfinite(matrix).all():
+        return _piece_with_care(path, number, lines, width)
+    return Piece(decoded, matrix)
+
+
+def _piece_with_care(path: Path, number: int, lines: list[bytes], width: int) -> Piece:
+    """Line by line: words with spaces in them, tabs, and the sentence about what is wrong."""
+    words: list[str] = []
+    matrix = np.empty((len(lines), width), dtype=np.float32)
+    for row, line in enumerate(lines):
+        where = f"{path}:{number + row}"
+        word, fields = split(where, line, width)
+        words.append(word)
+        matrix[row] = _numbers(where, fields)
+    return Piece(words, matrix)
+
+
+def split(where: str, line: bytes, width: int) -> tuple[str, list[bytes]]:
+    """A line's word, in which there may be spaces, and its fields for numbers.
+
+    Raises:
+        InputError: for more or fewer numbers than the width, no word, or bytes that are no UTF-8.
+
+    >>> split("a.txt:1", b"New York 0.5 1", 2)
+    ('New York', [b'0.5', b'1'])
+    """
+    if not line.strip():
+        raise InputError(f"{where}: the line is empty; remove it")
+    parts = line.rsplit(b" ", width)
+    if line.count(b" ") != width or not all(parts):  # not as nearly all lines are
+        parts = parts if len(parts) > width and all(parts[1:]) else line.rsplit(None, width)
+        parts[0] = parts[0].strip(SPACE)
+    word, fields = parts[0], parts[1:]
+    if not word or (len(fields) == width - 1 and is_number(word) and line[:1].isspace()):
+        raise InputError(f"{where}: has no word before its numbers; mend or remove the line")
+    between = word.split()[1:]
+    found = len(fields)
+    if between and all(b"." in field and is_number(field) for field in between):
+        found += len(between)  # more numbers rather than a word of such parts
+    if found != width:
+        raise InputError(
+            f"{where}: has {found} numbers after its word, and {width} are needed; mend or remove the line"
+        )
+    try:
+        return word.decode(), fields
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{where}: the word {word[:40]!r} is not UTF-8; convert the file (iconv -f LATIN1 -t UTF-8) or remove the line"
+        ) from None
+
+
+def is_number(field: bytes) -> bool:
+    """Whether it reads as a number, finite or not.
+
+    >>> is_number(b"-1.5e-3"), is_number(b"1_000"), is_number(b"king")
+    (True, False, False)
+    """
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return b"_" not in field
+
+
+def _numbers(where: str, fields: list[bytes]) -> Matrix:
+    wrong = next((field for field in fields if not is_number(field)), None)
+    if wrong is not None:
+        shown = wrong[:40].decode(errors="backslashreplace")
+        raise InputError(f"{where}: {shown!r} is no number; mend or remove the line")
+    with np.errstate(over="ignore"):
+        row = np.array([float(field) for field in fields]).astype(np.float32)
+    if not np.isfinite(row).all():
+        shown = fields[int(np.argmin(np.isfinite(row)))].decode()
+        raise InputError(f"{where}: {shown} is no finite number of 32 bits; mend or remove the line")
+    return row
+
+
+def write_rows(vectors: WordVectors, output: Output) -> None:
+    """Write the words and their numbers, these in the fewest digits that read back as the same 32 bits."""
+    step = max(1, TOGETHER // max(vectors.width, 1))
+    for start in range(0, len(vectors), step):
+        numbers = digits(np.asarray(vectors.matrix[start : start + step]))
+        words = vectors.words[start : start + step]
+        output.file.write(
+            b"".join(
+                encoded(output.path, word) + b" " + " ".join(row).encode() + b"\n"
+                for word, row in zip(words, numbers, strict=True)
+            )
+        )
+
+
+def digits(matrix: Matrix) -> list[list[str]]:
+    """Each number in the fewest digits that read back as the same 32 bits, also by way of 64 bits as most programs read.
+
+    >>> digits(np.array([[0.1, 3, 1e-45]], dtype=np.float32))
+    [['0.1', '3.0', '1e-45']]
+    """
+    texts = matrix.astype("U")
+    wrong = texts.astype(np.float64).astype(np.float32) != matrix
+    if wrong.any():  # rounded twice, a number half way between two may become the other one
+        texts[wrong] = [repr(number) for number in matrix[wrong].tolist()]
+    return texts.tolist()

@@ -1,0 +1,6 @@
+"""What was found of vectors of words, as one offline page."""
+
+from regard.word_embeddings.report.figures import Subject
+from regard.word_embeddings.report.page import html_page
+
+__all__ = ["Subject", "html_page"]

@@ -1,0 +1,263 @@
+"""The text that word vectors are trained on, its vocabulary, and reports of progress.
+
+Sentences of words are read again for every pass, and are never whole in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from regard.data.malformed import MalformedRows
+from regard.data.python_docs import python_docs
+from regard.data.running_text import UNKNOWN, Boundary, Cleaning, SentenceUnit, read_documents, sentences_of
+from regard.errors import InputError
+from regard.models.config import check_types
+from regard.word_embeddings.store import Counts
+
+Tokenisation = Literal["words", "whitespace"]
+AnyPath = str | os.PathLike[str]
+
+PYTHON_DOCS = "python_docs"
+"""Stands for the reference text that comes with Python, where a path is asked for."""
+
+LONGEST_SENTENCE = 10_000
+"""Words; what is longer is read as several sentences, as word2vec does."""
+
+
+class Progress(NamedTuple):
+    """What is being done, and how much of it is done.
+
+    Arguments:
+        stage: such as `epoch 2 of 5`.
+        done, total: in `unit`; the total is None where nobody knows it yet.
+        unit: what is counted, such as `words`.
+    """
+
+    stage: str
+    done: int
+    total: int | None
+    unit: str
+
+
+Report = Callable[[Progress], None]
+"""Is called between pieces of work, and must be quick."""
+
+
+def quiet(progress: Progress) -> None:
+    """Tells nobody."""
+
+
+def per_second(count: int, seconds: float) -> float:
+    """How many things a second, to one digit after the point."""
+    return round(count / max(seconds, 1e-9), 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Corpus:
+    """Text as sentences of words. Going through it reads the files anew.
+
+    Arguments:
+        paths: files, UTF-8, plain or gzip; `python_docs` for Python's own reference text.
+        tokenisation: `words` finds the words of raw text: letters, digits and the marks on them, apostrophes inside; for
+            languages that write spaces. `whitespace` takes what stands between spaces, for text that is tokenised.
+        sentences: `line`: each line is one; `split`: the paragraphs between empty lines are split at sentence ends; None: `line`
+            where the text is tokenised, else `split`.
+        lowercase: small letters only.
+        cleaning: `wikitext` leaves out what these sets have beside text: headings, `<unk>`, and in `words` their extra spaces.
+        malformed: where lines are recorded that are not UTF-8 or too long, and left out.
+
+    Raises:
+        InputError: from going through it, for a file that cannot be used.
+    """
+
+    paths: tuple[str, ...]
+    tokenisation: Tokenisation = "words"
+    sentences: SentenceUnit | None = None
+    lowercase: bool = True
+    cleaning: Cleaning = "none"
+    malformed: MalformedRows = field(default_factory=MalformedRows, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for text in self._texts():
+            words = self._words(text)
+            for start in range(0, len(words), LONGEST_SENTENCE):
+                yield words[start : start + LONGEST_SENTENCE]
+
+    def to_json(self) -> dict[str, Any]:
+        """What is read, and how; of the files their names alone."""
+        return {
+            "files": [Path(path).name for path in self.paths],
+            "tokenisation": self.tokenisation,
+            "unit": self._unit,
+            "lowercase": self.lowercase,
+            "cleaning": self.cleaning,
+        }
+
+    @property
+    def _unit(self) -> SentenceUnit:
+        return self.sentences or ("line" if self.tokenisation == "whitespace" else "split")
+
+    def _texts(self) -> Iterator[str]:
+        boundary: Boundary = "heading" if self.cleaning == "wikitext" else "blank_line"
+        cleaning: Cleaning = self.cleaning if self.tokenisation == "words" else "none"
+        for path in self.paths:
+            if path == PYTHON_DOCS:
+                documents: Iterable[list[str]] = (
+                    sentences_of(text) for split in ("train", "validation", "test") for text in python_docs(split)
+                )
+            else:
+                documents = read_documents(
+                    path, documents=boundary, sentences=self._unit, cleaning=cleaning, malformed=self.malformed
+                )
+            for document in documents:
+                yield from document
+
+    def _words(self, text: str) -> list[str]:
+        if self.lowercase:
+            text = text.lower()
+        if self.tokenisation == "whitespace":
+            words = text.split()
+            return [word for word in words if word != "<unk>"] if self.cleaning == "wikitext" else words
+        if self.cleaning == "wikitext":
+            text = text.replace(UNKNOWN.lower() if self.lowercase else UNKNOWN, " ")
+        return _word().findall(unicodedata.normalize("NFC", text))
+
+
+def sentences(
+    paths: AnyPath | Sequence[AnyPath],
+    *,
+    tokenisation: Tokenisation = "words",
+    sentences: SentenceUnit | None = None,
+    lowercase: bool = True,
+    cleaning: Cleaning = "none",
+    malformed: MalformedRows | None = None,
+) -> Corpus:
+    """The sentences of files, of folders' `*.txt` and `*.txt.gz` files, and of `python_docs`.
+
+    Arguments:
+        paths: one or several; the others are those of `Corpus`.
+
+    Raises:
+        InputError: for no path, a path where nothing is, or a folder without text; for others from going through the sentences.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> _ = file.write_text("It's raining. The cat's wet; he is 3.")
+    >>> list(sentences(file))
+    [["it's", 'raining'], ['the', "cat's", 'wet', 'he', 'is', '3']]
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise InputError(f"no text is given; name a file, a folder of *.txt files, or {PYTHON_DOCS}")
+    return Corpus(
+        paths=tuple(file for path in given for file in _files(os.fspath(path))),
+        tokenisation=tokenisation,
+        sentences=sentences,
+        lowercase=lowercase,
+        cleaning=cleaning,
+        malformed=malformed if malformed is not None else MalformedRows(),
+    )
+
+
+def _files(path: str) -> list[str]:
+    if path == PYTHON_DOCS and not Path(path).exists():
+        return [path]
+    if not Path(path).is_dir():
+        if not Path(path).exists():
+            raise InputError(f"{path}: no such file; name a file, a folder of *.txt files, or {PYTHON_DOCS}")
+        return [path]
+    found = sorted(each for each in Path(path).rglob("*.txt*") if each.name.endswith((".txt", ".txt.gz")))
+    files = [str(each) for each in found if each.is_file() and each.stat().st_size]
+    if not files:
+        raise InputError(f"{path}: holds no text, no file *.txt or *.txt.gz with something in it; name the files")
+    return files
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Letters and digits, the marks that languages such as Hindi write on letters, and apostrophes between them."""
+    marks = "".join(mark for mark in map(chr, range(0x20000)) if unicodedata.category(mark) in ("Mn", "Mc"))
+    part = rf"[^\W_]+(?:[{marks}]+[^\W_]*)*"
+    return re.compile(rf"{part}(?:['’]{part})*")
+
+
+# The vocabulary: words that get a vector, and how often each was seen.
+
+MOST_DISTINCT = 20_000_000
+"""Different words that are counted at once; beyond, the rarest are forgotten, as word2vec does."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Vocabulary:
+    """Words by falling count; of those seen equally often the first in code point order comes first.
+
+    Arguments:
+        words, counts: those seen often enough.
+        tokens, sentences: of the whole text.
+    """
+
+    words: tuple[str, ...]
+    counts: Counts
+    tokens: int
+    sentences: int
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def count_words(
+    sentences: Iterable[Sequence[str]],
+    minimum_count: int = 1,
+    *,
+    report: Report = quiet,
+    most: int = MOST_DISTINCT,
+) -> Vocabulary:
+    """The vocabulary of a text.
+
+    Where there are more than `most` different words, those seen once until then are forgotten, the next time those seen up to
+    twice, and so on; a word that comes back is counted anew.
+
+    Raises:
+        InputError: for a text without words, or without one that is seen often enough.
+
+    >>> vocabulary = count_words([["b", "a"], ["a", "c", "b", "a"]], 2)
+    >>> vocabulary.words, vocabulary.counts.tolist(), vocabulary.tokens
+    (('a', 'b'), [3, 2], 6)
+    """
+    counter: Counter[str] = Counter()
+    tokens = number = forgotten = 0
+    for number, sentence in enumerate(sentences, start=1):
+        counter.update(sentence)
+        tokens += len(sentence)
+        if len(counter) > most:
+            forgotten += 1
+            counter = Counter({word: count for word, count in counter.items() if count > forgotten})
+        if number % 1000 == 0:
+            report(Progress("counting words", tokens, None, "words"))
+    if not tokens:
+        raise InputError("the text has no words; give text with words in it")
+    if minimum_count <= forgotten:
+        raise InputError(
+            f"the text has more than {most:,} different words, and those seen {forgotten:,} times may be forgotten; raise "
+            f"minimum_count to {forgotten + 1:,} or more"
+        )
+    kept = sorted((-count, word) for word, count in counter.items() if count >= minimum_count)
+    if not kept:
+        raise InputError(
+            f"no word of the {tokens:,} is seen {minimum_count:,} times; lower minimum_count, or give more text"
+        )
+    counts = np.array([-count for count, _ in kept], dtype=np.int64)
+    return Vocabulary(words=tuple(word for _, word in kept), counts=counts, tokens=tokens, sentences=number)
