@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,18 +15,18 @@ from torch import Tensor, nn
 
 from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
+from regard.data.rows import parts_of
 from regard.data.sequences import BitCopies
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.files import replace_file
 from regard.layers.output import check_finite
 from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.card import write_with_card
-from regard.tasks.predictor import Predictor
-from regard.tasks.preparation import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.examples import Examples
+from regard.tasks.predictor import Evaluation, Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare, write_store
 from regard.tasks.spec import TaskSpec
-from regard.tasks.task import LossSum, Task
+from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 
 
@@ -67,7 +65,7 @@ COLUMN = "numbers"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CopyBatch:
+class CopyBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
@@ -79,10 +77,6 @@ class CopyBatch:
     x: Tensor
     bits: Tensor
     lengths: Tensor
-
-    def to(self, device: torch.device) -> CopyBatch:
-        """The same batch on another device."""
-        return CopyBatch(self.x.to(device), self.bits.to(device), self.lengths.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +174,11 @@ class CopyingTask(Task):
         settings = {key: value for key, value in values.items() if key != "name"}
         return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder."""
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
         row = [place % 2 for place in range(self.width)]
-        use = [f"print(model.copy([{row}, {row[::-1]}]).bits)"]
-        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+        return [f"print(model.copy([{row}, {row[::-1]}]).bits)"]
 
 
 def real_steps(batch: CopyBatch) -> Tensor:
@@ -308,67 +294,60 @@ def copying_scores(copied: Sequence[Copied]) -> dict[str, float]:
     }
 
 
-"""What preparation decided of the task, beside the stores."""
+def _row(row: Any, called: str, number: int, data: Any) -> tuple[int, ...]:
+    del number, data
+    numbers = parts_of(row, called, [["numbers"]], SEQUENCES.wanted)[0] if isinstance(row, Mapping) else row
+    if isinstance(numbers, str) or not isinstance(numbers, Iterable):
+        raise InputError(f"{called} is {row!r:.60}; give {SEQUENCES.wanted}")
+    found = tuple(int(each) for each in numbers)
+    if not found:
+        raise InputError(f"{called} is empty; give {SEQUENCES.wanted}, of one vector at least")
+    return found
 
-Given = Sequence[Sequence[int]]
+
+SEQUENCES: Examples[tuple[int, ...]] = Examples(
+    type=None,
+    rows="sequences",
+    wanted='a list of numbers, the bits of each vector, or a mapping with "numbers"',
+    file="file of sequences",
+    row=_row,
+    read=lambda data, path, malformed: (),  # none: the sequences are drawn
+)
 
 
-def prepare(
-    data: CopyingData, folder: Path, *, seed: int, given: Given | None = None, given_validation: Given | None = None
+def prepare_copies(
+    data: CopyingData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[CopyingTask]:
     """Draw the sequences, and leave them in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of what is drawn.
-        given, given_validation: sequences in memory instead: numbers below 2^width, the bits of each vector, the lowest first.
+        given, given_validation: sequences in memory instead, as `SEQUENCES` takes them: numbers below 2^width, the bits of each
+            vector, the lowest first.
 
     Raises:
         InputError: for sequences in memory without any vector, or of numbers that are too large.
     """
-    if not is_prepared(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
-            for path in folder.glob(name):
-                shutil.rmtree(path, ignore_errors=True)
-        drawn = {
-            TRAIN: data.copies("train", data.size, seed) if given is None else given,
-            VALIDATION: data.copies("validation", data.validation_size, seed)
-            if given_validation is None
-            else given_validation,
-        }
-        for name, sequences in drawn.items():
-            if isinstance(sequences, str) or not len(sequences) or any(not len(numbers) for numbers in sequences):
-                raise InputError(f"the {name} sequences are {sequences!r:.60}; give some, of one vector at least")
-            TokenStore.write(folder / name, {COLUMN: 1 << data.width}, ((numbers,) for numbers in sequences))
-        task = CopyingTask(data.width)
-        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
-        finish(folder, [])
-    return opened(CopyingTask.load(folder, settings_of(folder)), folder)
+
+    def write() -> tuple[CopyingTask, list[str]]:
+        for split, size, rows in ((TRAIN, data.size, given), (VALIDATION, data.validation_size, given_validation)):
+            sequences = data.copies(split, size, seed) if rows is None else SEQUENCES.in_memory(rows)
+            write_store(folder, split, {COLUMN: 1 << data.width}, ((numbers,) for numbers in sequences))
+        return CopyingTask(data.width), []
+
+    return prepare(CopyingTask, folder, write)
 
 
 USUAL_SIZE = 500
 """Sequences that are read where nobody says how many."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CopyEvaluation:
-    """What an evaluation found.
-
-    Arguments:
-        metrics: `bit_error`, the share of bits that are wrong; `exact_match`, of sequences without a wrong one; and
-            `bits_per_sequence`, the mean over sequences of the sum of -log2 p of their bits, as the paper counts its cost.
-        count: sequences.
-        predictions: one for each.
-    """
-
-    metrics: dict[str, float]
-    count: int
-    predictions: tuple[Copied, ...] = field(repr=False, default=())
-
-
-def evaluate_copies(model: Copier, sequences: Sequence[Sequence[int]]) -> CopyEvaluation:
+def evaluate_copies(model: Copier, sequences: Any) -> Evaluation:
     """Have a model copy sequences.
+
+    Its metrics are `bit_error`, the share of bits that are wrong; `exact_match`, of sequences without a wrong one; and
+    `bits_per_sequence`, the mean over sequences of the sum of -log2 p of their bits, as the paper counts its cost.
 
     Arguments:
         sequences: numbers, the bits of each vector, the lowest first, such as `regard.data.sequences.BitCopies`.
@@ -376,16 +355,14 @@ def evaluate_copies(model: Copier, sequences: Sequence[Sequence[int]]) -> CopyEv
     Raises:
         InputError: for none, an empty one, or numbers that the model's vectors cannot hold.
     """
-    if isinstance(sequences, str) or not len(sequences):
-        raise InputError("there is nothing to evaluate; give a list with at least one sequence")
-    most = 1 << model.task.width
-    for place, numbers in enumerate(sequences, start=1):
-        if not len(numbers) or not all(0 <= number < most for number in numbers):
+    given, most = SEQUENCES.to_measure(sequences), 1 << model.task.width
+    for place, numbers in enumerate(given, start=1):
+        if not all(0 <= number < most for number in numbers):
             raise InputError(f"sequence {place} is {numbers!r:.60}; give numbers from 0 to {most - 1}, one at least")
-    copied = model.copies(sequences)
-    costs = [_cost(answer, numbers) for answer, numbers in zip(copied, sequences, strict=True)]
+    copied = model.copies(given)
+    costs = [_cost(answer, numbers) for answer, numbers in zip(copied, given, strict=True)]
     metrics = copying_scores(copied) | {"bits_per_sequence": math.fsum(costs) / len(costs)}
-    return CopyEvaluation(metrics=metrics, count=len(copied), predictions=tuple(copied))
+    return Evaluation(metrics=metrics, count=len(copied), predictions=tuple(copied))
 
 
 def read_copies(data: CopyingData, malformed: MalformedRows) -> Iterator[tuple[int, ...]]:
@@ -408,8 +385,9 @@ COPYING = TaskSpec(
     predictor=Copier,
     interface="transducer",
     sections={"data": CopyingData},
-    prepare=prepare,
+    prepare=prepare_copies,
     evaluate=evaluate_copies,
+    examples=SEQUENCES,
     read=read_copies,
     filled_in={"inputs": 9, "outputs": 8},
 )

@@ -27,7 +27,6 @@ from regard.layers import FIXED_OUTPUTS, Encoded, HeadKind, Tokens
 from regard.layers.output import check_finite
 from regard.models import MODELS
 from regard.structure import from_mapping
-from regard.tasks.card import write_with_card
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.predictor import Predictor
 from regard.tasks.task import LossSum, Task
@@ -267,10 +266,6 @@ class EncoderTask(Task):
     def use(self) -> tuple[str, ...]:
         """Lines of Python that show what a model of this task does, for the model card."""
 
-    def said(self) -> dict[str, Any]:
-        """What config.json has to hold for other programs beside the model's own config, such as the names of labels."""
-        return {}
-
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the tokenizer into `folder`; return what else regard.json has to hold."""
         self.tokenizer.save(folder)
@@ -282,27 +277,14 @@ class EncoderTask(Task):
         settings = {key: value for key, value in values.items() if key != "name"}
         return from_mapping(cls, {"tokenizer": Tokenizer.load(folder), **settings}, f"{folder / 'regard.json'}: task")
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder."""
-        write_with_card(
-            folder,
-            config,
-            tensors,
-            task=self.save(folder),
-            recipe=recipe,
-            metrics=metrics,
-            use=self.use,
-            obstacle=obstacle(self.tokenizer),
-            said=self.said(),
-        )
+    def unsupported_reason(self, config: Any) -> str:
+        """Why other programs cannot read texts as the tokenizer here does, as half a sentence; empty where they can."""
+        del config
+        return obstacle(self.tokenizer)
+
+    def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
+        """Write tokenizer_config.json."""
+        del opens
         write_tokenizer_config(folder, self.tokenizer, maximum=config.maximum_positions)
 
 

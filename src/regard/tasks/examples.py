@@ -33,7 +33,7 @@ class Examples(Generic[T]):
     a tuple, or a mapping by the names of columns. Both ways end in the same type, which says where it was read.
 
     Arguments:
-        type: of an example. Rows in memory that are of it are taken as they are.
+        type: of an example. Rows in memory that are of it are taken as they are; where None, none is.
         rows: what messages call the rows, such as `sentences`.
         one: and one of them; the first is `sentence 1`. Empty: `rows` without its last letter.
         wanted: what a row in memory has to be, such as `(words, tags), two lists`.
@@ -44,7 +44,7 @@ class Examples(Generic[T]):
         check: refuses an example in memory that cannot be used.
     """
 
-    type: type[T]
+    type: type[T] | None
     rows: str
     one: str = ""
     wanted: str
@@ -65,7 +65,8 @@ class Examples(Generic[T]):
         """
         found = []
         for number, row in enumerate(listed(given, self.rows, self.wanted), start=1):
-            example = row if isinstance(row, self.type) else self.row(row, f"{self._one} {number}", number, data)
+            ready = self.type is not None and isinstance(row, self.type)
+            example = row if ready else self.row(row, f"{self._one} {number}", number, data)
             self.check(example)
             found.append(example)
         return found
@@ -105,21 +106,35 @@ class Examples(Generic[T]):
             raise InputError(f"no {self.file} is named; name one")
         return iter(read(malformed))
 
-    def splits(self, data: Any, seed: int, given: Any, given_validation: Any, **held_out: Any) -> Splits[T]:
+    def splits(
+        self,
+        data: Any,
+        seed: int,
+        given: Any,
+        given_validation: Any,
+        *,
+        where: str = "data",
+        builtin: tuple[Reader[T], Reader[T]] | None = None,
+        **held_out: Any,
+    ) -> Splits[T]:
         """Training and validation examples, as `data` or the caller gives them.
 
         Arguments:
             data: names `train` and `validation`, and says how much is held out.
             given, given_validation: rows in memory instead.
+            where: messages call the section.
+            builtin: readers of builtin training and validation examples, which stand in for files.
             held_out: as `Splits`.
 
         Raises:
             InputError: where there is nothing to learn from.
         """
-        train = self.reader(data, data.train, given)
+        instead = (None, None) if builtin is None or given is not None else builtin
+        train = instead[0] or self.reader(data, data.train, given)
         if train is None:
-            raise InputError(f"data.train is missing; name a {self.file}{self.formats}")
-        validation = self.reader(data, data.validation, given_validation)
+            formats = self.formats.replace("data.", f"{where}.")
+            raise InputError(f"{where}.train is missing; name a {self.file}{formats}")
+        validation = self.reader(data, data.validation, given_validation) or instead[1]
         return Splits(train, validation, seed=seed, **amount_of(data), **held_out)
 
 
@@ -136,6 +151,7 @@ class Splits(Generic[T]):
         class_of: the class of an example: the same share of each class is held out, at least one of a class that has two; None to
             draw from all alike.
         least: examples to hold out at least, as a correlation needs two.
+        words: what else `hold_out` takes, such as what messages call the examples.
     """
 
     def __init__(
@@ -149,19 +165,38 @@ class Splits(Generic[T]):
         together: Callable[[T], Hashable] | None = None,
         class_of: Callable[[T], Hashable] | None = None,
         least: int = 1,
+        **words: Any,
     ) -> None:
         self._train = train
         self._validation = validation
         self._amount: dict[str, Any] = {"share": share, "size": size, "least": least}
+        self._words = words
         self._seed = seed
         self._together = together
         self._class_of = class_of
+        self._count: int | None = None
         self._held_out: frozenset[int] | None = None
         self.malformed = MalformedRows()
 
     def everything(self) -> Iterator[T]:
-        """All training examples, those to be held out among them."""
-        return iter(self._train(self.malformed))
+        """All training examples, those to be held out among them; whoever reads them to their end has counted them."""
+        count = 0
+        for count, example in enumerate(self._train(self.malformed), start=1):  # noqa: B007  # the last is how many
+            yield example
+        self._count = count
+
+    @property
+    def count(self) -> int:
+        """How many training examples there are, those to be held out among them."""
+        if self._count is None:
+            for _ in self.everything():
+                pass
+        return self._count or 0
+
+    @property
+    def held_out(self) -> int:
+        """How many of them are held out."""
+        return len(self._chosen())
 
     def train(self) -> Iterator[T]:
         """The examples to learn from."""
@@ -185,14 +220,17 @@ class Splits(Generic[T]):
         if self._validation is not None:
             return frozenset()
         if self._held_out is None:
-            count = sum(1 for _ in self._train(self.malformed))
-            size = amount_held_out(count, **self._amount)
+            count = self.count
+            words = {name: word for name, word in self._words.items() if name != "stream"}
+            size = amount_held_out(count, **self._amount, **words)
             if self._together is not None:
                 self._held_out = frozenset(self._groups_of(size, self._together))
             else:
                 share = self._amount["share"] or size / count
                 of_classes = [] if self._class_of is None else self._of_each_class(share, self._class_of)
-                self._held_out = frozenset(of_classes) or hold_out(count, seed=self._seed, **self._amount)
+                self._held_out = frozenset(of_classes) or hold_out(
+                    count, seed=self._seed, **self._amount, **self._words
+                )
         return self._held_out
 
     def _of_each_class(self, share: float, class_of: Callable[[T], Hashable]) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,19 +23,19 @@ from regard.data.characters import (
     with_bright_ink,
 )
 from regard.data.malformed import MalformedRows
+from regard.data.rows import parts_of
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.files import replace_file
 from regard.layers.output import check_finite
 from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.card import write_with_card
+from regard.tasks.examples import Examples, amount_of, check_amount, generator_of
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.pictures import Picture, PictureClassification, PictureSize, frames_of
-from regard.tasks.predictor import Predictor
-from regard.tasks.preparation import SETTINGS, TRAIN, VALIDATION, Prepared, finish, is_prepared, opened, settings_of
+from regard.tasks.predictor import Evaluation, Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
-from regard.tasks.task import LossSum, Task
+from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 
 
@@ -52,6 +50,7 @@ class FewShotData:
         validation_alphabets: held out; where null all of `validation`, or as many of `train` as `validation_share` says, drawn
             with the seed.
         validation_share: of the alphabets, to be held out.
+        validation_size: so many instead.
         builtin: `digits`, the handwritten digits of scikit-learn, instead of files: 0 to 4 to learn from, 5 to 9 held out.
         ways: N, classes of an episode.
         shots: K, labelled pictures of each.
@@ -69,6 +68,7 @@ class FewShotData:
     alphabets: tuple[str, ...] | None = None
     validation_alphabets: tuple[str, ...] | None = None
     validation_share: float = 0.2
+    validation_size: int | None = None
     builtin: Literal["digits"] | None = None
     ways: int = 5
     shots: int = 1
@@ -81,8 +81,7 @@ class FewShotData:
         check(self.shots >= 1, "data.shots", self.shots, "at least 1", "1 and 5 are usual")
         check(self.asked >= 1, "data.asked", self.asked, "at least 1", "1 and data.ways are usual")
         check(2 <= self.side <= 256, "data.side", self.side, "from 2 to 256", "28 is usual")
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.2 is usual")
+        check_amount(self)
         for name in ("train", "validation", "alphabets", "validation_alphabets"):
             if self.builtin is not None and getattr(self, name) is not None:
                 raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
@@ -105,12 +104,15 @@ class FewShotData:
         return places[0]
 
 
+STREAM = 0xA1FA
+"""Sets the choice of held-out alphabets apart from other draws of the same seed."""
+
 PIXELS, CLASS = "pixels", "kind"
 """The columns of the token stores: the pixels of a picture, and the number of its class."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EpisodeBatch:
+class EpisodeBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
@@ -122,10 +124,6 @@ class EpisodeBatch:
     pictures: Tensor
     labels: Tensor
     asked: Tensor
-
-    def to(self, device: torch.device) -> EpisodeBatch:
-        """The same batch on another device."""
-        return EpisodeBatch(self.pictures.to(device), self.labels.to(device), self.asked.to(device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,19 +242,13 @@ class FewShotTask(Task):
         settings = {key: value for key, value in values.items() if key != "name"}
         return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder."""
-        use = [f"# {self.ways} classes, {self.shots} picture(s) of each: arrays of uint8, ink bright on black"]
-        use.append('print(model.classify([(picture, "a"), (other, "b"), ...], asked).label)')
-        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
+        return [
+            f"# {self.ways} classes, {self.shots} picture(s) of each: arrays of uint8, ink bright on black",
+            'print(model.classify([(picture, "a"), (other, "b"), ...], asked).label)',
+        ]
 
     def _picture(self, data: TokenStore, row: int, turns: int) -> np.ndarray:
         pixels = data.sequence(PIXELS, int(row)).astype(np.uint8).reshape(self.side, self.side)
@@ -337,46 +329,96 @@ class FewShotClassifier(Predictor[FewShotTask]):
         return with_bright_ink(frames_of(picture, self.task.size)[0, ..., 0])
 
 
-"""What preparation decided of the task, beside the stores."""
-
 MOST_CLASSES = 1 << 20
 
 LEARNT, HELD_OUT = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
 """Of the builtin digits."""
 
 
-def prepare(
-    data: FewShotData,
-    folder: Path,
-    *,
-    seed: int,
-    given: Characters | None = None,
-    given_validation: Characters | None = None,
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One picture to be asked about, among all of its set.
+
+    Arguments:
+        characters: the set.
+        picture: its number.
+    """
+
+    characters: Characters
+    picture: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharacterPicture:
+    """A picture and its class, such as `Greek/alpha`."""
+
+    picture: Picture
+    name: str
+
+
+def _row(row: Any, called: str, number: int, data: Any) -> CharacterPicture | Question:
+    del number, data
+    if isinstance(row, Question):
+        return row
+    picture, name = parts_of(row, called, [["picture", "image"], ["class", "label", "character"]], PICTURES.wanted)
+    if not isinstance(name, str | int) or name == "":
+        raise InputError(f"{called} has the class {name!r:.60}; give {PICTURES.wanted}")
+    return CharacterPicture(picture, str(name))
+
+
+PICTURES: Examples[CharacterPicture | Question] = Examples(
+    type=CharacterPicture,
+    rows="pictures",
+    wanted="(picture, class)",
+    file="folder or archive of pictures",
+    row=_row,
+    read=lambda data, path, malformed: (),  # none: an episode needs all pictures of a class at once
+)
+
+
+def characters_of(given: Any, side: int) -> Characters:
+    """Pictures in memory by class: `Characters` themselves, or rows as `PICTURES` takes them.
+
+    Arguments:
+        side: rows and columns to shrink the pictures to, in pixels.
+
+    Raises:
+        InputError: naming the first row that is no picture with a class.
+    """
+    if isinstance(given, Characters):
+        return given
+    size = PictureSize(height=side, width=side, channels=1, fit="pad")
+    rows = [row for row in PICTURES.in_memory(given) if isinstance(row, CharacterPicture)]
+    names = tuple(sorted({row.name for row in rows}))
+    ordered = sorted(rows, key=lambda row: row.name)
+    pixels = [with_bright_ink(frames_of(row.picture, size)[0, ..., 0]) for row in ordered]
+    classes = [names.index(row.name) for row in ordered]
+    return Characters(np.stack(pixels), np.array(classes, dtype=np.int64), names)
+
+
+def prepare_episodes(
+    data: FewShotData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[FewShotTask]:
     """Read the pictures, and leave them in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of alphabets that are held out.
-        given, given_validation: pictures in memory instead of what `data` names; both, or neither.
+        given, given_validation: pictures in memory instead of what `data` names, as `characters_of` takes them; both, or neither.
 
     Raises:
         InputError: for pictures that cannot be read, or too few alphabets to hold some out.
     """
-    if not is_prepared(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
-            for path in folder.glob(name):
-                shutil.rmtree(path, ignore_errors=True)
-        read = _read(data, seed) if given is None and given_validation is None else (given, given_validation)
-        for name, characters in zip((TRAIN, VALIDATION), read, strict=True):
+
+    def write() -> tuple[FewShotTask, list[str]]:
+        sets = _read(data, seed) if given is None and given_validation is None else (given, given_validation)
+        for name, characters in zip((TRAIN, VALIDATION), sets, strict=True):
             if characters is None or not len(characters):
                 raise InputError(f"there are no {name} pictures; give some")
-            write_pictures(folder / name, characters)
-        task = FewShotTask(ways=data.ways, shots=data.shots, side=data.side, turned=data.turned, asked=data.asked)
-        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
-        finish(folder, [])
-    return opened(FewShotTask.load(folder, settings_of(folder)), folder)
+            write_pictures(folder / name, characters_of(characters, data.side))
+        return FewShotTask(ways=data.ways, shots=data.shots, side=data.side, turned=data.turned, asked=data.asked), []
+
+    return prepare(FewShotTask, folder, write)
 
 
 def write_pictures(place: Path, characters: Characters) -> TokenStore:
@@ -404,30 +446,16 @@ def _read(data: FewShotData, seed: int) -> tuple[Characters, Characters]:
 
 
 def _held_out(known: Sequence[str], data: FewShotData, seed: int) -> tuple[str, ...]:
-    """Alphabets to hold out, of those that are not asked for to learn from: so many as the share says, one at least."""
+    """Alphabets to hold out, of those that are not asked for to learn from: as many as the recipe says, one at least."""
     free = [name for name in known if name not in (data.alphabets or ())]
     if not free or len(known) < 2:
         raise InputError(
             f"{data.place}: there is no alphabet to hold out; name fewer in data.alphabets, or name data.validation"
         )
-    generator = np.random.Generator(np.random.Philox(key=[seed, 0xA1FA]))
-    count = min(len(free), max(1, round(data.validation_share * len(known))), len(known) - 1)
-    return tuple(sorted(generator.choice(free, size=count, replace=False).tolist()))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EpisodeEvaluation:
-    """What an evaluation found.
-
-    Arguments:
-        metrics: `loss`, the mean of -log p of the right class, natural log; `accuracy`, the share of classes that were told.
-        count: episodes.
-        predictions: for each episode the label that was told, and the right one.
-    """
-
-    metrics: dict[str, float]
-    count: int
-    predictions: tuple[Asked, ...] = ()
+    amount = amount_of(data)
+    wanted = amount["size"] or max(1, round(amount["share"] * len(known)))
+    count = min(len(free), wanted, len(known) - 1)
+    return tuple(sorted(generator_of(seed, STREAM).choice(free, size=count, replace=False).tolist()))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -443,49 +471,42 @@ class Asked:
     right: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Question:
-    """One picture to be asked about, among all of its set.
-
-    Arguments:
-        characters: the set.
-        picture: its number.
-    """
-
-    characters: Characters
-    picture: int
-
-
-def evaluate_episodes(model: FewShotClassifier, questions: Sequence[Question]) -> EpisodeEvaluation:
+def evaluate_episodes(model: FewShotClassifier, questions: Any) -> Evaluation:
     """Ask about pictures, each in an episode of its own, drawn from the pictures of its set; always the same.
 
+    Its metrics are `loss`, the mean of -log p of the right class (natural log), and `accuracy`, the share of right classes.
+
     Arguments:
-        questions: of one set of characters, such as `read_episodes` gives.
+        questions: of one set of characters, such as `read_episodes` gives; or pictures with their classes, as `PICTURES` takes
+            them, of which every one is asked about.
 
     Raises:
         InputError: for none, or too few characters to draw episodes from.
     """
-    if not questions:
-        raise InputError("there is nothing to evaluate; give at least one question")
-    task, characters = model.task, questions[0].characters
+    given = PICTURES.to_measure(questions)
+    asked = [row for row in given if isinstance(row, Question)]
+    if not asked:
+        drawn = characters_of(given, model.task.side)
+        asked = [Question(drawn, number) for number in range(len(drawn))]
+    task, characters = model.task, asked[0].characters
     losses, right = [], []
     with tempfile.TemporaryDirectory() as folder:
         store = write_pictures(Path(folder) / "pictures", characters)
         reason = task.episodes(store).too_few
         if reason:
             raise InputError(f"the pictures: {reason}; give more")
-        for start in range(0, len(questions), TOGETHER):
-            rows = [question.picture for question in questions[start : start + TOGETHER]]
+        for start in range(0, len(asked), TOGETHER):
+            rows = [question.picture for question in asked[start : start + TOGETHER]]
             batch = task.read_batch(store, rows).to(model.device)
             with torch.no_grad():
                 logits = check_finite(model.model(batch.pictures, batch.labels).float(), "these pictures")
                 shares = logits.log_softmax(dim=-1)
             losses += (-shares.gather(-1, batch.asked[..., None])).flatten().tolist()
             right += (shares.argmax(dim=-1) == batch.asked).flatten().tolist()
-    names = [characters.names[characters.classes[question.picture]] for question in questions]
-    return EpisodeEvaluation(
+    names = [characters.names[characters.classes[question.picture]] for question in asked]
+    return Evaluation(
         metrics={"loss": sum(losses) / len(losses), "accuracy": sum(right) / len(right)},
-        count=len(questions),
+        count=len(asked),
         predictions=tuple(Asked(character=name, right=told) for name, told in zip(names, right, strict=True)),
     )
 
@@ -500,7 +521,7 @@ def read_episodes(data: FewShotData, malformed: MalformedRows) -> Iterator[Quest
         characters = digit_characters(HELD_OUT, side=data.side)
     else:
         characters = read_characters(data.place, data.alphabets, side=data.side)
-    order = np.random.Generator(np.random.Philox(key=[0, 0xA1FA])).permutation(len(characters))
+    order = generator_of(0, STREAM).permutation(len(characters))
     return (Question(characters, int(picture)) for picture in order)
 
 
@@ -509,7 +530,8 @@ FEW_SHOT = TaskSpec(
     predictor=FewShotClassifier,
     interface="few_shot",
     sections={"data": FewShotData},
-    prepare=prepare,
+    prepare=prepare_episodes,
+    examples=PICTURES,
     evaluate=evaluate_episodes,
     read=read_episodes,
     filled_in={"ways": 2, "shots": 1, "side": 256},

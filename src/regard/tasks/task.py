@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
+from regard.tasks.card import write_with_card
 from regard.text import Tokenizer
 
 
@@ -23,6 +25,18 @@ class Batch(Protocol):
     def to(self, device: torch.device) -> Self:
         """The same batch on another device."""
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorBatch:
+    """A `Batch` whose fields are tensors, or hold some."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same batch on another device."""
+        values = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
+        return dataclasses.replace(
+            self, **{name: value.to(device) for name, value in values.items() if hasattr(value, "to")}
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,7 +183,31 @@ class Task(ABC):
     def load(cls, folder: Path, values: Mapping[str, Any]) -> Self:
         """The task that `save` wrote into `folder`, `values` being what it returned."""
 
-    @abstractmethod
+    @property
+    def use(self) -> Sequence[str]:
+        """Lines of Python for the model card, which show what `model` does."""
+        return ()
+
+    def unsupported_reason(self, config: Any) -> str:
+        """Why other programs cannot read the tokenizers, as half a sentence; empty where they can.
+
+        Arguments:
+            config: of the model.
+        """
+        del config
+        return ""
+
+    def said(self) -> dict[str, Any]:
+        """What config.json says of the task to other programs, such as the names of classes; nothing unless a task says so."""
+        return {}
+
+    def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:  # noqa: B027  # mostly nothing
+        """Write further files of other programs, such as tokenizer_config.json; none unless a task says so.
+
+        Arguments:
+            opens: whether other programs open the folder's config and weights.
+        """
+
     def write(
         self,
         folder: Path,
@@ -180,3 +218,15 @@ class Task(ABC):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder: config, weights, tokenizers, regard.json, model card."""
+        layout = write_with_card(
+            folder,
+            config,
+            tensors,
+            task=self.save(folder),
+            recipe=recipe,
+            metrics=metrics,
+            use=self.use,
+            obstacle=self.unsupported_reason(config),
+            said=self.said(),
+        )
+        self.write_for_others(folder, config, "why" not in layout)

@@ -24,7 +24,7 @@ from regard.tasks.few_shot import (
     FewShotData,
     FewShotTask,
     evaluate_episodes,
-    prepare,
+    prepare_episodes,
     read_episodes,
     write_pictures,
 )
@@ -199,7 +199,9 @@ def test_pictures_of_a_batch_are_those_of_the_store_turned_as_the_episode_says(a
 
 def test_alphabets_are_held_out_whole(archive, tmp_path):
     def names(folder: str, **changes: Any) -> tuple[int, int]:
-        prepared = prepare(FewShotData(train=str(archive), side=SIDE, ways=3, **changes), tmp_path / folder, seed=1)
+        prepared = prepare_episodes(
+            FewShotData(train=str(archive), side=SIDE, ways=3, **changes), tmp_path / folder, seed=1
+        )
         return len(prepared.train), len(prepared.validation)
 
     assert names("share", validation_share=0.5) == (24, 24)
@@ -261,8 +263,34 @@ def test_evaluation_asks_about_every_picture_and_agrees_with_validation(run, arc
     assert found.metrics["accuracy"] == pytest.approx(run.metrics["accuracy"])
     assert found.metrics["loss"] == pytest.approx(run.metrics["loss"], rel=1e-5)
     assert {each.character for each in found.predictions} == {f"Greek/character{n:02d}" for n in (1, 2, 3)}
-    with pytest.raises(InputError, match="nothing to evaluate"):
-        evaluate_episodes(model, [])
+    greek = questions[0].characters
+    rows = [(greek.pixels[number], greek.names[greek.classes[number]]) for number in range(len(greek))]
+    mappings = [{"image": picture, "label": name} for picture, name in rows]
+    for pictures in (rows, mappings):
+        again = evaluate_episodes(model, pictures)
+        assert (again.count, set(again.metrics)) == (12, {"loss", "accuracy"})
+    for wrong, said in (([], "nothing to evaluate"), ([(greek.pixels[0], "")], "picture 1 has the class")):
+        with pytest.raises(InputError, match=said):
+            evaluate_episodes(model, wrong)
+
+
+def test_pictures_in_memory_are_rows_or_mappings_with_a_class(tmp_path, archive):
+    greek = read_characters(archive, ["Greek"], side=SIDE)
+    rows = [(greek.pixels[number], greek.names[greek.classes[number]]) for number in range(len(greek))]
+    data = FewShotData(side=SIDE, ways=2, validation_size=1)
+    whole = prepare_episodes(data, tmp_path / "whole", seed=0, given=greek, given_validation=greek).train
+    for name, pictures in (
+        ("rows", rows),
+        ("mappings", [{"picture": picture, "class": name} for picture, name in rows]),
+    ):
+        parts = prepare_episodes(data, tmp_path / name, seed=0, given=pictures, given_validation=greek).train
+        assert [parts.sequence("pixels", row).tolist() for row in range(12)] == [
+            whole.sequence("pixels", row).tolist() for row in range(12)
+        ]
+    held_out = prepare_episodes(
+        FewShotData(train=str(archive), side=SIDE, ways=2, validation_size=1), tmp_path / "size", seed=0
+    )
+    assert len(held_out.validation) == 12
 
 
 def test_a_measure_of_other_alphabets_than_those_learnt_from(run):
