@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
 from regard.tasks.kinds import kind_of
-from regard.tasks.predictor import Predictor
+from regard.tasks.predictor import Evaluation, Predictor
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner, CaptionEvaluation
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         MultiLabelClassifier,
         MultiLabelEvaluation,
     )
-    from regard.tasks.copying import Copier, CopyEvaluation
-    from regard.tasks.few_shot import EpisodeEvaluation, FewShotClassifier, Question
+    from regard.tasks.copying import Copier
+    from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.language_modelling import LanguageModel, TextEvaluation
     from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
     from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from regard.tasks.span_corruption import SpanEvaluation, SpanFiller
     from regard.tasks.tagging import Decoding
     from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
-    from regard.tasks.translation import Evaluation, Translator
+    from regard.tasks.translation import TranslationEvaluation, Translator
 
 
 @overload
@@ -42,7 +42,7 @@ def evaluate(
     to: str | None = None,
     bins: Sequence[int] | None = None,
     batch_size: int | None = None,
-) -> Evaluation: ...
+) -> TranslationEvaluation: ...
 
 
 @overload
@@ -97,11 +97,11 @@ def evaluate(
 
 
 @overload
-def evaluate(model: Copier, data: Sequence[Sequence[int]], /) -> CopyEvaluation: ...
+def evaluate(model: Copier, data: Any, /) -> Evaluation: ...
 
 
 @overload
-def evaluate(model: FewShotClassifier, data: Sequence[Question], /) -> EpisodeEvaluation: ...
+def evaluate(model: FewShotClassifier, data: Any, /) -> Evaluation: ...
 
 
 @overload

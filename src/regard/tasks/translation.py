@@ -700,7 +700,7 @@ class LengthBin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evaluation:
+class TranslationEvaluation:
     """What an evaluation found.
 
     Arguments:
@@ -747,7 +747,7 @@ def evaluate(
     to: str | None = None,
     bins: Sequence[int] | None = None,
     batch_size: int = 64,
-) -> Evaluation:
+) -> TranslationEvaluation:
     """Translate the sources and compare with the targets.
 
     BLEU is sacreBLEU's: cased, tokenised by `13a`, on the plain output. Without sacrebleu installed it and chrF are left out.
@@ -771,7 +771,7 @@ def evaluate(
     texts, references = [t.text for t in translations], [target for _, target in pairs]
     tokenizer = translator.task.target_tokenizer
     metrics, signatures, note = compared(texts, references, tokenizer)
-    return Evaluation(
+    return TranslationEvaluation(
         metrics=metrics,
         signatures=signatures,
         count=len(pairs),
