@@ -31,7 +31,7 @@ def test_naming_the_families_imports_none_of_them():
         "import json, sys\nfrom regard.models import MODELS\n"
         "assert 'bert' in MODELS and MODELS['bert'].serves('whole_text') and 'nothing' not in MODELS and len(MODELS) > 30\n"
         "before = [name for name in sys.modules if name.startswith('regard.models.')]\nMODELS['bert'].model\n"
-        "print(json.dumps([before, 'regard.models.bert' in sys.modules, 'regard.models.gpt2' in sys.modules]))"
+        "print(json.dumps([before, 'regard.models.bert' in sys.modules, 'regard.models.gpt' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     before, bert, gpt2 = json.loads(done.stdout)

@@ -11,9 +11,7 @@ import torch
 from regard.attention.lsh import usual_buckets
 from regard.checkpoints.hf_format import ACTIVATIONS, Constant, HFFormat, HFTensor, Reading, TensorTable
 from regard.errors import InputError
-from regard.models.gpt import GPTConfig
-from regard.models.gpt2 import GPT2Config
-from regard.models.gpt3 import GPT3Config
+from regard.models.gpt import GPT2Config, GPT3Config, GPTConfig
 from regard.models.reformer import ReformerConfig
 
 # --- GPT and GPT-2 ----------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from typing import Any
 from regard.checkpoints.hf_format import HFFormat, Reading, TensorTable
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, POOLED, HeadKind
-from regard.models.bert import NORM_EPSILON, BertConfig
-from regard.models.distilbert import DistilBertConfig
+from regard.models.bert import NORM_EPSILON, BertConfig, DistilBertConfig
 
 ARCHITECTURES: Mapping[HeadKind, str] = {
     "none": "Model",

@@ -32,8 +32,8 @@ from regard.layers import (
     maxout,
 )
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
+from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment
 from regard.models.own_attention import attention_named, check_attention
-from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder, last_alignment
 from regard.parts import Choice
 
 

@@ -29,7 +29,7 @@ from regard.layers import (
     reading_order,
 )
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
-from regard.models.recurrent import RecurrentEncoderDecoder
+from regard.models.encoder_decoder import RecurrentEncoderDecoder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

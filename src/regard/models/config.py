@@ -1,4 +1,7 @@
-"""What all model configs share: checks that speak to people, and JSON that refuses what it does not know."""
+"""What all model configs share: checks with readable messages, and JSON that refuses unknown fields.
+
+After them come the checks that models of one kind share: models that make one vector of a text, and classifiers of images.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.errors import InputError
-from regard.layers import FIXED_OUTPUTS
+from regard.layers import FIXED_OUTPUTS, LayeredHead
+from regard.layers.encoder import NoHead
 from regard.machine import memory
 from regard.structure import coerced, from_mapping
 
@@ -201,3 +205,76 @@ def config_from_json(family: type[C], values: Mapping[str, Any], where: str) -> 
     """
     settings = {key: value for key, value in values.items() if key not in ("model_type", "format_version")}
     return from_mapping(family, settings, where)
+
+
+def check_vector_reader(config: Any) -> None:
+    """Refuse a vocabulary, dropout or head that no such model can have.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    check_sizes(config, "vocabulary")
+    check_shares(config, "dropout", usual="0.1 is usual")
+    check(config.texts in (1, 2), "texts", config.texts, "1 or 2", "the head is told of one text, or of a pair")
+    check_tokens(config, "padding_id")
+    check_outputs(config)
+
+
+def vector_head(config: Any, hidden_width: int) -> nn.Module:
+    """The head that a config asks for, on the vector of one text or on what two are compared by.
+
+    Arguments:
+        hidden_width: of its hidden layer; 0 for a linear map.
+    """
+    if config.head == "none":
+        return NoHead()
+    width = config.width if config.texts == 1 else 4 * config.width
+    return LayeredHead(width, hidden_width, config.outputs, dropout=config.dropout)
+
+
+def check_picture_classifier(config: Any, *sizes: str, least: int = 1) -> None:
+    """Refuse what no such model can be.
+
+    Arguments:
+        sizes: further settings that are at least 1.
+        least: the fewest classes.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    check_types(config)
+    check_sizes(config, "picture_height", "picture_width", "picture_channels", *sizes)
+    check(config.outputs >= least, "outputs", config.outputs, f"at least {least}", "there is one for each class")
+    dropout = getattr(config, "dropout", 0.0)
+    check(0 <= dropout < 1, "dropout", dropout, "in [0, 1)", "0.1 is usual")
+
+
+def check_divides(config: Any, name: str, step: int, why: str) -> None:
+    """Refuse pictures that cannot be cut into whole steps.
+
+    Arguments:
+        name: of the setting that says the step.
+        why: what that is, as half a sentence.
+
+    Raises:
+        InputError: naming the side that does not divide.
+    """
+    for side in ("picture_height", "picture_width"):
+        size = getattr(config, side)
+        check(
+            size % step == 0,
+            side,
+            size,
+            f"a multiple of {step}, {why}",
+            f"change the size of the pictures (data.height, data.width), or model.{name}",
+        )
+
+
+def check_channels(name: str, channels: Sequence[int], *, some: bool) -> None:
+    """Refuse numbers of channels below 1, and none where there must be some.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+    fits = all(each > 0 for each in channels) and (bool(channels) or not some)
+    check(fits, name, tuple(channels), "numbers of channels, each at least 1", "such as [32, 64]")

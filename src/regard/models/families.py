@@ -110,10 +110,10 @@ MODELS: WithOwn[Family] = WithOwn(
         "attention_stack": Family("regard.models.attention_stack:AttentionStack", interface="encoder"),
         "bahdanau": Family("regard.models.bahdanau:Bahdanau"),
         "bert": Family("regard.models.bert:Bert", interface="encoder"),
-        "distilbert": Family("regard.models.distilbert:DistilBert", interface="encoder"),
+        "distilbert": Family("regard.models.bert:DistilBert", interface="encoder"),
         "cho": Family("regard.models.cho:Cho"),
         "convolutional_network": Family(
-            "regard.models.convolutional_network:ConvolutionalNetwork", interface="picture_classifier"
+            "regard.models.lambda_network:ConvolutionalNetwork", interface="picture_classifier"
         ),
         "elmo": Family("regard.models.elmo:ELMo", interface="bidirectional_language_model", spelling=True),
         "lstm_language_model": Family(
@@ -123,16 +123,16 @@ MODELS: WithOwn[Family] = WithOwn(
         "gpt_classifier": Family(
             "regard.models.gpt_classifiers:GPTClassifier", interface="whole_text", input_tokens=True
         ),
-        "gpt2": Family("regard.models.gpt2:GPT2", interface="language_model", with_head="gpt2_classifier"),
+        "gpt2": Family("regard.models.gpt:GPT2", interface="language_model", with_head="gpt2_classifier"),
         "gpt2_classifier": Family(
             "regard.models.gpt_classifiers:GPT2Classifier", interface="whole_text", input_tokens=True
         ),
-        "gpt3": Family("regard.models.gpt3:GPT3", interface="language_model", with_head="gpt3_classifier"),
+        "gpt3": Family("regard.models.gpt:GPT3", interface="language_model", with_head="gpt3_classifier"),
         "gpt3_classifier": Family(
             "regard.models.gpt_classifiers:GPT3Classifier", interface="whole_text", input_tokens=True
         ),
         "lstmn": Family("regard.models.lstmn:LSTMN", interface="language_model"),
-        "lstm_transducer": Family("regard.models.lstm_transducer:LSTMTransducer", interface="transducer"),
+        "lstm_transducer": Family("regard.models.ntm:LSTMTransducer", interface="transducer"),
         "music_transformer": Family("regard.models.music_transformer:MusicTransformer", interface="language_model"),
         "ntm": Family("regard.models.ntm:NTM", interface="transducer"),
         "han": Family("regard.models.han:HAN", interface="text_vectors", sentences=True),

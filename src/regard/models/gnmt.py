@@ -33,7 +33,7 @@ from regard.layers import (
     Tokens,
 )
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
-from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder, last_alignment
+from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,9 +9,7 @@ from torch import nn
 
 from regard.layers import CausalClassifier, PooledHead
 from regard.models.config import check_outputs, check_shares
-from regard.models.gpt import GPTConfig
-from regard.models.gpt2 import GPT2Config, causal_blocks, causal_embedding, draw_causal
-from regard.models.gpt3 import GPT3Config, bands_of
+from regard.models.gpt import GPT2Config, GPT3Config, GPTConfig, bands_of, causal_blocks, causal_embedding, draw_causal
 
 Head = Literal["sequence", "choice"]
 """A class or a number of the whole text; or how well a text answers, to be compared with others."""

@@ -17,8 +17,7 @@ from regard.attention import AttentionLayer, Dense, Dot, ScoredAttention
 from regard.attention.layer import Side
 from regard.layers import BidirectionalGRU, Dropout, SentencesOf, Tokens, VectorHead, VectorReader
 from regard.layers.vector_reader import LONGEST
-from regard.models.config import check, check_sizes, check_types
-from regard.models.vector_config import check_vector_reader, vector_head
+from regard.models.config import check, check_sizes, check_types, check_vector_reader, vector_head
 
 Gathering = Literal["attention", "average", "maximum"]
 """How the vectors of words become that of their sentence, and those of sentences that of the document."""

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from regard.layers import Dropout, LSTMStack, Tokens, VectorHead, VectorReader
 from regard.layers.vector_reader import LONGEST
-from regard.models.config import check, check_sizes, check_types
-from regard.models.vector_config import check_vector_reader, vector_head
+from regard.models.config import check, check_sizes, check_types, check_vector_reader, vector_head
 
 Pooling = Literal["max", "mean", "last"]
 """How the vectors of words become one (section 3.2): the largest number in each place; their mean; the last state of either

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from regard.attention import AttentionLayer, ScaledDot, ScoredAttention, Soft
 from regard.layers import PatchEmbedding, Pictures, Pixels
 from regard.layers.pictures import Grid
-from regard.models.config import check
-from regard.models.pictures import check_divides, check_picture_classifier
+from regard.models.config import check, check_divides, check_picture_classifier
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

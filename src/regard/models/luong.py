@@ -37,8 +37,8 @@ from regard.layers import (
     reading_order,
 )
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
+from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder
 from regard.models.own_attention import own_score
-from regard.models.recurrent import AttendingState, RecurrentEncoderDecoder
 from regard.parts import Choice
 
 

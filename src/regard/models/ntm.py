@@ -4,6 +4,8 @@ The names in the comments are the paper's (section 3): M_t the memory, N slots o
 beta_t its key strength, g_t its interpolation gate, s_t its shift, gamma_t its sharpness; e_t and a_t what a write head erases
 and adds; r_t what a read head reads. A head finds its place by `Cosine` and `Addressed` in `regard.attention`; the slots are keys
 and values in one.
+
+Below it, the LSTM that section 4 compares it with: layers without a memory.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Addressed, AttentionInputs, Cosine, ScoredAttention
-from regard.layers import LongShortTermMemoryCell, LSTMState
+from regard.layers import LongShortTermMemoryCell, LSTMStack, LSTMState
 from regard.models.config import check_sizes, check_types
 
 BLANK = 1e-6
@@ -209,3 +211,55 @@ class NTM(nn.Module):
         for head in range(heads):
             memory = memory * (1 - weights[:, head, :, None] * torch.sigmoid(erased[:, head, None, :]))
         return torch.baddbmm(memory, weights.transpose(1, 2), added)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LSTMTransducerConfig:
+    """The sizes of a stack of LSTM layers from vectors to vectors; the defaults are those of the paper's copy task.
+
+    Arguments:
+        inputs: I, the numbers read at each step.
+        outputs: O, the numbers given at each step.
+        hidden_width: n, size of each layer's h and of its c.
+        layers: how many.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    model_type: ClassVar[str] = "lstm_transducer"
+
+    inputs: int
+    outputs: int
+    hidden_width: int = 256
+    layers: int = 3
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_sizes(self, "inputs", "outputs", "hidden_width", "layers")
+
+
+class LSTMTransducer(nn.Module):
+    """Layers of long short-term memory that give a vector at each step.
+
+        h_t^l, c_t^l = LSTM_l(h_t^{l-1}, h_{t-1}^l, c_{t-1}^l),   h_t^0 = x_t
+        y_t = W h_t^L + b
+
+    Arguments:
+        config: its sizes.
+
+    >>> LSTMTransducer(LSTMTransducerConfig(inputs=4, outputs=3, hidden_width=8))(torch.zeros(2, 7, 4)).shape
+    torch.Size([2, 7, 3])
+    """
+
+    def __init__(self, config: LSTMTransducerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stack = LSTMStack(config.inputs, config.hidden_width, config.layers)
+        self.output = nn.Linear(config.hidden_width, config.outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """X (B, T, I) to logits (B, T, O): those at t depend on the first t vectors alone."""
+        everything = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        hidden, _ = self.stack.read(x, everything)
+        return self.output(hidden)

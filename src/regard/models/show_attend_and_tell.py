@@ -36,7 +36,7 @@ from regard.layers import (
 )
 from regard.models.captioning import Captioned, Drawn, PictureDecoder, check_captioner, encoder_of
 from regard.models.config import check
-from regard.models.recurrent import AttendingState, last_alignment
+from regard.models.encoder_decoder import AttendingState, last_alignment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

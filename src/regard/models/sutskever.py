@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Tokens
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
-from regard.models.recurrent import RecurrentEncoderDecoder
+from regard.models.encoder_decoder import RecurrentEncoderDecoder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,8 +35,8 @@ from regard.layers import (
     Tokens,
     VocabularyOutput,
 )
-from regard.models.attention_encoder_decoder import AttentionEncoderDecoder, DecoderStack
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
+from regard.models.encoder_decoder import AttentionEncoderDecoder, DecoderStack
 
 PIECES = 32_128
 """Tokens of the published models: 32,000 pieces, 100 sentinels, and 28 that are never used."""

@@ -36,8 +36,8 @@ from regard.layers import (
     token_embedding,
 )
 from regard.layers.blocks import DecoderBlock, EncoderBlock
-from regard.models.attention_encoder_decoder import AttentionEncoderDecoder, DecoderStack, TransformerState
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
+from regard.models.encoder_decoder import AttentionEncoderDecoder, DecoderStack, TransformerState
 from regard.models.own_attention import attention_named, check_attention
 from regard.parts import Choice
 

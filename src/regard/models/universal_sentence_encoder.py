@@ -34,8 +34,7 @@ from regard.layers import (
     token_embedding,
 )
 from regard.layers.vector_reader import LONGEST
-from regard.models.config import check, check_shares, check_sizes, check_types
-from regard.models.vector_config import check_vector_reader, vector_head
+from regard.models.config import check, check_shares, check_sizes, check_types, check_vector_reader, vector_head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,8 +24,7 @@ from regard.layers import (
     halving_blocks,
 )
 from regard.layers.pictures import POSITION_DEVIATION, SCALE, Grid, resized_positions
-from regard.models.config import check, check_shares
-from regard.models.pictures import check_channels, check_divides, check_picture_classifier
+from regard.models.config import check, check_channels, check_divides, check_picture_classifier, check_shares
 
 NORM_EPSILON = 1e-6
 """Of the layer norms in the authors' code."""

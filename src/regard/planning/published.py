@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.errors import InputError, nearest
 from regard.models import BertConfig, GPT2Config, GPT3Config, GPTConfig, T5Config, TransformerConfig
-from regard.models.gpt3 import SIZES
+from regard.models.gpt import SIZES
 from regard.planning.counting import Shape, Work
 
 
