@@ -18,8 +18,7 @@ from typing import Any
 import regard
 from measured import record
 from regard.checkpoints import read_config
-from regard.data.labelled import LabelledText, read_labelled
-from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.labelled import LABELLED_FORMATS, LabelledText, read_labelled
 from regard.training.callbacks import ProgressBar
 from regard.training.memory import keep_freed_memory
 from regard.training.run import Trained

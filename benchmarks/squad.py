@@ -19,8 +19,7 @@ import regard
 from measured import record
 from multi30k import trained_in_bfloat16
 from regard.checkpoints import located, read_config
-from regard.data.predictions import write_predictions
-from regard.data.questions import Question, read_questions
+from regard.data.questions import Question, read_questions, write_predictions
 from regard.models.config import config_to_json
 from regard.training import read_recipe
 from regard.training.callbacks import ProgressBar

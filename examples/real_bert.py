@@ -24,7 +24,7 @@ from rich.style import Style
 from rich.text import Text
 
 import regard
-from regard.data.python_docs import python_docs
+from regard.data.running_text import python_docs
 from regard.embeddings import packaged
 from regard.inspection import AttentionMap, AttentionView
 from regard.inspection.analysis import HeadStatistics

@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 
 from regard.errors import InputError
 
+AnyPath = str | os.PathLike[str]
+
 LARGEST = 1 << 28
 """Bytes of a file that is read as a whole; the largest tokenizer.json in use are some tens of MB."""
 LARGEST_YAML = 1 << 20

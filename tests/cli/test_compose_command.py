@@ -8,8 +8,8 @@ import mido
 import pytest
 
 import regard
-from regard.data.music import Note, Piece
-from regard.data.music.files import read_midi, write_midi
+from regard.data.music import read_midi, write_midi
+from regard.data.notes import Note, Piece
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.data.characters import digit_characters
+from regard.data.labelled_pictures import digit_characters
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("sklearn")

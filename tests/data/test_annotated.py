@@ -9,8 +9,8 @@ import pytest
 from regard.data.labelled import read_labelled
 from regard.data.malformed import MalformedRows
 from regard.data.pairs import read_pairs
-from regard.data.table_texts import read_table
 from regard.data.tagged import read_tagged
+from regard.data.text_columns import read_table
 from regard.errors import InputError
 
 TEXT = "Ann Lee's aide saw New York."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.captions import read_captions
+from regard.data.labelled_pictures import read_captions
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.cue_documents import CUE, CueDocuments
+from regard.data.synthetic_texts import CUE, CueDocuments
 from regard.errors import InputError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.documents import read_document
+from regard.data.objects import read_document
 from regard.errors import InputError
 
 

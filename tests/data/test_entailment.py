@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from regard.data.entailment import ABOVE, ADJECTIVES, LABELS, NOUNS, VERBS, Entailment, Phrase, Statement, label_of
+from regard.data.synthetic_texts import ABOVE, ADJECTIVES, LABELS, NOUNS, VERBS, Entailment, Phrase, Statement, label_of
 from regard.errors import InputError
 
 

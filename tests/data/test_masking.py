@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.masking import Masking
+from regard.data.pretraining import Masking
 from regard.errors import InputError
 from regard.text import Tokenizer
 

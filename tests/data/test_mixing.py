@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.mixing import Mixing
+from regard.data.batching import Mixing
 from regard.errors import InputError
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=5)

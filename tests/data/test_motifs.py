@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.motifs import Motifs
+from regard.data.sequences import Motifs
 from regard.errors import InputError
 from regard.text.events import pitch_of
 

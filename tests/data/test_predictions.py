@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.predictions import (
+from regard.data.questions import (
     Candidate,
     read_no_answer,
     read_predictions,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.role_triples import ADJECTIVES, ADVERBS, NOUNS, VERBS, RoleTriples
+from regard.data.synthetic_texts import SYNONYM_ADJECTIVES, SYNONYM_ADVERBS, SYNONYM_NOUNS, SYNONYM_VERBS, RoleTriples
 from regard.errors import InputError
 
-THING = {word: row for table in (NOUNS, VERBS, ADJECTIVES, ADVERBS) for row in table for word in row}
+THING = {
+    word: row
+    for table in (SYNONYM_NOUNS, SYNONYM_VERBS, SYNONYM_ADJECTIVES, SYNONYM_ADVERBS)
+    for row in table
+    for word in row
+}
 
 
 def meant(sentence: str) -> list[tuple[str, ...]]:
@@ -18,7 +23,7 @@ def test_the_second_says_the_same_and_the_third_has_its_words_with_the_nouns_exc
     for anchor, positive, negative in RoleTriples("train", size=200):
         assert meant(anchor) == meant(positive)
         assert sorted(positive.split()) == sorted(negative.split())
-        nouns = [[word for word in each.split() if THING.get(word) in NOUNS] for each in (positive, negative)]
+        nouns = [[word for word in each.split() if THING.get(word) in SYNONYM_NOUNS] for each in (positive, negative)]
         assert nouns[0] == nouns[1][::-1]
         assert THING[nouns[0][0]] != THING[nouns[0][1]]
 
@@ -26,7 +31,7 @@ def test_the_second_says_the_same_and_the_third_has_its_words_with_the_nouns_exc
 def test_no_who_what_and_whom_is_in_two_splits():
     found = {
         split: {
-            tuple(row for row in meant(triple.anchor) if row in NOUNS or row in VERBS)
+            tuple(row for row in meant(triple.anchor) if row in SYNONYM_NOUNS or row in SYNONYM_VERBS)
             for triple in RoleTriples(split, size=400)
         }
         for split in ("train", "validation", "test")
@@ -37,7 +42,7 @@ def test_no_who_what_and_whom_is_in_two_splits():
 
 
 def test_every_word_is_one_thing():
-    assert len(THING) == 3 * (len(NOUNS) + len(VERBS) + len(ADJECTIVES) + len(ADVERBS))
+    assert len(THING) == 3 * (len(SYNONYM_NOUNS) + len(SYNONYM_VERBS) + len(SYNONYM_ADJECTIVES) + len(SYNONYM_ADVERBS))
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.sentence_pairs import SENTENCES, TOKENS, Cutting, write_documents
+from regard.data.pretraining import SENTENCES, TOKENS, Cutting, write_documents
 from regard.errors import InputError
 
 SENTENCE = 1000  # token = document * 1_000_000 + sentence * 1000 + place: every token says where it is from

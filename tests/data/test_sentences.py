@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.sentences import split_sentences
+from regard.data.running_text import split_sentences
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.span_corruption import Corrupted, SpanCorruption, told_spans
+from regard.data.pretraining import Corrupted, SpanCorruption, told_spans
 from regard.errors import InputError
 
 SENTINELS = tuple(range(1099, 999, -1))

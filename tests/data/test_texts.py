@@ -7,8 +7,7 @@ import gzip
 import pytest
 
 from regard.data.malformed import MalformedRows
-from regard.data.python_docs import python_docs
-from regard.data.running_text import read_texts
+from regard.data.running_text import python_docs, read_texts
 from regard.errors import InputError
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.attention import LearnedPositions, sinusoids
-from regard.data.masking import Masking
+from regard.data.pretraining import Masking
 from regard.layers import DecoderBlock, Tokens
 from regard.models import Bert, BertConfig
 from regard.tasks.encoders import Joined

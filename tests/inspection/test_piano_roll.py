@@ -4,7 +4,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 
-from regard.data.music import Note, Piece
+from regard.data.notes import Note, Piece
 from regard.errors import InputError
 from regard.inspection.drawings import AFTER, BEFORE, roll, save_roll
 

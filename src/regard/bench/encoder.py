@@ -87,7 +87,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
 
 def sentences() -> Iterator[str]:
     """The sentences of Python's reference that have some words, each once, in the order of its topics."""
-    from regard.data.python_docs import python_docs
+    from regard.data.running_text import python_docs
 
     seen = set()
     for split in ("train", "validation", "test"):

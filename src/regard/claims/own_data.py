@@ -11,8 +11,7 @@ from typing import Any
 
 from regard.claims.arms import copied
 from regard.claims.measure import JUDGING, read_measures
-from regard.data.pair import Pair
-from regard.data.pairs import read_pairs
+from regard.data.pairs import Pair, read_pairs
 from regard.errors import InputError
 from regard.files import new_folder
 from regard.training.recipe import put

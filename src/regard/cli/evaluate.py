@@ -302,8 +302,7 @@ def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRow
 
 
 def _texts(places: Sequence[str], unit: str, malformed: MalformedRows) -> Iterator[str]:
-    from regard.data.python_docs import python_docs
-    from regard.data.running_text import read_texts
+    from regard.data.running_text import python_docs, read_texts
 
     if list(places) == [PYTHON_DOCS]:
         return python_docs("test")

@@ -20,7 +20,7 @@ from regard.rendering import metric_text
 
 if TYPE_CHECKING:
     from regard.data.malformed import MalformedRows
-    from regard.data.pair import Pair
+    from regard.data.pairs import Pair
     from regard.tasks.caption_data import CaptionExample
     from regard.tasks.text_to_text import TextToTextData
     from regard.tasks.translation import LengthBin
@@ -273,7 +273,7 @@ def builtin_test(place: str, recipe: Mapping[str, Any], to: str | None, size: in
     Raises:
         InputError: for settings that are unknown or out of range, or fewer different sources than `size`.
     """
-    from regard.data.pair import Pair
+    from regard.data.pairs import Pair
     from regard.tasks.translation_data import builtin_pairs
 
     data = recipe.get("data") or {}

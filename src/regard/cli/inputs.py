@@ -18,9 +18,9 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.data.lines import Line
-    from regard.data.motifs import Motifs
     from regard.data.music import Writing
     from regard.data.scenes import Scenes
+    from regard.data.sequences import Motifs
     from regard.tasks import Translator
     from regard.tasks.captioning import Captioner
     from regard.tasks.few_shot import FewShotClassifier
@@ -122,7 +122,7 @@ def read_input(
         if column is not None:
             raise InputError("--text names a column of a table; give --input FILE too, or leave it out")
         return read_texts(arguments, file)
-    from regard.data.table_texts import is_table, read_table
+    from regard.data.text_columns import is_table, read_table
 
     if not is_table(file, column, known):
         return read_texts(arguments, file)
@@ -183,8 +183,7 @@ def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | Non
 
 
 def _texts(name: str, lines: Iterator[Line]) -> Iterator[Text]:
-    from regard.data.malformed import MalformedRow
-    from regard.data.pair import decoded
+    from regard.data.malformed import MalformedRow, decoded
 
     for line in lines:
         content = decoded(name, line)
@@ -350,7 +349,7 @@ def test_melodies(model: LanguageModel, size: int) -> Motifs:
 
 
 def _chorale(path: str, number: int, writing: Writing) -> list[str]:
-    from regard.data.music.files import read_chorales
+    from regard.data.music import read_chorales
 
     pieces = read_chorales(path, "test", voices=writing.grid.voices)
     if number >= len(pieces):

@@ -288,7 +288,7 @@ def _check_suffixes(output: Path | None, picture: Path | None) -> None:
 
 
 def _write(found: Composition, output: Path | None, picture: Path | None, *, title: str) -> None:
-    from regard.data.music.files import write_midi
+    from regard.data.music import write_midi
 
     border = found.border if found.prompt else None
     if output is not None:

@@ -103,7 +103,7 @@ def tag(
     waiting = _sentences(texts, input_file) if columns or named else read_input(texts or (), input_file, text_column)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.data.words import words_of
+        from regard.data.tagged import words_of
 
         tagger = opened(model, device, "tagging")
 

@@ -10,22 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from regard.data.file_format import guess
-from regard.data.lines import Line, read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.lines import Line, files_of, read_each, read_lines
+from regard.data.malformed import (
+    MalformedRow,
+    MalformedRows,
+    first_fault,
+    malformed_row,
+    read_rows,
+    short,
+    usable,
+)
 from regard.data.objects import objects_of_jsonl
-from regard.data.pair import malformed_row, short, text_fault
-from regard.data.tables import columns_of_table, csv_rows
-from regard.data.usable import usable
+from regard.data.tables import columns_of_table, csv_rows, guess_format
 from regard.errors import InputError, nearest
+from regard.reading import AnyPath
 
 __all__ = ["FORMATS", "ChoiceQuestion", "MalformedRow", "MalformedRows", "read_choices"]
 
 FORMATS = ("auto", "swag", "race", "jsonl")
 
 _ENDINGS = ("ending0", "ending1", "ending2", "ending3")
-
-AnyPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,18 +93,16 @@ def read_choices(
     """
     if format not in FORMATS:
         raise InputError(f"data format {format!r} is not known; {nearest(format, FORMATS)}")
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    files = files_of(path, "multiple-choice questions")
     if format in ("auto", "race"):
-        paths = [file for place in paths for file in (_folder(place) if Path(place).is_dir() else [place])]
-    if not paths:
-        raise InputError("no file of multiple-choice questions is given; name one at least")
+        files = [file for place in files for file in (_folder(place) if Path(place).is_dir() else [place])]
 
     def one(place: AnyPath) -> Iterator[ChoiceQuestion]:
         name = os.fspath(place)
         found, needed = _found(name, format, answered)
         return usable(found, name, needed, on_error, malformed)
 
-    return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+    return read_each(files, one)
 
 
 def _folder(place: AnyPath) -> list[Path]:
@@ -113,7 +115,7 @@ def _folder(place: AnyPath) -> list[Path]:
 def _found(name: str, format: str, answered: bool) -> tuple[_Found, str]:
     lines = read_lines(name)
     if format == "auto":
-        told, lines = guess(name, lines)
+        told, lines = guess_format(name, lines)
         first = next(lines)
         lines = itertools.chain([first], lines)
         format = "race" if b'"article"' in first.content else "swag" if told == "csv" else "jsonl"
@@ -133,14 +135,14 @@ def _found(name: str, format: str, answered: bool) -> tuple[_Found, str]:
 
 def _from_swag(name: str, lines: Iterator[Line], answered: bool) -> _Found:
     columns = ["sent1", "sent2", *_ENDINGS, *(["label"] if answered else [])]
-    for row in columns_of_table(name, csv_rows(name, lines), columns, header=True):
-        if isinstance(row, MalformedRow):
-            yield row
-            continue
-        line, (context, question, *endings) = row
+
+    def read(line: int, cells: list[str]) -> ChoiceQuestion | MalformedRow:
+        context, question, *endings = cells
         answer = endings.pop().strip() if answered else None
         number = int(answer) if answer is not None and answer.isdecimal() else answer
-        yield _question(name, line, context, question, endings, number, "line", answered)
+        return _question(name, line, context, question, endings, number, "line", answered)
+
+    return read_rows(columns_of_table(name, csv_rows(name, lines), columns, header=True), read)
 
 
 def _from_race(name: str, lines: Iterator[Line], answered: bool) -> _Found:
@@ -171,14 +173,12 @@ def _place(letter: object) -> object:
 
 
 def _from_jsonl(name: str, lines: Iterator[Line], answered: bool) -> _Found:
-    for row in objects_of_jsonl(name, lines):
-        if isinstance(row, MalformedRow):
-            yield row
-            continue
-        line, content = row
+    def read(line: int, content: dict) -> ChoiceQuestion | MalformedRow:
         question = content.get("question") or ""
         answer = content.get("answer", "missing") if answered else None
-        yield _question(name, line, content.get("context"), question, content.get("choices"), answer, "line", answered)
+        return _question(name, line, content.get("context"), question, content.get("choices"), answer, "line", answered)
+
+    return read_rows(objects_of_jsonl(name, lines), read)
 
 
 def _question(
@@ -200,7 +200,7 @@ def _question(
         return fault("not a list of choices", short(choices))
     texts = [("context", context), *([] if question == "" else [("question", question)])]
     texts += [("choice", choice) for choice in choices]
-    wrong = next((wrong for part in texts if (wrong := text_fault(*part)) is not None), None)
+    wrong = first_fault(texts)
     if wrong is not None:
         return fault(*wrong)
     if len(choices) < 2:

@@ -1,4 +1,4 @@
-"""Reading labelled texts in a stream: a text, or two, with a class or a number; any table, and known sets by name."""
+"""Labelled texts read in a stream: a text, or two, with a class or a number; any table, and the files of known sets by name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from regard.data.documents import read_document
-from regard.data.file_format import FORMATS
-from regard.data.labelled_formats import LABELLED_FORMATS, LabelledFormat
-from regard.data.labelled_parts import (
+from regard.data.lines import files_of, read_each, read_lines
+from regard.data.malformed import (
+    MalformedRow,
+    MalformedRows,
+    first_fault,
+    malformed_row,
+    read_rows,
+    short,
+    text_fault,
+    usable,
+)
+from regard.data.objects import read_document
+from regard.data.rows import listed, parts_of, sound
+from regard.data.tables import FORMATS, tsv_rows
+from regard.data.text_columns import (
+    Columns,
     FoundParts,
     Parts,
     other_columns,
@@ -23,13 +35,8 @@ from regard.data.labelled_parts import (
     parts_of_table,
     with_labels,
 )
-from regard.data.lines import read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.pair import malformed_row, short, text_fault
-from regard.data.rows import listed, parts_of, sound
-from regard.data.tables import tsv_rows
-from regard.data.usable import usable
 from regard.errors import InputError, nearest
+from regard.reading import AnyPath
 
 __all__ = [
     "LABELLED_FORMATS",
@@ -41,7 +48,107 @@ __all__ = [
     "read_labelled",
 ]
 
-AnyPath = str | os.PathLike[str]
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledFormat:
+    """The layout of one set's files. All of them are parted by tabs, and quotes in them are ordinary characters.
+
+    Arguments:
+        header: the columns as the header calls them; None where no file of the set has a header. A file whose header lacks the
+            label is a test file.
+        columns: the columns of files without a header; None where every file has one.
+        ragged: whether rows may have further columns.
+        values: how the labels stand in the file; empty where any text may stand there.
+        labels: what each of the values means, in the usual order of the classes.
+        number: whether the label is a number.
+        label_file: what in a file's name is replaced by what to name the file whose lines are the labels.
+        names_file: a file in the same folder, a JSON object, that says what each value means.
+        metrics: what is usually reported, the first one foremost; functions of `regard.metrics`. An F1 is of the last class.
+    """
+
+    header: Columns | None = None
+    columns: Columns | None = None
+    ragged: bool = False
+    values: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    number: bool = False
+    label_file: tuple[str, str] | None = None
+    names_file: str | None = None
+    metrics: tuple[str, ...] = ("accuracy",)
+
+
+_ENTAILMENT = ("entailment", "neutral", "contradiction")
+_ENTAILED = ("entailment", "not_entailment")
+
+LABELLED_FORMATS: dict[str, LabelledFormat] = {
+    # GLUE (Wang et al. 2018). Its test files begin with a header and an index and have no labels.
+    "cola": LabelledFormat(
+        header=Columns("sentence", None, "label"),
+        columns=Columns(3, None, 1),  # source, label, the author's own mark, sentence
+        values=("0", "1"),
+        labels=("unacceptable", "acceptable"),
+        metrics=("matthews_correlation", "accuracy"),
+    ),
+    "sst2": LabelledFormat(
+        header=Columns("sentence", None, "label"),
+        columns=Columns(0, None, 1),  # the whole sentences, outside GLUE
+        values=("0", "1"),
+        labels=("negative", "positive"),
+    ),
+    "mrpc": LabelledFormat(
+        header=Columns("#1 String", "#2 String", "Quality"),
+        values=("0", "1"),
+        labels=("not_equivalent", "equivalent"),
+        metrics=("f1", "accuracy"),
+    ),
+    "qqp": LabelledFormat(
+        header=Columns("question1", "question2", "is_duplicate"),
+        values=("0", "1"),
+        labels=("not_duplicate", "duplicate"),
+        metrics=("f1", "accuracy"),
+    ),
+    "stsb": LabelledFormat(
+        header=Columns("sentence1", "sentence2", "score"),
+        columns=Columns(
+            5, 6, 4
+        ),  # the benchmark's own files: genre, file, year, id, score, sentences, at times two sources
+        ragged=True,
+        number=True,
+        metrics=("pearson", "spearman"),
+    ),
+    "mnli": LabelledFormat(
+        header=Columns("sentence1", "sentence2", "gold_label"), values=_ENTAILMENT, labels=_ENTAILMENT
+    ),
+    "snli": LabelledFormat(
+        header=Columns("sentence1", "sentence2", "gold_label"), values=_ENTAILMENT, labels=_ENTAILMENT
+    ),
+    "qnli": LabelledFormat(header=Columns("question", "sentence", "label"), values=_ENTAILED, labels=_ENTAILED),
+    "rte": LabelledFormat(header=Columns("sentence1", "sentence2", "label"), values=_ENTAILED, labels=_ENTAILED),
+    "wnli": LabelledFormat(
+        header=Columns("sentence1", "sentence2", "label"), values=("0", "1"), labels=("not_entailment", "entailment")
+    ),
+    # A word in two contexts (Pilehvar, Camacho-Collados 2019): word, part of speech, places, sentences; labels beside.
+    "wic": LabelledFormat(
+        columns=Columns(3, 4, None, 2),
+        values=("F", "T"),
+        labels=("different", "same"),
+        label_file=(".data.", ".gold."),
+    ),
+    # A word in a context (Loureiro et al. 2021): place, sentence; senses beside.
+    "coarsewsd-20": LabelledFormat(
+        columns=Columns(1, None, None, 0), label_file=(".data.", ".gold."), names_file="classes_map.txt"
+    ),
+    # Almeida, Gomez Hidalgo, Yamakami 2011.
+    "sms-spam": LabelledFormat(
+        columns=Columns(1, None, 0), values=("ham", "spam"), labels=("ham", "spam"), metrics=("f1", "accuracy")
+    ),
+    # Maas et al. 2011, as a table.
+    "imdb": LabelledFormat(
+        header=Columns("text", None, "label"), values=("neg", "pos"), labels=("negative", "positive")
+    ),
+}
+"""By the name that `regard.data.labelled.read_labelled` takes as `format`."""
+
 
 ROW = "(text, label), or ((first, second), label)"
 """What a row in memory is."""
@@ -156,11 +263,9 @@ def read_labelled(
             f"data format {format!r} says itself where text and label are; leave out all that says it again"
         )
     columns = label if isinstance(label, int | str | None) else tuple(label)
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    if not paths:
-        raise InputError("no file of labelled texts is given; name one at least")
-    if label_file is not None and len(paths) > 1:
-        raise InputError(f"label_file belongs to one file of texts, and {len(paths)} are given; give one")
+    files = files_of(path, "labelled texts")
+    if label_file is not None and len(files) > 1:
+        raise InputError(f"label_file belongs to one file of texts, and {len(files)} are given; give one")
     label_name = None if label_file is None or not labelled else os.fspath(label_file)
 
     def one(place: AnyPath) -> Iterator[LabelledText]:
@@ -176,7 +281,7 @@ def read_labelled(
         needed += "; say which columns or keys they are as text, pair and label"
         return usable(_examples(name, raw, labelled, labelling), name, needed, on_error, malformed)
 
-    return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+    return read_each(files, one)
 
 
 def labelled_in_memory(
@@ -300,16 +405,14 @@ def _names(name: str, known: LabelledFormat) -> Mapping[str, str] | None:
 def _examples(
     name: str, rows: FoundParts, labelled: bool, labelling: _Labelling
 ) -> Iterator[LabelledText | MalformedRow]:
-    for row in rows:
-        yield row if isinstance(row, MalformedRow) else _example(name, *row, labelled, labelling)
+    return read_rows(rows, lambda line, parts: _example(name, line, parts, labelled, labelling))
 
 
 def _example(name: str, line: int, parts: Parts, labelled: bool, labelling: _Labelling) -> LabelledText | MalformedRow:
     texts = [("text", parts.text)] + ([("pair", parts.pair)] if parts.pair is not None else [])
-    for side, text in texts:
-        fault = text_fault(side, text)
-        if fault is not None:
-            return malformed_row(name, line, *fault)
+    fault = first_fault(texts)
+    if fault is not None:
+        return malformed_row(name, line, *fault)
     places = () if parts.place is None else _places(str(parts.place), [str(text) for _, text in texts])
     if places is None:
         return malformed_row(name, line, "place outside the text", short(parts.place))

@@ -1,4 +1,4 @@
-"""Lines of a text file in a stream: plain or gzip, of bounded length; faults of the whole file are named."""
+"""Lines of text files in a stream: plain or gzip, of bounded length; faults of the whole file are named."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import itertools
 import os
 import shlex
 import zlib
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from regard.errors import InputError
-from regard.reading import open_regular, open_stream, told
+from regard.reading import AnyPath, open_regular, open_stream, told
+
+T = TypeVar("T")
 
 LONGEST_LINE = 1 << 20  # bytes; a longer line is no sentence, and must not fill the memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -30,6 +32,26 @@ _PACKED = {
 }
 # Control characters that no text has: not tab, line feed, form feed, carriage return, escape.
 _CONTROL = bytes(sorted(set(range(32)) - {9, 10, 12, 13, 27}))
+
+
+def files_of(path: AnyPath | Sequence[AnyPath], what: str) -> list[AnyPath]:
+    """One file or several, as a list.
+
+    Arguments:
+        what: the files are of, for the message.
+
+    Raises:
+        InputError: for an empty list.
+    """
+    files = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not files:
+        raise InputError(f"no file of {what} is given; name one at least")
+    return files
+
+
+def read_each(files: Sequence[AnyPath], read: Callable[[AnyPath], Iterator[T]]) -> Iterator[T]:
+    """What `read` finds in one file after another. The first is opened by the call itself, each other when it is reached."""
+    return itertools.chain(read(files[0]), itertools.chain.from_iterable(map(read, files[1:])))
 
 
 class Line(NamedTuple):

@@ -1,35 +1,23 @@
-"""Pairs from objects with named texts: the lines of a JSONL file, the rows of a hub dataset."""
+"""Rows that are objects: lines of JSONL, rows of Parquet files and of hub datasets; and JSON documents read as a whole."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from regard.data.lines import Line
-from regard.data.malformed import MalformedRow
-from regard.data.pair import Found, decoded, malformed_row, pair_or_fault, short
-from regard.data.parquet import parquet_rows
+from regard.data.lines import BYTE_ORDER_MARK, Line, open_file, reading_errors, wrong_encoding
+from regard.data.malformed import MalformedRow, decoded, malformed_row, short
 from regard.errors import InputError
-from regard.reading import json_value
+from regard.reading import check_regular, json_value
 
 HUB = "hub:"
 
 Object = tuple[int, dict] | MalformedRow  # a line number and the object there
 
 _MISSING = object()
-
-
-def keys_of(name: str, source: int | str | None, target: int | str | None) -> tuple[str, str]:
-    """The keys of source and target, where none were given by their usual names."""
-    if isinstance(source, int) or isinstance(target, int):
-        raise InputError(f"{name}: source and target are keys here, as 'translation.en', not column numbers")
-    return source or "source", target or "target"
-
-
-def pairs_of_jsonl(name: str, lines: Iterator[Line], source: str, target: str) -> Found:
-    """The pairs of a file with one JSON object in each line."""
-    return _pairs(name, objects_of_jsonl(name, lines), source, target)
 
 
 def objects_of_jsonl(name: str, lines: Iterator[Line]) -> Iterator[Object]:
@@ -53,15 +41,6 @@ def objects_of_jsonl(name: str, lines: Iterator[Line]) -> Iterator[Object]:
             yield malformed_row(name, line.number, "not a JSON object", short(text))
 
 
-def _pairs(name: str, rows: Iterator[Object], source: str, target: str) -> Found:
-    for row in rows:
-        if isinstance(row, MalformedRow):
-            yield row
-            continue
-        values = values_of(name, *row, (source, target))
-        yield values if isinstance(values, MalformedRow) else pair_or_fault(name, row[0], *values)
-
-
 def values_of(name: str, line: int, row: dict, keys: Sequence[str]) -> list[object] | MalformedRow:
     """What stands under some keys of an object, or the first key that is missing; "a.b" reaches into nested objects."""
     values = [_lookup(row, key) for key in keys]
@@ -79,11 +58,6 @@ def _lookup(row: object, key: str) -> object:
             return _MISSING
         row = row[part]
     return row
-
-
-def pairs_of_objects(name: str, source: str, target: str) -> Found:
-    """The pairs of a hub dataset or a Parquet file, streamed; `line` is the row, from 1."""
-    return _pairs(name, objects_of(name), source, target)
 
 
 def has_objects(name: str) -> bool:
@@ -128,3 +102,98 @@ def _numbered(name: str, rows: Iterator, what_to_do: str) -> Iterator[Object]:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+TOGETHER = 1024
+"""Rows that are in memory at a time."""
+
+
+def parquet_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a Parquet file in a stream, numbered from 1; the file is opened by the call itself.
+
+    Raises:
+        InputError: where there is no such file, it is none, or pyarrow is missing.
+    """
+    try:
+        import pyarrow.parquet as parquet
+        from pyarrow import ArrowException
+    except ImportError:
+        raise InputError(
+            f"{name}: reading Parquet needs pyarrow: pip install 'regard[parquet]'; or give CSV or JSONL"
+        ) from None
+    check_regular(name, "check the path")
+    try:
+        file = parquet.ParquetFile(name)
+    except (ArrowException, OSError) as error:
+        raise InputError(f"{name}: is no Parquet file that can be read ({_reason_of(error)}); write it again") from None
+
+    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+        number = 0
+        try:
+            for batch in file.iter_batches(batch_size=TOGETHER):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+        except (ArrowException, OSError) as error:
+            raise InputError(
+                f"{name}: reading stopped after row {number} ({_reason_of(error)}); write it again"
+            ) from None
+        finally:
+            file.close()
+
+    return rows()
+
+
+def _reason_of(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+LARGEST = 1 << 30
+"""Bytes of a document, unpacked."""
+
+_WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+def read_document(path: str | os.PathLike[str]) -> Any:
+    """The value in a JSON file; gzip (told by content) and a byte-order mark are taken care of.
+
+    Raises:
+        InputError: no such file, a folder, not readable, empty, in another encoding than UTF-8, broken gzip, broken JSON.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.json"
+    >>> _ = file.write_text('{"version": "1.1"}')
+    >>> read_document(file)
+    {'version': '1.1'}
+    """
+    name = os.fspath(path)
+    content = bytearray()
+    with open_file(name) as stream, reading_errors(name, lambda: f"byte {len(content):,}"):
+        while piece := stream.read(1 << 20):
+            content += piece
+            if len(content) > LARGEST:
+                raise InputError(
+                    f"{name}: is larger than {LARGEST >> 20} MiB, the most that is read as one document; give JSONL, a line each"
+                )
+    return parsed(name, bytes(content))
+
+
+def parsed(name: str, content: bytes) -> Any:
+    """The value of a JSON document's bytes; `name` is what messages call it.
+
+    Raises:
+        InputError: empty, in another encoding than UTF-8, broken JSON.
+    """
+    if not content.removeprefix(BYTE_ORDER_MARK).strip():
+        raise InputError(f"{name}: is empty; give a JSON file")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise wrong_encoding(name, _WIDE_MARKS.get(content[:2])) from None
+    try:
+        return json_value(text)
+    except ValueError as error:
+        beginning = short(content[:40].decode(errors="replace"))
+        raise InputError(
+            f"{name}: is not JSON ({error}; it begins {beginning}); check that the file is whole"
+        ) from None

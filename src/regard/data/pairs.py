@@ -1,26 +1,62 @@
-"""Reading pairs in a stream: TSV, CSV, JSONL, two parallel files, each perhaps gzip, or a hub dataset."""
+"""Pairs of texts read in a stream: TSV, CSV, JSONL, two parallel files, each perhaps gzip, or a hub dataset."""
 
 from __future__ import annotations
 
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.data.file_format import FORMATS, guess
-from regard.data.header import PAIRS, SAMPLE, columns_read, has_header, is_number_of_rows, place_of
 from regard.data.lines import Line, read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.objects import has_objects, keys_of, pairs_of_jsonl, pairs_of_objects
-from regard.data.pair import Found, Pair, decoded, malformed_row, pair_or_fault
+from regard.data.malformed import (
+    MalformedRow,
+    MalformedRows,
+    decoded,
+    first_fault,
+    malformed_row,
+    read_rows,
+    usable,
+)
+from regard.data.objects import Object, has_objects, objects_of, objects_of_jsonl, values_of
 from regard.data.rows import listed, parts_of, sound
-from regard.data.tables import Row, csv_rows, header_of, pairs_of_table, tsv_rows, usual_width
-from regard.data.usable import usable
+from regard.data.tables import (
+    FORMATS,
+    PAIR_COLUMNS,
+    SAMPLE_ROWS,
+    Row,
+    columns_of_table,
+    columns_read,
+    csv_rows,
+    guess_format,
+    has_header,
+    header_of,
+    is_number_of_rows,
+    place_of,
+    tsv_rows,
+    usual_width,
+)
 from regard.errors import InputError, nearest
+from regard.reading import AnyPath
 
 __all__ = ["FORMATS", "MalformedRow", "MalformedRows", "Pair", "pairs_in_memory", "read_pairs", "read_parallel"]
 
-AnyPath = str | os.PathLike[str]
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """A source text and its target, with the file and line (from 1) they were read from.
+
+    >>> Pair(source="9 May 2017", target="2017-05-09", file="dates.tsv", line=3).target
+    '2017-05-09'
+    """
+
+    source: str
+    target: str
+    file: str
+    line: int
+
+
+Found = Iterator[Pair | MalformedRow]
 
 
 def read_pairs(
@@ -75,26 +111,28 @@ def read_pairs(
         return read_parallel(files[0], files[1], on_error=on_error, malformed=malformed)
     name = os.fspath(path)
     if has_objects(name):
-        keys = keys_of(name, source, target)
+        keys = _keys(name, source, target)
         needed = f"each row needs texts under {keys[0]!r} and {keys[1]!r}; name others as source and target"
-        return usable(pairs_of_objects(name, *keys), name, needed, on_error, malformed)
+        return usable(_from_objects(name, objects_of(name), keys), name, needed, on_error, malformed)
     lines = read_lines(name)
     if format == "auto":
-        format, lines = guess(name, lines)
+        format, lines = guess_format(name, lines)
     if format == "jsonl":
-        keys = keys_of(name, source, target)
+        keys = _keys(name, source, target)
         needed = (
             f"each line needs to be a JSON object with texts under {keys[0]!r} and {keys[1]!r}; "
             "name other keys as source and target"
         )
-        return usable(pairs_of_jsonl(name, lines, *keys), name, needed, on_error, malformed)
+        return usable(_from_objects(name, objects_of_jsonl(name, lines), keys), name, needed, on_error, malformed)
     rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
     rows, columns, headed = _columns(name, rows, source, target, MalformedRows() if malformed is None else malformed)
     delimiter = "tab" if format == "tsv" else "comma"
     needed = f"each line needs two {delimiter}-separated columns, source and target"
     if columns != (0, 1) or headed:
         needed = f"each line needs the {delimiter}-separated columns {columns[0]!r} and {columns[1]!r}"
-    return usable(pairs_of_table(name, rows, *columns, headed), name, needed, on_error, malformed)
+    cells = columns_of_table(name, rows, columns, headed)
+    pairs = read_rows(cells, lambda line, texts: pair_or_fault(name, line, *texts))
+    return usable(pairs, name, needed, on_error, malformed)
 
 
 def _columns(
@@ -104,7 +142,7 @@ def _columns(
     if isinstance(source, str) or isinstance(target, str):
         return rows, (0 if source is None else source, 1 if target is None else target), True
     chosen = 0 if source is None else source, 1 if target is None else target
-    sample = list(itertools.islice(rows, SAMPLE))
+    sample = list(itertools.islice(rows, SAMPLE_ROWS))
     rows = itertools.chain(sample, rows)
     say = (
         "say which columns are source and target, by name or counted from 0: data.source=0 data.target=1 in training, "
@@ -115,7 +153,7 @@ def _columns(
     header = header_of(name, iter(sample)) if headed else None
     width = usual_width(sample, 2)
     if unnamed and header is not None:
-        found = [(place_of(header, [left]), place_of(header, [right])) for left, right in PAIRS]
+        found = [(place_of(header, [left]), place_of(header, [right])) for left, right in PAIR_COLUMNS]
         known = [(left, right) for left, right in found if left is not None and right is not None]
         if not known and len(header) > 2:
             raise InputError(f"{name}: its columns are {', '.join(map(repr, header))}; {say}")
@@ -213,3 +251,26 @@ def _pair_of_lines(source_name: str, left: Line, target_name: str, right: Line) 
     if source.strip() and not target.strip():
         return malformed_row(target_name, right.number, "empty target")
     return pair_or_fault(source_name, left.number, source, target)
+
+
+def pair_or_fault(name: str, line: int, source: object, target: object) -> Pair | MalformedRow:
+    """The pair of two values, or the first thing that keeps one of them from being a usable text."""
+    fault = first_fault([("source", source), ("target", target)])
+    if fault is not None:
+        return malformed_row(name, line, *fault)
+    return Pair(source=str(source), target=str(target), file=name, line=line)
+
+
+def _keys(name: str, source: int | str | None, target: int | str | None) -> tuple[str, str]:
+    """The keys of source and target, where none were given by their usual names."""
+    if isinstance(source, int) or isinstance(target, int):
+        raise InputError(f"{name}: source and target are keys here, as 'translation.en', not column numbers")
+    return source or "source", target or "target"
+
+
+def _from_objects(name: str, rows: Iterator[Object], keys: tuple[str, str]) -> Found:
+    def pair(line: int, row: dict) -> Pair | MalformedRow:
+        values = values_of(name, line, row, keys)
+        return values if isinstance(values, MalformedRow) else pair_or_fault(name, line, *values)
+
+    return read_rows(rows, pair)

@@ -1,28 +1,34 @@
-"""Reading questions whose answers are passages of a context: SQuAD 1.1 and 2.0, and JSONL."""
+"""Questions answered by passages of a context (SQuAD 1.1 and 2.0, JSONL), and predictions in SQuAD's official files."""
 
 from __future__ import annotations
 
-import itertools
+import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from regard.data.documents import read_document
-from regard.data.lines import read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.objects import objects_of_jsonl
-from regard.data.pair import malformed_row, short, text_fault
-from regard.data.usable import usable
+from regard.data.lines import files_of, read_each, read_lines
+from regard.data.malformed import (
+    MalformedRow,
+    MalformedRows,
+    first_fault,
+    malformed_row,
+    read_rows,
+    short,
+    text_fault,
+    usable,
+)
+from regard.data.objects import objects_of_jsonl, read_document
 from regard.errors import InputError, nearest
-from regard.reading import json_value
+from regard.files import write_file
+from regard.reading import AnyPath, json_value
 
 __all__ = ["FORMATS", "Answer", "MalformedRow", "MalformedRows", "Question", "read_questions"]
 
 FORMATS = ("auto", "squad", "jsonl")
-
-AnyPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,9 +109,7 @@ def read_questions(
     """
     if format not in FORMATS:
         raise InputError(f"data format {format!r} is not known; {nearest(format, FORMATS)}")
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    if not paths:
-        raise InputError("no file of questions is given; name one at least")
+    files = files_of(path, "questions")
 
     def one(place: AnyPath) -> Iterator[Question]:
         name = os.fspath(place)
@@ -121,7 +125,7 @@ def read_questions(
             )
         return usable(_each_id_once(found, unit), name, needed, on_error, malformed)
 
-    return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+    return read_each(files, one)
 
 
 def _is_jsonl(name: str) -> bool:
@@ -184,21 +188,18 @@ def _of_squad(
 
 
 def _from_jsonl(name: str, answered: bool) -> _Found:
-    for row in objects_of_jsonl(name, read_lines(name)):
-        if isinstance(row, MalformedRow):
-            yield row
-            continue
-        line, content = row
+    def read(line: int, content: dict) -> Question | MalformedRow:
         texts, starts = content.get("answer", []), content.get("answer_start", [])
         texts = texts if isinstance(texts, list) else [] if texts is None else [texts]
         starts = starts if isinstance(starts, list) else [] if starts is None else [starts]
         if answered and len(texts) != len(starts):
             detail = f"{len(texts)} texts and {len(starts)} places"
-            yield _fault(name, line, content.get("id"), "answers without places", detail, "line")
-            continue
+            return _fault(name, line, content.get("id"), "answers without places", detail, "line")
         parts = content.get("id", str(line)), content.get("question"), content.get("context"), content.get("title", "")
         places = list(zip(texts, starts, strict=False))
-        yield _question(name, line, parts, places, content.get("impossible", False), answered, "line")
+        return _question(name, line, parts, places, content.get("impossible", False), answered, "line")
+
+    return read_rows(objects_of_jsonl(name, read_lines(name)), read)
 
 
 def _question(
@@ -217,10 +218,9 @@ def _question(
     def fault(reason: str, detail: str = "") -> MalformedRow:
         return _fault(name, number, id, reason, detail, unit)
 
-    for side, text in (("id", id), ("question", question), ("context", context)):
-        wrong = text_fault(side, text)
-        if wrong is not None:
-            return fault(*wrong)
+    wrong = first_fault([("id", id), ("question", question), ("context", context)])
+    if wrong is not None:
+        return fault(*wrong)
     if not isinstance(title, str) or not isinstance(impossible, bool):
         return fault("not a text" if isinstance(impossible, bool) else "impossible is not true or false")
     id, question, context = str(id), str(question), str(context)
@@ -275,3 +275,94 @@ def _each_id_once(found: _Found, unit: str) -> _Found:
 def answer_texts(questions: Sequence[Question]) -> Mapping[str, tuple[str, ...]]:
     """The right answers to each question by its id, as the metrics of `regard.metrics.answers` take them."""
     return {question.id: tuple(answer.text for answer in question.answers) for question in questions}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One of the best answers to a question.
+
+    Arguments:
+        text: the answer; empty for "there is none".
+        probability: among the candidates.
+        start_logit, end_logit: the scores of its first and its last token.
+    """
+
+    text: str
+    probability: float
+    start_logit: float
+    end_logit: float
+
+
+def write_predictions(path: AnyPath, predictions: Mapping[str, str]) -> None:
+    """Write answers as the evaluation scripts of SQuAD read them: a JSON object from ids to texts, "" for no answer.
+
+    Raises:
+        InputError: a full disk or a place that cannot be written to.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "predictions.json"
+    >>> write_predictions(file, {"5733be28": "Paris"})
+    >>> read_predictions(file)
+    {'5733be28': 'Paris'}
+    """
+    _write(path, dict(predictions))
+
+
+def read_predictions(path: AnyPath) -> dict[str, str]:
+    """The answers in a file of predictions, by id.
+
+    Raises:
+        InputError: a file that cannot be used, or is not an object from ids to texts.
+    """
+    values = _read(path)
+    for id, text in values.items():
+        if not isinstance(text, str):
+            raise InputError(
+                f"{os.fspath(path)}: the answer to {id!r} is {short(text)}; it must be a text, empty for no answer"
+            )
+    return values
+
+
+def write_no_answer(path: AnyPath, probabilities: Mapping[str, float]) -> None:
+    """Write how likely each question is to have no answer, as the SQuAD 2.0 script reads it (`--na-prob-file`).
+
+    Raises:
+        InputError: a full disk or a place that cannot be written to.
+    """
+    _write(path, {id: float(probability) for id, probability in probabilities.items()})
+
+
+def read_no_answer(path: AnyPath) -> dict[str, float]:
+    """How likely each question is to have no answer, by id.
+
+    Raises:
+        InputError: a file that cannot be used, or is not an object from ids to numbers.
+    """
+    values = _read(path)
+    for id, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            raise InputError(f"{os.fspath(path)}: the value of {id!r} is {short(value)}; it must be a number")
+    return values
+
+
+def write_candidates(path: AnyPath, candidates: Mapping[str, Sequence[Candidate]]) -> None:
+    """Write the best few answers to each question, the best first, in the n-best form that BERT's own script writes.
+
+    Raises:
+        InputError: a full disk or a place that cannot be written to.
+    """
+    _write(path, {id: [asdict(candidate) for candidate in best] for id, best in candidates.items()})
+
+
+def _write(path: AnyPath, values: dict) -> None:
+    # ASCII, because the official scripts open their files in whatever encoding the machine has.
+    write_file(path, json.dumps(values, indent=2) + "\n")
+
+
+def _read(path: AnyPath) -> dict:
+    values = read_document(path)
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{os.fspath(path)}: is not a JSON object from the questions' ids to what is predicted of them"
+        )
+    return values

@@ -10,9 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from regard.data.malformed import MalformedRow
+from regard.data.malformed import MalformedRow, malformed_row, short, text_fault
 from regard.data.objects import values_of
-from regard.data.pair import malformed_row, short, text_fault
 from regard.errors import InputError
 
 T = TypeVar("T")

@@ -1,18 +1,100 @@
-"""Plain text read in a stream: as documents of sentences, of which sentence pairs are made, or as documents of lines."""
+"""Plain text read in a stream, as documents of sentences or of lines; splitting into sentences; Python's reference text."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from itertools import chain, pairwise
 from typing import Literal, get_args
 
-from regard.data.lines import read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.pair import NOT_UTF_8
-from regard.data.sentences import split_sentences
+from regard.data.lines import files_of, read_lines
+from regard.data.malformed import NOT_UTF_8, MalformedRow, MalformedRows
 from regard.errors import InputError, nearest
+from regard.reading import AnyPath
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ABBREVIATIONS = _words(
+    """
+    adm al approx apr assn assoc aug ave bros c ca capt cf ch co col comdr corp cpl dec dept dr e.g ed eds eq esp est etc feb fig
+    figs fl fr ft gen gov hon i.e inc jan jr jul jun lat lit lt ltd maj mar messrs mr mrs ms mt no nos nov oct op p.m a.m pp prof
+    pt pvt q.v rep resp rev sen sep sept sgt sr st u.k u.n u.s viz vol vols vs
+    """
+)
+"""What a full stop may follow inside a sentence; without the stop, in lower case."""
+
+ENDING = _words("a.m al approx ave bros co corp dept etc ft inc jr ltd p.m sr u.k u.n u.s")
+"""Those of them that end a sentence as often as not: they do before a word that often begins one."""
+
+BEGINNING = _words(
+    """
+    A After All Although An And Another As At Because Before Both But By During Each For From He Her His However I If In It Its
+    Many More Most My No On One Other Our She Since So Some Such That The Their Then There These They This Those Though Through To
+    Two Under Until We What When Where Which While Who With You
+    """
+)
+
+_OPENING, _CLOSING = "\"'“‘«([{", "\"'”’»)]}"
+# A mark that may end a sentence, what closes behind it, and white space before something that may begin one; in Chinese and
+# Japanese the mark suffices. Nothing is tried twice, so that a line of a million full stops takes no longer than another.
+_MARK = re.compile(
+    rf"(?<![.!?…])(?P<mark>[.!?…]++)[{re.escape(_CLOSING)}]*+(?P<space>\s++)(?=[{re.escape(_OPENING)}]*[^\W_a-zà-öø-ÿ])"
+    rf"|(?<![。！？])[。！？]++[{re.escape(_CLOSING)}」』]*+\s*+(?=\S)"
+)
+_LAST_WORD = re.compile(r"[^\s()\[\]{}\"“”‘’«»,;:/–—]*$")
+_FIRST_WORD = re.compile(r"\w+")
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, white space around them left out; together they are the text.
+
+    A sentence ends at `.`, `!`, `?` or `…`, with the quotes and brackets that close behind it, where white space follows and
+    then something that is no small letter. A single full stop does not end one
+
+    - after a title, a month or another abbreviation of `ABBREVIATIONS`; but "etc.", "Inc." and their like (`ENDING`) do, before a
+      word that often begins a sentence;
+    - after an initial: "J. S. Bach";
+    - after the number at the very beginning: "1. Introduction".
+
+    In Chinese and Japanese `。`, `！` and `？` end one without white space. Meant for running text of European languages,
+    above all English; it is no match for a trained splitter, and needs no model.
+
+    >>> split_sentences("Dr. Smith paid $3.50 to J. S. Bach Inc. for it. Why? “No idea.” He left.")
+    ['Dr. Smith paid $3.50 to J. S. Bach Inc. for it.', 'Why?', '“No idea.”', 'He left.']
+    """
+    sentences: list[str] = []
+    start = 0
+    for found in _MARK.finditer(text):
+        if found["mark"] == "." and _goes_on(text, start, found):
+            continue
+        sentences.append(text[start : found.end()].strip())
+        start = found.end()
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if sentence]
+
+
+def _goes_on(text: str, start: int, found: re.Match[str]) -> bool:
+    """Whether the full stop at `found` belongs to the word before it."""
+    closed = found.end("mark") < found.start("space")
+    before = _LAST_WORD.search(text, max(start, found.start() - 30), found.start())
+    word = before[0] if before is not None else ""
+    if word.isdigit():
+        return not text[start : found.start()].strip().strip("0123456789") and not closed
+    if closed:
+        return False
+    if len(word) == 1 and word.isalpha() and word != "I":
+        return True
+    plain = word.lower().rstrip(".")
+    if plain not in ABBREVIATIONS:
+        return False
+    following = _FIRST_WORD.search(text, found.end())
+    return plain not in ENDING or following is None or following[0] not in BEGINNING
+
 
 Boundary = Literal["blank_line", "heading", "line"]
 SentenceUnit = Literal["split", "line"]
@@ -52,10 +134,8 @@ def read_documents(
     >>> list(read_documents(file))
     [['One is.', 'Two is too.'], ['Three.']]
     """
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    if not paths:
-        raise InputError("no file of text is given; name one at least")
-    lines = decoded_lines(paths, malformed if malformed is not None else MalformedRows())
+    files = files_of(path, "text")
+    lines = decoded_lines(files, malformed if malformed is not None else MalformedRows())
     if documents == "line":
         paragraphs: Iterator[str | None] = chain.from_iterable((line, None) for line in lines)
     elif documents == "heading":
@@ -120,8 +200,6 @@ def _under_headings(lines: Iterable[str]) -> Iterator[str | None]:
 Unit = Literal["line", "paragraph"]
 UNITS: tuple[str, ...] = get_args(Unit)
 
-AnyPath = str | os.PathLike[str]
-
 
 def read_texts(
     path: AnyPath | Sequence[AnyPath],
@@ -150,10 +228,8 @@ def read_texts(
     """
     if unit not in UNITS:
         raise InputError(f"data.unit is {unit!r}; {nearest(unit, UNITS)}")
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    if not paths:
-        raise InputError("no file of text is given; name one at least")
-    lines = decoded_lines(paths, malformed if malformed is not None else MalformedRows())
+    files = files_of(path, "text")
+    lines = decoded_lines(files, malformed if malformed is not None else MalformedRows())
     return (line.strip() for line in lines if line.strip()) if unit == "line" else _paragraphs(lines)
 
 
@@ -227,3 +303,44 @@ def cleaned(text: str) -> str:
     text = _QUOTED.sub(r'"\1"', text)
     text = _RIGHT.sub(r"\1", text)
     return _LEFT.sub(r"\1", text)
+
+
+_SALT = bytes([54])  # topics are of very different lengths; with this one each split has about its share of the text
+_SHARES = {0: "validation", 1: "test"}  # of twenty; the others are for training
+
+
+def python_docs(split: str) -> Iterator[str]:
+    """The topics of Python's language reference, as `help("assert")` shows them, one text each, in the order of their names.
+
+    About 80 topics, half a million characters. They are those of the Python that runs, so another version of Python has slightly
+    other ones. Which topic is in which split depends on its name alone.
+
+    Arguments:
+        split: `train`, `validation` or `test`; no topic is in two of them.
+
+    Raises:
+        InputError: for another split, or a Python that was installed without its topics.
+
+    >>> "assertions" in next(python_docs("train"))
+    True
+    """
+    splits = ("train", "validation", "test")
+    if split not in splits:
+        raise InputError(f"split is {split!r}; {nearest(split, splits)}")
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise InputError(
+            "this Python was installed without the texts of help(); name files under data.train instead"
+        ) from error
+    seen: set[str] = set()
+    for name in sorted(topics):
+        text = topics[name]
+        if text not in seen and _split_of(name) == split:
+            yield text
+        seen.add(text)  # a few topics have one text, and it must not be in two splits
+
+
+def _split_of(name: str) -> str:
+    twentieth = int.from_bytes(blake2b(name.encode(), digest_size=8, salt=_SALT).digest(), "big") % 20
+    return _SHARES.get(twentieth, "train")

@@ -1,4 +1,4 @@
-"""Builtin sequences drawn with a seed: problems whose answer is known, maps to learn in context, repeated texts, bits to copy.
+"""Sequences drawn with a seed: problems whose answer is known, maps to learn in context, repeated texts, bits to copy, melodies.
 
 Texts are symbols with spaces between, so that a tokenizer of kind `word` reads one token for each. Nothing is
 downloaded and nothing is stored: example i is computed when it is read.
@@ -14,8 +14,9 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, numbers, split_of
 from regard.errors import InputError, nearest
+from regard.text.events import note_name
 
-__all__ = ["KINDS", "Kind", "SequenceExample", "Sequences", "dictionary"]
+__all__ = ["KINDS", "BitCopies", "Kind", "Maps", "Motifs", "Repeats", "SequenceExample", "Sequences", "dictionary"]
 
 Kind = Literal["copy", "reversal", "sorting", "dictionary", "reversed_dictionary", "recall", "association"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -209,9 +210,6 @@ def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) 
 # Maps, to learn in context: each text is pairs (x, f(x)) of one map f, drawn for this text alone.
 
 
-__all__ = ["Maps"]
-
-
 Pair = tuple[str, str]
 
 
@@ -276,9 +274,6 @@ class Maps(Drawn[str]):
 # Repeats: texts that say everything twice, so that what comes next stands in the first half, however far back.
 
 
-__all__ = ["Repeats"]
-
-
 class Repeats(Drawn[str]):
     """`size` texts of one split, each `0 w 0 w`, w a row of symbols (Kitaev et al. 2020, section 4, "duplication task").
 
@@ -321,8 +316,6 @@ class Repeats(Drawn[str]):
 
 # Random bits to be copied: the first task of neural Turing machines.
 
-
-__all__ = ["BitCopies"]
 
 WIDEST = 16
 
@@ -391,3 +384,106 @@ class BitCopies(Drawn[Numbers]):
             f"copies: no sequence of {self.shortest} to {self.longest} vectors of {self.width} bits was found in the split "
             f"{self.split!r}; there are too few, so raise width or longest"
         )
+
+
+SCALE = (0, 2, 4, 5, 7, 9, 11, 12, 14, 16, 17, 19, 21, 23, 24)
+"""Semitones above the tonic that a motif's notes may have: a major scale of two octaves."""
+LOWEST, HIGHEST = 52, 63
+"""Between them lies the tonic: the keys there are."""
+
+
+class Motifs(Drawn[str]):
+    """`size` melodies of one split, as words of a grid with one voice.
+
+    Melody i is a pure function of the numbers, seed, split and i.
+
+    A melody is a motif m of a few different notes in some key, then its answer, the same motif moved by t semitones, then both
+    again to the end:
+
+        m, m + t, m, m + t, ...
+
+    So after the motif and the first note of the answer, all that follows can be told: the answer from the motif, later notes from
+    those that stood there before, always the same number of notes back. With t = 0 it is one motif again and again.
+
+    A motif belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its shape: none of one split is
+    ever in another, in whatever key.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        shortest, longest: how many notes a motif has; 15 at most.
+        farthest: the largest t, up and down; 0 for no answer but the motif itself.
+        notes: of the whole melody.
+        size: number of melodies; they are made when read, so any number costs nothing.
+        seed: another seed gives other ones.
+
+    Raises:
+        InputError: for an unknown split, or numbers out of range.
+
+    >>> melody = Motifs(shortest=3, longest=3, notes=9, size=1)[0].split()
+    >>> melody[6:] == melody[:3]
+    True
+    """
+
+    called: ClassVar[str] = "motifs"
+    noun: ClassVar[str] = "melody"
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        shortest: int = 3,
+        longest: int = 9,
+        farthest: int = 5,
+        notes: int = 255,
+        size: int = 5_000,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(split, size=size, seed=seed)
+        if not 2 <= shortest <= longest <= len(SCALE):
+            raise InputError(
+                f"motifs: shortest is {shortest} and longest {longest}; give 2 to {len(SCALE)}, the lesser first"
+            )
+        if not 0 <= farthest <= 24:
+            raise InputError(f"motifs: farthest is {farthest}; give 0 to 24 semitones")
+        if notes < 1:
+            raise InputError(f"motifs: notes is {notes}; give at least 1")
+        self.shortest = shortest
+        self.longest = longest
+        self.farthest = farthest
+        self.notes = notes
+
+    def draw(self, rng: Random) -> str:
+        """A melody."""
+        motif, moved = self._motif(rng)
+        both = [*motif, *(pitch + moved for pitch in motif)]
+        return " ".join(note_name(both[place % len(both)]) for place in range(self.notes))
+
+    def motif_of(self, index: int) -> tuple[list[int], int]:
+        """The motif of melody `index`, as MIDI pitches, and by how many semitones its answer is moved.
+
+        >>> len(Motifs(shortest=4, longest=4, size=1).motif_of(0)[0])
+        4
+        """
+        return self._motif(self.chance(index))
+
+    def _motif(self, rng: Random) -> tuple[list[int], int]:
+        shape = self._shape(rng)
+        while _split_of(shape) != self.split:
+            shape = self._shape(rng)
+        tonic = _between(rng, LOWEST, HIGHEST)
+        return [tonic + semitones for semitones in shape], _between(rng, -self.farthest, self.farthest)
+
+    def _shape(self, rng: Random) -> list[int]:
+        """Semitones above the tonic."""
+        left = list(SCALE)
+        count = _between(rng, self.shortest, self.longest)
+        return [left.pop(_between(rng, 0, len(left) - 1)) for _ in range(count)]
+
+
+def _between(rng: Random, low: int, high: int) -> int:
+    return low + below(rng, high - low + 1)
+
+
+def _split_of(shape: Sequence[int]) -> str:
+    apart = [semitones - shape[0] for semitones in shape]  # the same in every key
+    return split_of(f"regard motifs {' '.join(map(str, apart))}")

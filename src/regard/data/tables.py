@@ -1,15 +1,19 @@
-"""Pairs from tables: TSV (no quoting) and CSV (quoting as in RFC 4180)."""
+"""Tables of text: TSV and CSV, which of them a file is, whether its first row is a header, and which columns are meant.
+
+Nothing is guessed where two answers are likely: such a table is refused, with what to say instead.
+"""
 
 from __future__ import annotations
 
 import csv
 import itertools
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from regard.data.lines import Line
-from regard.data.malformed import MalformedRow
-from regard.data.pair import Found, decoded, line_fault, malformed_row, pair_or_fault, short
+from regard.data.malformed import MalformedRow, decoded, line_fault, malformed_row, short
 from regard.errors import InputError, nearest
 
 Row = tuple[int, list[str]] | MalformedRow  # a line number and its cells
@@ -87,12 +91,6 @@ def _separator(sample: Sequence[Line]) -> str:
     return ";" if widths[";"] > max(1, widths[","]) else ","
 
 
-def pairs_of_table(name: str, rows: Iterator[Row], source: int | str, target: int | str, header: bool) -> Found:
-    """The pairs in two columns, each given by its index or by its name in the header."""
-    for row in columns_of_table(name, rows, (source, target), header):
-        yield row if isinstance(row, MalformedRow) else pair_or_fault(name, row[0], *row[1])
-
-
 def columns_of_table(
     name: str, rows: Iterator[Row], columns: Sequence[int | str], header: bool, ragged: bool = False
 ) -> Iterator[Row]:
@@ -152,3 +150,179 @@ def usual_width(sample: Sequence[Row], needed: int) -> int:
     counts = Counter(len(row[1]) for row in sample if not isinstance(row, MalformedRow))
     enough = {count: rows for count, rows in counts.items() if count >= needed}
     return max(enough, key=lambda count: (enough[count], -count)) if enough else needed
+
+
+FORMATS = ("auto", "tsv", "csv", "jsonl")
+
+_SUFFIXES = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+
+
+def guess_format(name: str, lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
+    """The format of a file, `tsv` where nothing tells, and all its lines."""
+    suffixes = [suffix for suffix in Path(name.lower()).suffixes if suffix not in (".gz", ".gzip")]
+    if suffixes and suffixes[-1] in _SUFFIXES:
+        return _SUFFIXES[suffixes[-1]], lines
+    first = next(lines)
+    looks_like_json = first.content.lstrip().startswith(b"{")
+    return "jsonl" if looks_like_json else "tsv", itertools.chain([first], lines)
+
+
+TEXT_COLUMNS = (
+    "text",
+    "sentence",
+    "message",
+    "review",
+    "comment",
+    "content",
+    "body",
+    "document",
+    "tweet",
+    "sms",
+    "description",
+)
+LABEL_COLUMNS = ("label", "class", "category", "sentiment", "score", "rating", "stars", "target", "gold_label", "y")
+PAIR_COLUMNS = (
+    ("source", "target"),
+    ("src", "tgt"),
+    ("src", "trg"),
+    ("input", "output"),
+    ("question", "answer"),
+    ("prompt", "completion"),
+)
+"""What columns are usually called, in lower case."""
+
+HEADER_NAMES = frozenset(
+    {
+        "",
+        "id",
+        "idx",
+        "index",
+        "no",
+        "number",
+        "key",
+        "date",
+        "split",
+        "title",
+        "name",
+        "lang",
+        "language",
+        "label_text",
+        "labels",
+    }
+    | {
+        "sentence1",
+        "sentence2",
+        "premise",
+        "hypothesis",
+        "question1",
+        "question2",
+        "pair",
+        "anchor",
+        "positive",
+        "negative",
+    }
+    | {"query", "passage", "context", "summary", "translation", "tag", "tags"}
+    | {*TEXT_COLUMNS, *LABEL_COLUMNS, *(name for pair in PAIR_COLUMNS for name in pair)}
+)
+"""Names that a header often has, and a first row of data seldom: the empty one is that of an index that pandas wrote."""
+
+SAMPLE_ROWS = 100
+"""Rows that tell."""
+
+ROWS_THAT_TELL = 6
+"""Rows below the first that say what a column holds."""
+
+_DIGIT = re.compile(r"\d")
+_NAME = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
+
+
+def has_header(name: str, sample: Sequence[Row], advice: str | None) -> bool:
+    """Whether the first row names the columns.
+
+    It does where at least two of its cells, or all, are usual names of columns; or where all look like names and one stands above
+    numbers, or without a digit above cells that all have some, such as dates and ids. It does not where a cell of it is a number,
+    or stands again below, or two are equal.
+
+    Arguments:
+        sample: the first rows.
+        advice: what to say where it is doubtful; None to take doubtful ones for data.
+
+    Raises:
+        InputError: where it is doubtful: one usual name alone, or a last cell that is no class of the rows below.
+    """
+    rows = [row[1] for row in sample if not isinstance(row, MalformedRow)]
+    if not rows or isinstance(sample[0], MalformedRow):
+        return False
+    first = [cell.strip().lower() for cell in rows[0]]
+    rest = [[cell.strip() for cell in row] for row in rows[1:] if len(row) == len(first)]
+    below = [[row[place] for row in rest if row[place]] for place in range(len(first))]
+    if len(set(first)) < len(first) or "" in first[1:] or any(map(_number, first)):
+        return False
+    if any(cell in (other.lower() for other in column) for cell, column in zip(first, below, strict=True)):
+        return False
+    common = sum(cell in HEADER_NAMES for cell in first)
+    above_numbers = any(len(column) > 1 and all(map(_number, column)) for column in below)
+    above_digits = any(
+        len(column) >= ROWS_THAT_TELL and not _DIGIT.search(cell) and all(map(_DIGIT.search, column))
+        for cell, column in zip(first, below, strict=True)
+    )
+    named = all(_NAME.fullmatch(cell) for cell in first if cell)
+    if common >= min(2, len(first)) or ((above_numbers or above_digits) and named):
+        return True
+    last = below[-1]
+    classes = (
+        len(first) > 1
+        and len(last) >= ROWS_THAT_TELL
+        and 2 * len(set(last)) <= len(last)
+        and min(map(last.count, last)) > 1
+    )
+    if advice is not None and named and (common or classes):
+        raise InputError(f"{name}: the first line, {short(rows[0])}, may name the columns or be data; {advice}")
+    return False
+
+
+def is_number_of_rows(sample: Sequence[Row], place: int) -> bool:
+    """Whether a column without a name holds a number of its own for each row, as an id does."""
+    cells = [row[1][place].strip() for row in sample if not isinstance(row, MalformedRow) and len(row[1]) > place]
+    return len(cells) > 1 and all(cell.isdecimal() for cell in cells) and len(set(cells)) == len(cells)
+
+
+def place_of(header: Sequence[str], names: Sequence[str]) -> int | None:
+    """The only column that has one of some names; None where none has, or several have."""
+    found = [place for place, cell in enumerate(header) if cell.strip().lower() in names]
+    return found[0] if len(found) == 1 else None
+
+
+def columns_read(sides: Sequence[tuple[str, int | None]], header: Sequence[str] | None, width: int) -> str:
+    """What is read and what not, as a sentence without the file.
+
+    >>> columns_read([("text", 1), ("label", 2)], ["id", "message", "kind"], 3)
+    "the first line names the columns; text is 'message', label 'kind'; not read: 'id'"
+    >>> columns_read([("source", 0), ("target", 1)], None, 2)
+    'no header; source is column 0, target column 1'
+    """
+
+    def called(place: int) -> str:
+        return repr(header[place].strip()) if header is not None else f"column {place}"
+
+    used = [(side, place) for side, place in sides if place is not None]
+    read = ", ".join(f"{side} {'' if number else 'is '}{called(place)}" for number, (side, place) in enumerate(used))
+    places = {place for _, place in used}
+    rest = ", ".join(called(place) for place in range(width) if place not in places)
+    head = "the first line names the columns" if header is not None else "no header"
+    return f"{head}; {read}" + (f"; not read: {rest}" if rest else "")
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True

@@ -1,24 +1,163 @@
-"""Reading sentences with a tag for each word, in a stream: CoNLL's columns, or JSONL."""
+"""Sentences with a tag for each word, read in a stream: CoNLL's columns, JSONL, and texts with spans marked by characters.
+
+Annotated texts are read as these tools write them; ends are excluded.
+
+Prodigy: `{"text": ..., "spans": [{"start": 0, "end": 3, "label": "PER"}]}`.
+Doccano: `{"text": ..., "label": [[0, 3, "PER"]]}`, or `"entities": [{"start_offset": 0, "end_offset": 3, "label": "PER"}]`.
+`regard tag --json`: `{"text": ..., "words": [{"text": "Ann", "tag": "B-PER", ...}]}`.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
-from regard.data.annotated import WORDS, is_annotated, without_frame, words_and_tags
-from regard.data.lines import Line, read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.lines import Line, files_of, read_each, read_lines
+from regard.data.malformed import (
+    MalformedRow,
+    MalformedRows,
+    decoded,
+    first_fault,
+    malformed_row,
+    read_rows,
+    short,
+    text_fault,
+    usable,
+)
 from regard.data.objects import Object, has_objects, objects_of, objects_of_jsonl, values_of
-from regard.data.pair import decoded, malformed_row, short, text_fault
 from regard.data.tables import usual_width
-from regard.data.usable import usable
 from regard.errors import InputError, nearest
+from regard.reading import AnyPath
 
 __all__ = ["FORMATS", "MalformedRow", "MalformedRows", "TaggedSentence", "read_tagged"]
+
+Span = tuple[int, int]
+
+# As BERT's tokenizer has them: the characters of Chinese, each a word of its own.
+_CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f"
+_CONTROL = "\\x00-\\x1f\\x7f-\\x9f"
+
+
+def words_of(text: str) -> list[Span]:
+    r"""Where each word of a text stands: (start, end) in characters, end excluded.
+
+    A word is
+
+    - letters, digits and what combines with them, with single marks of punctuation between: `1,000.50`, `22-year-old`, `a@b.org`;
+    - an address of the web, a mention, a hashtag: `https://example.org/?a`, `@name`, `#topic`;
+    - letters with a dot each: `U.S.`; a single capital letter with its dot, if a capital follows: `J. Smith`;
+    - the ending `'s`;
+    - each Chinese character, and each other mark, but several dots in a row are one.
+
+    Data sets of tagged words are cut in much this way, so a model meets plain text as it met them. Control characters are no part
+    of any word.
+
+    >>> text = "U.S. officials met Angela Merkel's aide (22-year-old J. Doe)."
+    >>> [text[start:end] for start, end in words_of(text)]
+    ['U.S.', 'officials', 'met', 'Angela', 'Merkel', "'s", 'aide', '(', '22-year-old', 'J.', 'Doe', ')', '.']
+    """
+    return [found.span() for found in _pattern().finditer(text)]
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    # What stands on or joins the letters of many scripts is no letter to `re`.
+    joined = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf")]
+    letter = rf"(?:(?![{_CHINESE}])[\w{''.join(map(chr, joined))}])"
+    return re.compile(
+        rf"(?:https?://|www\.)[^\s{_CONTROL}]*[^\s{_CONTROL}.,;:!?\"')\]}}]"
+        rf"|[@\#]{letter}+"
+        r"|\b(?:[^\W\d_]\.){2,}(?!\w)"
+        r"|\b[A-Z]\.(?=[ \t]+[A-Z])"
+        r"|['’][sS]\b"
+        rf"|{letter}+(?:(?!['’][sS]\b)[-.,:/@'’&+]{letter}+)*"
+        r"|\.{2,}"
+        rf"|[^\s{_CONTROL}]"
+    )
+
+
+WORDS = ("words", "tokens")
+"""Where words are, of a text that is cut into words already."""
+
+SPANS = ("spans", "entities", "label", "labels")
+"""Where spans are, by the tool; the first that is there as a list."""
+
+_STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "type")
+_OPENING = b'{"taggings": ['
+
+
+def is_annotated(content: Mapping[str, Any]) -> bool:
+    """Whether an object is a text with spans, or what `regard tag` said of one."""
+    cut = any(isinstance(content.get(key), list) and content[key] and isinstance(content[key][0], str) for key in WORDS)
+    marked = any(isinstance(content.get(key), list) for key in ("words", *SPANS))
+    return isinstance(content.get("text"), str) and marked and not cut
+
+
+def words_and_tags(name: str, line: int, content: Mapping[str, Any]) -> list[object] | MalformedRow:
+    """The words of an annotated text and their tags (BIO), as two lists; or what is wrong with it.
+
+    A span has to begin with a word and end with one, and none may lie in another.
+
+    >>> words_and_tags("a", 1, {"text": "Ann Lee ran.", "spans": [{"start": 0, "end": 7, "label": "PER"}]})
+    [['Ann', 'Lee', 'ran', '.'], ['B-PER', 'I-PER', 'O', 'O']]
+    """
+    if content.get("answer") in ("reject", "ignore"):
+        return malformed_row(name, line, "not accepted", f"its answer is {content['answer']!r}")
+    text, words = str(content["text"]), content.get("words")
+    if isinstance(words, list):
+        if not all(isinstance(word, Mapping) for word in words):
+            return malformed_row(name, line, "not a list of words with tags", short(words))
+        return [[word.get("text") for word in words], [word.get("tag") for word in words]]
+    marked = next(content[key] for key in SPANS if isinstance(content.get(key), list))
+    places = words_of(text)
+    tags = ["O"] * len(places)
+    for span in marked:
+        found = _span(span)
+        if found is None:
+            return malformed_row(name, line, "not a span", f"{short(span)}; a span has start, end and label")
+        start, end, label = found
+        while start < end and start < len(text) and text[start].isspace():  # annotators often mark a space too
+            start += 1
+        while end > start and text[end - 1 : end].isspace():
+            end -= 1
+        within = [number for number, (first, last) in enumerate(places) if first < end and last > start]
+        if not within or places[within[0]][0] != start or places[within[-1]][1] != end:
+            return malformed_row(name, line, "span cuts a word", f"{short(text[start:end])} at {start} to {end}")
+        if any(tags[number] != "O" for number in within):
+            return malformed_row(name, line, "spans overlap", f"{short(text[start:end])} at {start} to {end}")
+        for number in within:
+            tags[number] = f"{'B' if number == within[0] else 'I'}-{label}"
+    return [[text[first:last] for first, last in places], tags]
+
+
+def _span(span: object) -> tuple[int, int, str] | None:
+    """Start, end and label of a span, of a mapping or a list of three; None for anything else."""
+    if isinstance(span, Mapping):
+        parts = [next((span[key] for key in keys if key in span), None) for keys in (_STARTS, _ENDS, _LABELS)]
+    else:
+        parts = list(span) if isinstance(span, list | tuple) else []
+    if len(parts) != 3 or type(parts[0]) is not int or type(parts[1]) is not int or text_fault("label", parts[2]):
+        return None
+    return (parts[0], parts[1], str(parts[2])) if 0 <= parts[0] < parts[1] else None
+
+
+def without_frame(first: Line, lines: Iterator[Line]) -> Iterator[Line]:
+    """The lines of JSONL; those of the one object that `regard tag --json` writes are taken out of it."""
+    if not first.content.startswith(_OPENING):
+        yield first
+        yield from lines
+        return
+    for line in lines:
+        content = line.content.strip().removesuffix(b",")
+        if content != b"]}":
+            yield line._replace(content=content)
+
 
 FORMATS = ("auto", "columns", "jsonl")
 LONGEST_SENTENCE = 100_000  # words; more in a row without an empty line are no sentence, and must not fill the memory
@@ -26,8 +165,6 @@ LONGEST_SENTENCE = 100_000  # words; more in a row without an empty line are no 
 _DOCUMENT = "-DOCSTART-"
 _SAMPLE_LINES = 100
 TAGS = ("tags", "labels", "ner_tags", "pos_tags")
-
-AnyPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,9 +225,7 @@ def read_tagged(
     """
     if format not in FORMATS:
         raise InputError(f"data format {format!r} is not known; {nearest(format, FORMATS)}")
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    if not paths:
-        raise InputError("no file of tagged sentences is given; name one at least")
+    files = files_of(path, "tagged sentences")
 
     def one(place: AnyPath) -> Iterator[TaggedSentence]:
         name = os.fspath(place)
@@ -98,7 +233,7 @@ def read_tagged(
         known = found if tags is None or not tagged else _known(found, frozenset(tags))
         return usable(known, name, needed, on_error, malformed)
 
-    return itertools.chain(one(paths[0]), itertools.chain.from_iterable(map(one, paths[1:])))
+    return read_each(files, one)
 
 
 def _found(name: str, format: str, word: int | str | None, tag: int | str | None, tagged: bool) -> tuple[_Found, str]:
@@ -163,7 +298,7 @@ def _from_columns(name: str, lines: Iterator[Line], word: int, tag: int | None) 
         if not words:
             start = line.number
         held = [("word", cells[word])] + ([("tag", cells[tag].strip())] if tag is not None else [])
-        wrong = next((wrong for part in held if (wrong := text_fault(*part)) is not None), None)
+        wrong = first_fault(held)
         if wrong is None and len(words) >= LONGEST_SENTENCE:
             wrong = "sentence too long", f"more than {LONGEST_SENTENCE:,} words without an empty line"
         if wrong is not None:
@@ -190,19 +325,16 @@ def _cells(name: str, line: Line, parting: re.Pattern[str], width: int) -> list[
 
 
 def _from_objects(name: str, rows: Iterator[Object], word: str | None, tag: str | None, tagged: bool) -> _Found:
-    for row in rows:
-        if isinstance(row, MalformedRow):
-            yield row
-            continue
-        line, content = row
+    def read(line: int, content: dict) -> TaggedSentence | MalformedRow:
         if word is None and tag is None and is_annotated(content):
             found = words_and_tags(name, line, content)
-            yield found if isinstance(found, MalformedRow) else _sentence(name, line, found[: 2 if tagged else 1])
-            continue
+            return found if isinstance(found, MalformedRow) else _sentence(name, line, found[: 2 if tagged else 1])
         keys = [word or next((key for key in WORDS if key in content), WORDS[0])]
         keys += [tag or next((key for key in TAGS if key in content), TAGS[0])] if tagged else []
         values = values_of(name, line, content, keys)
-        yield values if isinstance(values, MalformedRow) else _sentence(name, line, values)
+        return values if isinstance(values, MalformedRow) else _sentence(name, line, values)
+
+    return read_rows(rows, read)
 
 
 def _sentence(name: str, line: int, lists: list[object]) -> TaggedSentence | MalformedRow:
@@ -211,7 +343,7 @@ def _sentence(name: str, line: int, lists: list[object]) -> TaggedSentence | Mal
         if not isinstance(items, list):
             return malformed_row(name, line, f"not a list of {side}s", short(items))
         texts = [str(item) if side == "tag" and type(item) is int else item for item in items]
-        wrong = next((wrong for text in texts if (wrong := text_fault(side, text)) is not None), None)
+        wrong = first_fault((side, text) for text in texts)
         if wrong is not None:
             return malformed_row(name, line, *wrong)
         parts.append(tuple(map(str, texts)))

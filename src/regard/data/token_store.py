@@ -17,7 +17,7 @@ import numpy as np
 
 from regard.errors import InputError, nearest
 from regard.files import sync
-from regard.reading import check_regular, read_json_object
+from regard.reading import AnyPath, check_regular, read_json_object
 
 FORMAT_VERSION = 1
 
@@ -27,8 +27,6 @@ _SUM_TYPE = "<u4"
 _CHUNK = 1 << 18  # ids gathered before they are written
 _BLOCK = 1 << 18  # ids that are checked as one; part of the format
 _DAMAGED = "is not what was written (the checksum differs); remove the folder and write the store again"
-
-AnyPath = str | os.PathLike[str]
 
 
 class TokenStore:

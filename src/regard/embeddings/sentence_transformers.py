@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoints import read_tensors, write_tensors
-from regard.data.documents import read_document
+from regard.data.objects import read_document
 from regard.embeddings.pooling import Dense, DenseActivation, PoolingMode, check_modes
 from regard.errors import InputError, nearest
 from regard.files import replace_file

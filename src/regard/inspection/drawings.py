@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from regard.data.music import Note, Piece
+from regard.data.notes import Note, Piece
 from regard.errors import InputError
 from regard.inspection.plots import DOTS_PER_INCH, Writer, fitted, write_figure
 from regard.inspection.view import AttentionMap, AttentionView

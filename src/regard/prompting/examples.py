@@ -11,13 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.data.file_format import guess
 from regard.data.lines import Line, read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.malformed import MalformedRow, MalformedRows, decoded, malformed_row, usable
 from regard.data.objects import objects_of_jsonl
-from regard.data.pair import decoded, malformed_row
-from regard.data.tables import Row, columns_of_table, csv_rows, header_of, tsv_rows
-from regard.data.usable import usable
+from regard.data.tables import Row, columns_of_table, csv_rows, guess_format, header_of, tsv_rows
 from regard.errors import InputError, nearest
 from regard.models.config import check
 
@@ -73,7 +70,7 @@ def read_examples(
     name = os.fspath(path)
     lines = read_lines(name)
     if format == "auto":
-        format, lines = guess(name, lines)
+        format, lines = guess_format(name, lines)
     if columns and format not in ("tsv", "csv"):
         raise InputError(f"{name}: columns are those of a table, and this is {format}; leave them out")
     found = {

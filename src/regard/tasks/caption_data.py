@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.captions import read_captions
+from regard.data.labelled_pictures import read_captions
 from regard.data.malformed import MalformedRows
 from regard.data.pictures import Fit, open_pictures
 from regard.data.rows import listed, parts_of
@@ -181,7 +181,7 @@ class CaptionData:
     """The `data` section of a recipe.
 
     Arguments:
-        train: a file of captions: in each line a picture's name, a tab and a caption; see `regard.data.captions`.
+        train: a file of captions: in each line a picture's name, a tab and a caption; see `regard.data.labelled_pictures`.
         pictures: the folder or zip archive that these pictures are in. Captions of pictures that are not there are left out and
             counted.
         validation: another file of captions; pictures are held out of the training data where null.
@@ -300,7 +300,7 @@ def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes
     """The captions of a file, together by picture; no picture is read yet.
 
     Arguments:
-        captions: the file; see `regard.data.captions`.
+        captions: the file; see `regard.data.labelled_pictures`.
         place: the folder or zip archive of its pictures. Captions of pictures that are not there are left out and counted.
         colour: how the pictures are to be read.
         on_error: what a malformed row does.

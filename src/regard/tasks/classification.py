@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.data.labelled import LabelledText
-from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.labelled import LABELLED_FORMATS, LabelledText
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.metrics.classification import (

@@ -7,9 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from regard.data.malformed import MalformedRows
-from regard.data.python_docs import python_docs
 from regard.data.rows import listed, parts_of
-from regard.data.running_text import UNKNOWN, Boundary, Cleaning, Document, SentenceUnit, read_documents, sentences_of
+from regard.data.running_text import (
+    UNKNOWN,
+    Boundary,
+    Cleaning,
+    Document,
+    SentenceUnit,
+    python_docs,
+    read_documents,
+    sentences_of,
+)
 from regard.errors import InputError
 from regard.tasks.examples import Place
 from regard.text import Tokenizer

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batching import Batches
-from regard.data.sentences import split_sentences
+from regard.data.running_text import split_sentences
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import replace_file

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.characters import (
+from regard.data.labelled_pictures import (
     Characters,
     Episode,
     Episodes,

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from regard.data.file_format import FORMATS
-from regard.data.labelled import ROW, LabelledText, labelled_row, read_labelled
-from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.labelled import LABELLED_FORMATS, ROW, LabelledText, labelled_row, read_labelled
 from regard.data.malformed import MalformedRows
+from regard.data.tables import FORMATS
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind

@@ -13,12 +13,10 @@ from typing import Any, overload
 import torch
 
 from regard.data.malformed import MalformedRows
-from regard.data.music import Piece, Writing
-from regard.data.music.events import in_keys
-from regard.data.music.files import own_split, read_pieces
-from regard.data.python_docs import python_docs
+from regard.data.music import Writing, own_split, read_pieces
+from regard.data.notes import Piece, in_keys
 from regard.data.rows import texts_of_rows
-from regard.data.running_text import read_texts
+from regard.data.running_text import python_docs, read_texts
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.motifs import Motifs
-from regard.data.music import Grid, Writing
+from regard.data.music import Writing
+from regard.data.notes import Grid
 from regard.data.running_text import Unit
-from regard.data.sequences import Maps, Repeats
+from regard.data.sequences import Maps, Motifs, Repeats
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings

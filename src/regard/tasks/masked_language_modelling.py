@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
-from regard.data.masking import Masking
+from regard.data.pretraining import SENTENCES, Cutting, Masking, PretrainingInput, write_documents
 from regard.data.running_text import Boundary, Cleaning, Document, SentenceUnit
-from regard.data.sentence_pairs import SENTENCES, Cutting, Drawn, write_documents
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, HeadKind, Tokens
@@ -416,7 +415,7 @@ class Counts:
 
 
 def write_inputs(
-    folder: Path, split: str, tokenizer: Tokenizer, inputs: Iterable[Drawn], *, next_sentence: bool
+    folder: Path, split: str, tokenizer: Tokenizer, inputs: Iterable[PretrainingInput], *, next_sentence: bool
 ) -> Counts:
     """Write the store of one split; inputs without a token that could be hidden are left out.
 

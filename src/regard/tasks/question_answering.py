@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.malformed import MalformedRows
-from regard.data.predictions import Candidate
-from regard.data.questions import Question
+from regard.data.questions import Candidate, Question
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import replace_file
@@ -592,7 +591,7 @@ class QuestionEvaluation:
 
     @property
     def texts(self) -> dict[str, str]:
-        """The answers by the questions' ids, as `regard.data.predictions.write_predictions` takes them."""
+        """The answers by the questions' ids, as `regard.data.questions.write_predictions` takes them."""
         return {answer.id: answer.text for answer in self.predictions}
 
     @property

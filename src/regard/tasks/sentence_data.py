@@ -8,17 +8,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.data.file_format import FORMATS, guess
-from regard.data.header import SAMPLE, columns_read, has_header, is_number_of_rows
-from regard.data.labelled import read_labelled
-from regard.data.labelled_formats import LABELLED_FORMATS
+from regard.data.labelled import LABELLED_FORMATS, read_labelled
 from regard.data.lines import Line, read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.malformed import MalformedRow, MalformedRows, malformed_row, short, text_fault, usable
 from regard.data.objects import has_objects, objects_of, objects_of_jsonl, values_of
-from regard.data.pair import malformed_row, short, text_fault
 from regard.data.rows import listed, parts_of, sound
-from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows
-from regard.data.usable import usable
+from regard.data.tables import (
+    FORMATS,
+    SAMPLE_ROWS,
+    Row,
+    columns_of_table,
+    columns_read,
+    csv_rows,
+    guess_format,
+    has_header,
+    is_number_of_rows,
+    tsv_rows,
+)
 from regard.embeddings.pooling import PoolingMode, check_modes
 from regard.errors import InputError, nearest
 from regard.models.config import check
@@ -214,7 +220,7 @@ def _file(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[S
     lines = None if has_objects(path) else read_lines(path)
     format = data.format
     if lines is not None and format == "auto":
-        format, lines = guess(path, lines)
+        format, lines = guess_format(path, lines)
     if lines is None or format == "jsonl":
         found = _of_objects(path, lines, chosen)
     else:
@@ -247,7 +253,7 @@ def _usual(content: dict[str, object], side: int) -> str:
 def _of_table(
     path: str, rows: Iterator[Row], chosen: Sequence[int | str | None], malformed: MalformedRows
 ) -> Iterator[Cells]:
-    sample = list(itertools.islice(rows, SAMPLE))
+    sample = list(itertools.islice(rows, SAMPLE_ROWS))
     if not sample:
         return
     first = sample[0]

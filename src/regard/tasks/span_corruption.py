@@ -14,8 +14,8 @@ from torch import Tensor
 
 from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
+from regard.data.pretraining import SpanCorruption, told_spans
 from regard.data.running_text import UNKNOWN, Boundary, Cleaning, Document
-from regard.data.span_corruption import SpanCorruption, told_spans
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis

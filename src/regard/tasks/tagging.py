@@ -14,13 +14,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.annotated import WORDS
 from regard.data.rows import parts_of
-from regard.data.tagged import FORMATS, TAGS, TaggedSentence, read_tagged
+from regard.data.tagged import FORMATS, TAGS, WORDS, TaggedSentence, read_tagged, words_of
+from regard.data.tagged import Span as Extent
 from regard.data.tags import Span, convert, scheme_of, spans_of, tags_of, types_of
 from regard.data.token_store import TokenStore
-from regard.data.words import Span as Extent
-from regard.data.words import words_of
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind
 from regard.metrics.classification import ChunkScores, ClassScore, accuracy, chunk_scores, classification_scores
@@ -329,7 +327,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
         """The tags of one text, or of the words of one sentence.
 
         Arguments:
-            text: a string, which is cut into words as `regard.data.words.words_of` says; or a list of words.
+            text: a string, which is cut into words as `regard.data.tagged.words_of` says; or a list of words.
             decoding: `constrained` or `greedy`, as `TaggingTask`; the task's own where None.
 
         Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.entailment import ABOVE, ROOTS, Entailment
+from regard.data.synthetic_texts import ABOVE, ROOTS, Entailment
 from regard.models.config import check
 from regard.tasks.loading import load
 from regard_claims.shared import trained

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from regard.data.cue_documents import CueDocument, CueDocuments
+from regard.data.synthetic_texts import CueDocument, CueDocuments
 from regard.inspection import look
 from regard.models.config import check
 from regard.tasks.classification import Classifier

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from regard.data.role_triples import RoleTriples
+from regard.data.synthetic_texts import RoleTriples
 from regard.embeddings.pooling import unit
 from regard.layers import Tokens
 from regard.models.config import check

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli.main import app
-from regard.data.cue_documents import CueDocuments
+from regard.data.synthetic_texts import CueDocuments
 from regard.errors import InputError
 from regard.inspection.text_reader import BOTH, TextReader, with_shares
 from regard.tasks.encoders import sentences_of, tokens_of

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import regard
-from regard.data.music import Note, Piece
-from regard.data.music.files import write_midi
+from regard.data.music import write_midi
+from regard.data.notes import Note, Piece
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import regard
 from regard.checkpoints import read_parameters
 from regard.data.batching import Batches
-from regard.data.masking import Masking
+from regard.data.pretraining import Masking
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.models import MODELS

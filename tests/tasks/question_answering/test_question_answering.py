@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.predictions import read_predictions, write_candidates, write_no_answer, write_predictions
-from regard.data.questions import Question
+from regard.data.questions import Question, read_predictions, write_candidates, write_no_answer, write_predictions
 from regard.errors import InputError
 from regard.metrics.answers import squad2_scores, squad_scores
 from regard.tasks.question_answering import Answerer

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.role_triples import RoleTriples
+from regard.data.synthetic_texts import RoleTriples
 from regard.embeddings.angular import angular
 from regard.errors import InputError
 from regard.layers import Tokens

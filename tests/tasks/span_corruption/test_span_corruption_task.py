@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import regard
-from regard.data.span_corruption import told_spans
+from regard.data.pretraining import told_spans
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings

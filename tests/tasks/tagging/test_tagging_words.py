@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.words import words_of
+from regard.data.tagged import words_of
 
 
 def cut(text: str) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.mixing import Mixing
+from regard.data.batching import Mixing
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings

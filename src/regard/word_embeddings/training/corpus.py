@@ -18,8 +18,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from regard.data.malformed import MalformedRows
-from regard.data.python_docs import python_docs
-from regard.data.running_text import UNKNOWN, Boundary, Cleaning, SentenceUnit, read_documents, sentences_of
+from regard.data.running_text import (
+    UNKNOWN,
+    Boundary,
+    Cleaning,
+    SentenceUnit,
+    python_docs,
+    read_documents,
+    sentences_of,
+)
 from regard.errors import InputError
 from regard.models.config import check_types
 from regard.word_embeddings.store import Counts

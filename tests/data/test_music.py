@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.music import Note, Piece
-from regard.data.music.files import read_midi, write_midi
+from regard.data.music import read_midi, write_midi
+from regard.data.notes import Note, Piece
 from regard.errors import InputError
 
 

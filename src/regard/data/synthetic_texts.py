@@ -1,4 +1,4 @@
-"""Builtin pairs of sentences of which the first says something about the second: quantifiers, negation, kinds and their kinds."""
+"""Texts drawn with a seed: documents that one cue decides, entailment pairs, triples of paraphrase and contrast."""
 
 from __future__ import annotations
 
@@ -7,9 +7,119 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from regard.data.drawn import Drawn, one_of, split_of
+from regard.data.drawn import Drawn, below, one_of, split_of
+from regard.errors import InputError
 
-__all__ = ["LABELS", "Entailment", "Phrase", "Statement", "label_of"]
+__all__ = [
+    "LABELS",
+    "CueDocument",
+    "CueDocuments",
+    "Entailment",
+    "Phrase",
+    "RoleTriple",
+    "RoleTriples",
+    "Statement",
+    "label_of",
+]
+
+CUE = "indeed"
+"""The word that makes a word of praise or blame beside it count."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CueDocument:
+    """A document and what decides its class.
+
+    Arguments:
+        text: sentences with an empty line between two of them, words with spaces.
+        label: `good` or `bad`.
+        sentence: the number of the deciding sentence, from 0.
+        words: the places of the cue and of the word that it makes count, in that sentence, from 0.
+    """
+
+    text: str
+    label: str
+    sentence: int
+    words: tuple[int, int]
+
+
+class CueDocuments(Drawn[CueDocument]):
+    r"""`size` documents of one split; document i is a pure function of the numbers, seed, split and i.
+
+    Words are `w1`, `w2` and so on, which mean nothing; `good1` to `good5` and `bad1` to `bad5`; and the cue, `indeed`. One
+    sentence, drawn uniformly, holds the cue and, in any place beside, a word of praise or blame: that is the document's class.
+    Each other sentence holds with probability 1/2 a word of praise or blame too, drawn apart from the class, and no cue. So who
+    counts words of praise and blame is right more often than not, and who looks at the sentence with the cue always.
+
+    Arguments:
+        split: "train", "validation" or "test"; no document of one is in another.
+        sentences: of each document.
+        words: of each sentence.
+        fillers: how many words there are that mean nothing.
+        size: number of documents; they are made when read.
+        seed: another seed gives other documents.
+
+    Raises:
+        InputError: for an unknown split, or numbers out of range.
+
+    >>> document = CueDocuments("train", sentences=3, words=4, size=9)[2]
+    >>> decides = document.text.split("\n\n")[document.sentence].split()
+    >>> cue, told = (decides[place] for place in document.words)
+    >>> cue, told.rstrip("12345") == document.label
+    ('indeed', True)
+    """
+
+    called: ClassVar[str] = "cue documents"
+    noun: ClassVar[str] = "document"
+
+    def __init__(
+        self,
+        split: str = "train",
+        *,
+        sentences: int = 8,
+        words: int = 10,
+        fillers: int = 200,
+        size: int = 8_000,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(split, size=size, seed=seed)
+        if sentences < 1 or words < 2 or fillers < 2:
+            raise InputError(
+                f"cue documents: {sentences} sentences of {words} words and {fillers} fillers cannot be; give at least 1 "
+                "sentence, 2 words and 2 fillers"
+            )
+        self.sentences = sentences
+        self.words = words
+        self.fillers = fillers
+
+    def draw(self, rng: Random) -> CueDocument:
+        """A document."""
+        while True:  # a tenth of all are in the smallest splits
+            document = self._draw(rng)
+            if split_of(document.text) == self.split:
+                return document
+
+    def labelled(self) -> list[tuple[str, str]]:
+        """Texts and their classes, as training takes them."""
+        return [(document.text, document.label) for document in self]
+
+    def _draw(self, rng: Random) -> CueDocument:
+        def opinion(label: str) -> str:
+            return f"{label}{1 + below(rng, 5)}"
+
+        label = ("good", "bad")[below(rng, 2)]
+        lines = [[f"w{1 + below(rng, self.fillers)}" for _ in range(self.words)] for _ in range(self.sentences)]
+        planted = below(rng, self.sentences)
+        cue, told = below(rng, self.words), below(rng, self.words - 1)
+        told += told >= cue
+        for number, line in enumerate(lines):
+            if number == planted:
+                line[cue], line[told] = CUE, opinion(label)
+            elif below(rng, 2):
+                line[below(rng, self.words)] = opinion(("good", "bad")[below(rng, 2)])
+        text = "\n\n".join(" ".join(line) for line in lines)
+        return CueDocument(text=text, label=label, sentence=planted, words=(cue, told))
+
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -246,3 +356,115 @@ class _Draw:
         """Mostly a word above or below, at times any of its sort."""
         sort = VERBS if word in VERBS else NOUNS
         return self.one(AKIN[word] if self.happens(0.85) else sort)
+
+
+# Each row is one thing in three words.
+SYNONYM_NOUNS = (
+    ("dog", "hound", "canine"),
+    ("child", "kid", "youngster"),
+    ("thief", "robber", "burglar"),
+    ("doctor", "physician", "medic"),
+    ("teacher", "tutor", "instructor"),
+    ("soldier", "trooper", "fighter"),
+    ("lawyer", "attorney", "advocate"),
+    ("author", "writer", "novelist"),
+    ("king", "monarch", "ruler"),
+    ("farmer", "grower", "peasant"),
+    ("singer", "vocalist", "crooner"),
+    ("guard", "sentry", "watchman"),
+)
+SYNONYM_VERBS = (
+    ("chases", "pursues", "hunts"),
+    ("helps", "aids", "assists"),
+    ("sees", "spots", "notices"),
+    ("praises", "lauds", "commends"),
+    ("attacks", "assaults", "strikes"),
+    ("pays", "rewards", "compensates"),
+)
+SYNONYM_ADJECTIVES = (
+    ("happy", "glad", "merry"),
+    ("old", "aged", "elderly"),
+    ("small", "little", "tiny"),
+    ("rich", "wealthy", "affluent"),
+)
+SYNONYM_ADVERBS = (
+    ("often", "frequently", "regularly"),
+    ("quickly", "rapidly", "swiftly"),
+    ("now", "today", "currently"),
+)
+
+
+class RoleTriple(NamedTuple):
+    """Three sentences.
+
+    Arguments:
+        anchor: who does what to whom.
+        positive: the same in other words.
+        negative: the words of `positive`, the two nouns in each other's place: whom does it to who.
+    """
+
+    anchor: str
+    positive: str
+    negative: str
+
+
+class RoleTriples(Drawn[RoleTriple]):
+    """`size` triples of one split; triple i is a pure function of seed, split and i.
+
+    Who, what and whom of a triple belong together to one split: what is told apart in the test was never seen in training, though
+    each of its words was.
+
+    Arguments:
+        split: "train", "validation" or "test".
+        size: number of triples; they are made when read.
+        seed: another seed gives other triples.
+
+    Raises:
+        InputError: for an unknown split, or a negative size.
+
+    >>> triple = RoleTriples("train", size=9)[3]
+    >>> sorted(triple.positive.split()) == sorted(triple.negative.split()), triple.positive == triple.negative
+    (True, False)
+    """
+
+    called: ClassVar[str] = "role triples"
+    noun: ClassVar[str] = "triple"
+
+    def __init__(self, split: str = "train", *, size: int = 20_000, seed: int = 0) -> None:
+        super().__init__(split, size=size, seed=seed)
+
+    def draw(self, rng: Random) -> RoleTriple:
+        """A triple."""
+        while True:
+            who, whom, verb = (
+                below(rng, len(SYNONYM_NOUNS)),
+                below(rng, len(SYNONYM_NOUNS)),
+                below(rng, len(SYNONYM_VERBS)),
+            )
+            if who != whom and split_of(f"{who} {verb} {whom}") == self.split:
+                break
+        maybe = [
+            below(rng, len(table)) if below(rng, 2) else None
+            for table in (SYNONYM_ADJECTIVES, SYNONYM_ADVERBS, SYNONYM_ADJECTIVES)
+        ]
+
+        def words() -> list[str]:
+            tables = (
+                SYNONYM_ADJECTIVES,
+                SYNONYM_NOUNS,
+                SYNONYM_ADVERBS,
+                SYNONYM_VERBS,
+                SYNONYM_ADJECTIVES,
+                SYNONYM_NOUNS,
+            )
+            rows = (maybe[0], who, maybe[1], verb, maybe[2], whom)
+            return ["" if row is None else table[row][below(rng, 3)] for table, row in zip(tables, rows, strict=True)]
+
+        anchor, positive = words(), words()
+        negative = positive.copy()
+        negative[1], negative[5] = positive[5], positive[1]
+        return RoleTriple(*(_sentence(parts) for parts in (anchor, positive, negative)))
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    return " ".join(word for word in ("the", *parts[:4], "the", *parts[4:]) if word)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.malformed import MalformedRows
-from regard.data.music import Grid, Note, Piece, Writing, performance, read_pieces
-from regard.data.music.events import in_keys
-from regard.data.music.files import own_split, read_chorales, write_midi
+from regard.data.music import Writing, own_split, read_chorales, read_pieces, write_midi
+from regard.data.notes import Grid, Note, Piece, from_events, in_keys, seconds_of, to_events
 from regard.errors import InputError
 from regard.text.events import words
 
@@ -39,31 +38,31 @@ def test_a_performance_comes_back_from_its_words(found):
     """But for voices, and for notes of one pitch that overlap: the later ends the earlier."""
     struck = {(note.pitch, round(100 * note.start)): note for note in sorted(found, key=lambda n: n.end)}
     piece = Piece.of(list(struck.values()))
-    events = performance.to_events(piece)
+    events = to_events(piece)
     assert set(events) <= set(words("performance"))
-    back = performance.from_events(events)
+    back = from_events(events)
     assert {(note.pitch, round(100 * note.start)) for note in back.notes} == set(struck)
     for note in back.notes:
         own = struck[note.pitch, round(100 * note.start)]
         later = [n.start for n in piece.notes if n.pitch == note.pitch and n.start > own.start]
         assert note.end == pytest.approx(min([own.end, *later]))
         assert note.velocity == own.velocity
-    assert performance.to_events(back) == events
+    assert to_events(back) == events
 
 
 def test_long_silences_are_ten_seconds_and_waits_at_most_one():
-    events = performance.to_events(Piece.of([Note(0, 1, 60), Note(5000, 5001, 60)]))
+    events = to_events(Piece.of([Note(0, 1, 60), Note(5000, 5001, 60)]))
     assert events.count("wait:100") == 12
-    assert performance.seconds_of(events) == 12.0
+    assert seconds_of(events) == 12.0
 
 
 def test_what_no_player_would_write_is_understood():
-    piece = performance.from_events(["off:C4", "on:C4", "wait:10", "on:C4", "on:E4", "wait:10"])
+    piece = from_events(["off:C4", "on:C4", "wait:10", "on:C4", "on:E4", "wait:10"])
     assert [(n.pitch, n.start, n.end) for n in piece.notes] == [(60, 0.0, 0.1), (60, 0.1, 0.2), (64, 0.1, 0.2)]
-    assert performance.from_events([]).length == 0
+    assert from_events([]).length == 0
     for wrong in ("C4", "wait:x", "on:H2", "velocity:"):
         with pytest.raises(InputError):
-            performance.from_events(["on:C4", wrong])
+            from_events(["on:C4", wrong])
 
 
 steps = st.lists(
@@ -104,7 +103,7 @@ def test_chorales_of_each_split(chorales):
     assert len(list(read_pieces(chorales, writing, split="validation"))) == 1
     assert own_split(chorales, "validation")
     played = next(read_pieces(chorales, Writing(events="performance", tempo=60)))
-    assert performance.seconds_of(played.split()) == 1.0  # four sixteenths
+    assert seconds_of(played.split()) == 1.0  # four sixteenths
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,11 @@ from types import ModuleType
 from typing import Any, Literal
 
 from regard.data.malformed import MalformedRow, MalformedRows
-from regard.data.music.events import Grid, Note, Piece, Steps
-from regard.data.music.performance import from_events, seconds_of, to_events
+from regard.data.notes import Grid, Note, Piece, Steps, from_events, seconds_of, to_events
 from regard.errors import InputError
 from regard.files import write_file
-from regard.reading import read_bytes, read_json
+from regard.reading import AnyPath, read_bytes, read_json
 from regard.text.events import Events
-
-AnyPath = str | os.PathLike[str]
 
 TEMPO = 120.0
 """Quarters a minute where nothing says otherwise, in MIDI and here."""

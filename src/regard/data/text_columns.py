@@ -1,20 +1,38 @@
-"""The parts of labelled texts as they stand in the rows of a file: text, pair and label, not yet checked."""
+"""The columns of a table, or keys of objects, that hold a text, its pair and its label, as they stand there, not yet checked."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.file_format import guess
-from regard.data.header import LABEL, SAMPLE, TEXT, columns_read, has_header, is_number_of_rows, place_of
-from regard.data.labelled_formats import Columns
 from regard.data.lines import read_lines
-from regard.data.malformed import MalformedRow, MalformedRows
+from regard.data.malformed import (
+    MalformedRow,
+    MalformedRows,
+    decoded,
+    first_fault,
+    malformed_row,
+    read_rows,
+)
 from regard.data.objects import Object, has_objects, objects_of, objects_of_jsonl, values_of
-from regard.data.pair import decoded, malformed_row
 from regard.data.rows import parts_of
-from regard.data.tables import Row, columns_of_table, csv_rows, tsv_rows, usual_width
+from regard.data.tables import (
+    LABEL_COLUMNS,
+    SAMPLE_ROWS,
+    TEXT_COLUMNS,
+    Row,
+    columns_of_table,
+    columns_read,
+    csv_rows,
+    guess_format,
+    has_header,
+    is_number_of_rows,
+    place_of,
+    tsv_rows,
+    usual_width,
+)
 from regard.errors import InputError
 
 # How text and pair are usually called; the first that are all there are meant.
@@ -67,11 +85,11 @@ def parts_of_file(
         return _parts_of_objects(name, objects_of(name), _keys(name, chosen), labelled, rest)
     lines = read_lines(name)
     if format == "auto":
-        format, lines = guess(name, lines)
+        format, lines = guess_format(name, lines)
     if format == "jsonl":
         return _parts_of_objects(name, objects_of_jsonl(name, lines), _keys(name, chosen), labelled, rest)
     rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
-    sample = list(itertools.islice(rows, SAMPLE))
+    sample = list(itertools.islice(rows, SAMPLE_ROWS))
     columns, headed, read = _columns(name, sample, chosen, header, labelled)
     if malformed is not None and read is not None:
         malformed.columns[name] = read
@@ -100,11 +118,7 @@ def _keys(name: str, chosen: tuple[Column, Column, LabelColumn]) -> Keys:
 def _parts_of_objects(
     name: str, rows: Iterator[Object], chosen: Keys, labelled: bool, rest: bool = False
 ) -> FoundParts:
-    for row in rows:
-        if isinstance(row, MalformedRow):
-            yield row
-            continue
-        line, content = row
+    def read(line: int, content: dict) -> tuple[int, Parts] | MalformedRow:
         text, pair = _texts(content, chosen[0], chosen[1])
         keys = [str(text), *([str(pair)] if pair else [])]
         label = chosen[2] or _label(content) or LABEL_NAMES[0]
@@ -112,11 +126,12 @@ def _parts_of_objects(
         keys += named if labelled else []
         values = values_of(name, line, content, keys)
         if isinstance(values, MalformedRow):
-            yield values
-        else:
-            held = values[-len(named) :] if isinstance(label, tuple) else values[-1]
-            others = {key: value for key, value in content.items() if key not in keys} if rest else None
-            yield line, Parts(values[0], values[1] if pair else None, held if labelled else None, None, others)
+            return values
+        held = values[-len(named) :] if isinstance(label, tuple) else values[-1]
+        others = {key: value for key, value in content.items() if key not in keys} if rest else None
+        return line, Parts(values[0], values[1] if pair else None, held if labelled else None, None, others)
+
+    return read_rows(rows, read)
 
 
 def parts_of_mapping(row: Mapping[str, Any], where: str, chosen: Keys, wanted: str) -> tuple[Any, Any, Any]:
@@ -190,7 +205,7 @@ def _by_other_names(name: str, header: list[str], labelled: bool, say: str) -> t
     Raises:
         InputError: where it does not say, or says several.
     """
-    text, label = place_of(header, TEXT), place_of(header, LABEL)
+    text, label = place_of(header, TEXT_COLUMNS), place_of(header, LABEL_COLUMNS)
     if len(header) == 2 and labelled and (text is None) != (label is None):
         text, label = (1 - label, label) if label is not None else (text, 1 - (text or 0))
     if len(header) == 1:
@@ -246,18 +261,18 @@ def parts_of_table(
     several = columns.label if isinstance(columns.label, tuple) else ()
     held = [column for column in columns if column is not None and not isinstance(column, tuple)]
     held += several
-    for row in columns_of_table(name, rows, [*held, *(place for place, _ in others)], header, ragged):
-        if isinstance(row, MalformedRow):
-            yield row
-            continue
-        cells = iter(row[1])
+
+    def read(line: int, values: list[str]) -> tuple[int, Parts]:
+        cells = iter(values)
         alone = [None if column is None or isinstance(column, tuple) else next(cells) for column in columns]
         found = Parts(*alone, rest=None)
         if several:
             found = found._replace(label=list(itertools.islice(cells, len(several))))
         if others:
             found = found._replace(rest=dict(zip((called for _, called in others), cells, strict=True)))
-        yield row[0], found
+        return line, found
+
+    return read_rows(columns_of_table(name, rows, [*held, *(place for place, _ in others)], header, ragged), read)
 
 
 def with_labels(name: str, rows: FoundParts, label_name: str) -> FoundParts:
@@ -283,3 +298,146 @@ def with_labels(name: str, rows: FoundParts, label_name: str) -> FoundParts:
                 yield row[0], row[1]._replace(label=label)
 
     return joined()
+
+
+class Columns(NamedTuple):
+    """Where the parts of a labelled text stand: each a column's index from 0 or its name in the header, None where there is none.
+
+    `place` is the index of a word among the words between spaces: "7" in the text, or "7-2" in the text and in its pair.
+    """
+
+    text: int | str
+    pair: int | str | None = None
+    label: int | str | tuple[int | str, ...] | None = None
+    place: int | str | None = None
+
+
+SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
+
+
+class RowText(NamedTuple):
+    """The text of a row, empty where the cell is, and the whole row by the names of its columns."""
+
+    line: int
+    text: str
+    row: dict[str, Any]
+
+
+class Table(NamedTuple):
+    """The format of a table (`csv`, `tsv` or `jsonl`), its rows, one by one, and what is read as a sentence, if not named."""
+
+    kind: str
+    rows: Iterator[RowText]
+    told: str = ""
+
+
+def is_table(path: Path, column: str | None, known: Sequence[str] = ()) -> bool:
+    """Whether a file is read by its columns: where one is named, by its suffix, and TSV with a header.
+
+    Arguments:
+        known: names of columns that a header may have.
+    """
+    name = path.name.lower().removesuffix(".gz")
+    if column is not None or name.endswith(SUFFIXES):
+        return True
+    if not name.endswith((".tsv", ".tab")):
+        return False
+    sample = list(itertools.islice(tsv_rows(str(path), read_lines(path)), SAMPLE_ROWS))
+    return _named_all(known, _cells(sample)) or has_header(str(path), sample, None)
+
+
+def _cells(sample: Sequence[Row]) -> list[str]:
+    """What the first row holds."""
+    return [] if not sample or isinstance(sample[0], MalformedRow) else [cell.strip() for cell in sample[0][1]]
+
+
+def _named_all(known: Sequence[str], present: Container[str]) -> bool:
+    return bool(known) and all(name in present for name in known)
+
+
+def read_table(path: Path, column: str | None, *, pairs: bool = False, known: Sequence[str] = ()) -> Table:
+    """A table and the texts in it.
+
+    Arguments:
+        column: by its name, or counted from 0; where None, those of `known`, failing that by the names that columns of texts
+            usually have.
+        known: the columns that the model was trained on, text and perhaps pair; taken where the table has all of them.
+        pairs: whether two texts may be read, joined by a tab, from the two columns that usually hold such.
+
+    Raises:
+        InputError: for a file that cannot be read, where it is not clear which column is meant, or there is none of that name;
+            while reading for a row that cannot be used.
+    """
+    name = str(path)
+    if has_objects(name):
+        return Table("jsonl", _of_objects(name, objects_of(name), column, pairs, known))
+    format, lines = guess_format(name, read_lines(path, pipes=True))
+    if format == "jsonl":
+        return Table(format, _of_objects(name, objects_of_jsonl(name, lines), column, pairs, known))
+    rows = tsv_rows(name, lines) if format == "tsv" else csv_rows(name, lines)
+    sample = list(itertools.islice(rows, SAMPLE_ROWS))
+    say = "say which column holds the text, by its name or counted from 0: --text 0"
+    cells = _cells(sample)
+    as_trained = column is None and len(known) <= 1 + pairs and _named_all(known, cells)
+    counted = column is not None and column not in cells and column.isdecimal()
+    headed = (column is not None and not counted) or as_trained or has_header(name, sample, None if counted else say)
+    names = cells if headed else [f"column_{place}" for place in range(usual_width(sample, 1))]
+    if column is not None:
+        wanted: list[int | str] = [int(column) if counted else column]
+    elif as_trained:
+        wanted = list(known)
+    else:
+        usual = usual_texts(cells) if headed and pairs else None
+        if usual is not None and usual[1] is not None:
+            wanted = [usual[0], usual[1]]
+        else:
+            place = 0 if len(names) == 1 else place_of(cells, TEXT_COLUMNS) if headed else None
+            if place is None:
+                raise InputError(f"{name}: its columns are {', '.join(map(repr, names))}; {say}")
+            wanted = [place]
+    chosen = [*wanted, *range(len(names))]
+    every = columns_of_table(name, itertools.chain(sample, rows), chosen, headed)
+    return Table(
+        format, _of_rows(every, names, len(wanted)), "" if column is not None else _told(name, wanted, names, headed)
+    )
+
+
+def _told(name: str, wanted: Sequence[int | str], names: Sequence[str], headed: bool) -> str:
+    """Which columns are read, and what becomes of the first line, as a sentence."""
+    read = [each if isinstance(each, str) else names[each] for each in wanted]
+    if not headed:
+        return f"{name}: has no header, so its first line is a text too; --text NAME where it names the columns"
+    columns = " and ".join(map(repr, read))
+    return f"{name}: the first line names the columns, of which {columns} {'is' if len(read) == 1 else 'are'} read"
+
+
+def _of_rows(rows: Iterator[Row], names: list[str], texts: int) -> Iterator[RowText]:
+    for row in rows:
+        if isinstance(row, MalformedRow):
+            if row.reason == "empty line":
+                continue
+            raise InputError(f"{row}; mend the row, or take it out")
+        line, cells = row
+        yield RowText(line, "\t".join(cells[:texts]), dict(zip(names, cells[texts:], strict=True)))
+
+
+def _of_objects(
+    name: str, rows: Iterator[Object], column: str | None, pairs: bool, known: Sequence[str]
+) -> Iterator[RowText]:
+    for row in rows:
+        if isinstance(row, MalformedRow):
+            raise InputError(f"{row}; mend the row, or take it out")
+        line, content = row
+        usual = usual_texts(content) if column is None else None
+        keys = [column] if column is not None else [usual[0]] if usual is not None else ["text"]
+        if usual is not None and usual[1] is not None and pairs:
+            keys.append(usual[1])
+        if column is None and len(known) <= 1 + pairs and _named_all(known, content):
+            keys = list(known)
+        found = values_of(name, line, content, [str(key) for key in keys])
+        if isinstance(found, MalformedRow):
+            raise InputError(f"{found}; say which holds the text with --text")
+        fault = first_fault(("text", each) for each in found if each != "")
+        if fault is not None and not fault[0].startswith("empty"):
+            raise InputError(f"{name}, line {line}: {fault[0]} ({fault[1]}); mend the row, or take it out")
+        yield RowText(line, "\t".join(map(str, found)), content)
