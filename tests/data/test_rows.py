@@ -11,7 +11,7 @@ from regard.data.rows import texts_of_rows
 from regard.errors import InputError
 from regard.tasks.caption_data import in_memory as captions
 from regard.tasks.documents import in_memory as documents
-from regard.tasks.multiple_choice import in_memory as choices
+from regard.tasks.multiple_choice import QUESTIONS as CHOICES
 from regard.tasks.picture_classification import listed as pictures
 from regard.tasks.question_data import in_memory as questions
 from regard.tasks.sentence_data import in_memory as sentences
@@ -24,7 +24,7 @@ READERS = {
     "classification": labelled_in_memory,
     "sentence_embedding": sentences,
     "tagging": SENTENCES.in_memory,
-    "multiple_choice": choices,
+    "multiple_choice": CHOICES.in_memory,
     "question_answering": questions,
     "picture_classification": lambda rows: pictures(rows, "pictures"),
     "captioning": lambda rows: captions(rows, "train"),
@@ -87,7 +87,7 @@ def test_rows_by_the_names_of_columns():
     assert [one.texts for one in found] == [("a", "b", "c"), ("a", "b")]
     assert found[1].score == 0.5
     assert SENTENCES.in_memory([{"tokens": ["a", "b"], "ner_tags": [0, 3]}])[0].tags == ("0", "3")
-    question = choices([{"context": "a", "choices": ["b", "c"], "answer": 1, "question": "d"}])[0]
+    question = CHOICES.in_memory([{"context": "a", "choices": ["b", "c"], "answer": 1, "question": "d"}])[0]
     assert (question.question, question.answer) == ("d", 1)
     squad = {"question": "Where?", "context": "In Rome.", "answers": {"text": ["Rome"], "answer_start": [3]}}
     assert questions([squad])[0].answers[0].start == 3

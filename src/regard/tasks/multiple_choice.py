@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.choices import FORMATS, ChoiceQuestion, read_choices
-from regard.data.malformed import MalformedRows
-from regard.data.rows import listed, parts_of
+from regard.data.rows import parts_of
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
-from regard.files import replace_file
 from regard.layers import HeadKind, Tokens
 from regard.models.config import check
 from regard.tasks.encoders import (
@@ -32,20 +29,16 @@ from regard.tasks.encoders import (
     join,
     padded,
 )
-from regard.tasks.examples import Place, Reader, Splits, given_or
+from regard.tasks.examples import Examples, Place, Splits, check_amount
 from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
-    SETTINGS,
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
     Prepared,
     Row,
-    cleared,
-    finish,
-    is_prepared,
-    opened,
-    settings_of,
+    prepare,
     whole_text_tokenizer,
     write_store,
 )
@@ -62,6 +55,7 @@ class ChoiceData:
         train: a file of SWAG's CSV, RACE's JSON or a JSONL file, or several; gzip is recognised.
         validation: likewise; held out from the training data, context by context, where null.
         validation_share: of the training questions, to be held out.
+        validation_size: so many instead, at most a tenth of all.
         format: `swag`, `race`, `jsonl`, or `auto` to go by the file.
         maximum_length: the most tokens of a context and one choice, special ones included; longer ones are cut.
         question: where the question of an example stands: before each `choice`, as for BERT, or behind the `context`, as for GPT.
@@ -75,6 +69,7 @@ class ChoiceData:
     train: Place | None = None
     validation: Place | None = None
     validation_share: float = 0.1
+    validation_size: int | None = None
     format: str = "auto"
     maximum_length: int = 128
     question: QuestionPlace = "choice"
@@ -84,13 +79,66 @@ class ChoiceData:
         if self.format not in FORMATS:
             raise InputError(f"data.format is {self.format!r}; {nearest(self.format, FORMATS)}")
         check(self.auxiliary >= 0, "data.auxiliary", self.auxiliary, "0 or more", "0.5 is usual, 0 turns it off")
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
+        check_amount(self)
         check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
 
 
 QuestionPlace = Literal["choice", "context"]
 """What the question of an example is put to."""
+
+
+def check_question(context: Any, choices: Any, where: str) -> None:
+    """Refuse what is no context with two choices or more.
+
+    Raises:
+        InputError: naming the fault.
+    """
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise InputError(f"{where}: its choices are {choices!r:.80}; give a list of texts")
+    if len(choices) < 2:
+        raise InputError(f"{where} has {len(choices)} choices; give two or more")
+    for what, text in (("context", context), *(("choice", choice) for choice in choices)):
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"{where}: a {what} is {text!r:.80}; give a text")
+
+
+def right_of(question: ChoiceQuestion) -> int:
+    """The number of the right choice.
+
+    Raises:
+        InputError: where it is not said.
+    """
+    if question.answer is None:
+        raise InputError(f"{question.file}, question {question.number}: says no right choice; give answered questions")
+    return question.answer
+
+
+WANTED = "(context, choices, answer)"
+
+
+def _row(row: Any, called: str, number: int, data: Any) -> ChoiceQuestion:
+    del data
+    context, choices, answer = parts_of(row, called, [["context"], ["choices"], ["answer", "label"]], WANTED)
+    question = row.get("question") or "" if isinstance(row, Mapping) else ""
+    check_question(context, choices, called)
+    if type(answer) is not int or not 0 <= answer < len(choices):
+        raise InputError(
+            f"{called}: its answer is {answer!r}; give the number of one of its {len(choices)} choices, from 0"
+        )
+    return ChoiceQuestion(
+        context=context, question=str(question), choices=tuple(choices), answer=answer, file="questions", number=number
+    )
+
+
+QUESTIONS = Examples(
+    type=ChoiceQuestion,
+    rows="questions",
+    wanted=WANTED,
+    file="file of multiple-choice questions",
+    row=_row,
+    read=lambda data, path, malformed: read_choices(path, format=data.format, malformed=malformed),
+)
+
 
 SIZES, ANSWER = "sizes", "answer"
 """The columns of a store beside those of every encoder's input, in which the choices of a question stand one after another: how
@@ -355,44 +403,28 @@ def _best(probabilities: Sequence[float]) -> int:
     return max(range(len(probabilities)), key=probabilities.__getitem__)
 
 
-Example = ChoiceQuestion | tuple[str, Sequence[str], int] | Mapping[str, Any]
-"""A question, (context, choices, number of the right one, from 0), or a mapping with these, perhaps with a question."""
-
-WANTED = "(context, choices, answer)"
-
-Given = Sequence[Example]
-
-"""What preparation decided of the task, beside the stores."""
-
-
 def prepare_choices(
     data: ChoiceData,
     tokenizer: EncoderTokenizerSettings,
     folder: Path,
     *,
     seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[MultipleChoiceTask]:
     """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of held-out questions.
-        given, given_validation: questions in memory instead of what `data` names.
+        given, given_validation: questions in memory instead of what `data` names, as `QUESTIONS` takes them.
 
     Raises:
         InputError: for data that cannot be read, too little of it, or a question without a right choice.
     """
-    if not is_prepared(folder):
-        train = given_or(in_memory(given), reader(data, data.train), "training")
-        if train is None:
-            raise InputError("data.train is missing; name a file of multiple-choice questions")
-        validation = given_or(in_memory(given_validation), reader(data, data.validation), "validation")
-        splits = Splits(
-            train, validation, share=data.validation_share, seed=seed, together=lambda question: question.context
-        )
-        cleared(folder)
+
+    def write() -> tuple[MultipleChoiceTask, list[str]]:
+        splits = QUESTIONS.splits(data, seed, given, given_validation, together=lambda question: question.context)
         task = MultipleChoiceTask(
             tokenizer=whole_text_tokenizer(tokenizer, lambda: _texts(splits)),
             maximum_length=data.maximum_length,
@@ -412,81 +444,15 @@ def prepare_choices(
 
         write_store(folder, TRAIN, columns(task.tokenizer), rows(splits.train()))
         write_store(folder, VALIDATION, columns(task.tokenizer), rows(splits.validation()))
-        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
         notes = splits.notes
         if cut:
             notes.append(
                 f"{cut:,} choices with their contexts were longer than data.maximum_length = {task.maximum_length} tokens and "
                 "were cut."
             )
-        finish(folder, notes)
-    return opened(MultipleChoiceTask.load(folder, settings_of(folder)), folder)
+        return task, notes
 
-
-def reader(data: ChoiceData, place: Place | None) -> Reader[ChoiceQuestion] | None:
-    """What reads the questions of a place; None where there is none."""
-    if place is None:
-        return None
-    path = place if isinstance(place, str) else list(place)
-
-    def read(malformed: MalformedRows) -> Iterator[ChoiceQuestion]:
-        return read_choices(path, format=data.format, malformed=malformed)
-
-    return read
-
-
-def in_memory(given: Given | None) -> list[ChoiceQuestion] | None:
-    """Questions in memory as `ChoiceQuestion`s.
-
-    Raises:
-        InputError: for what is none.
-    """
-    if given is None:
-        return None
-    return [_question(example, number) for number, example in enumerate(listed(given, "questions", WANTED), start=1)]
-
-
-def _question(example: Example, number: int) -> ChoiceQuestion:
-    if isinstance(example, ChoiceQuestion):
-        return example
-    context, choices, answer = parts_of(
-        example, f"question {number}", [["context"], ["choices"], ["answer", "label"]], WANTED
-    )
-    question = example.get("question") or "" if isinstance(example, Mapping) else ""
-    check_question(context, choices, f"question {number}")
-    if type(answer) is not int or not 0 <= answer < len(choices):
-        raise InputError(
-            f"question {number}: its answer is {answer!r}; give the number of one of its {len(choices)} choices, from 0"
-        )
-    return ChoiceQuestion(
-        context=context, question=str(question), choices=tuple(choices), answer=answer, file="questions", number=number
-    )
-
-
-def check_question(context: Any, choices: Any, where: str) -> None:
-    """Refuse what is no context with two choices or more.
-
-    Raises:
-        InputError: naming the fault.
-    """
-    if isinstance(choices, str) or not isinstance(choices, Sequence):
-        raise InputError(f"{where}: its choices are {choices!r:.80}; give a list of texts")
-    if len(choices) < 2:
-        raise InputError(f"{where} has {len(choices)} choices; give two or more")
-    for what, text in (("context", context), *(("choice", choice) for choice in choices)):
-        if not isinstance(text, str) or not text.strip():
-            raise InputError(f"{where}: a {what} is {text!r:.80}; give a text")
-
-
-def right_of(question: ChoiceQuestion) -> int:
-    """The number of the right choice.
-
-    Raises:
-        InputError: where it is not said.
-    """
-    if question.answer is None:
-        raise InputError(f"{question.file}, question {question.number}: says no right choice; give answered questions")
-    return question.answer
+    return prepare(MultipleChoiceTask, folder, write)
 
 
 def _texts(splits: Splits[ChoiceQuestion]) -> Iterator[str]:
@@ -496,21 +462,14 @@ def _texts(splits: Splits[ChoiceQuestion]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChoiceEvaluation:
-    """What an evaluation found.
+class ChoiceEvaluation(Evaluation):
+    """What an evaluation found: `accuracy`, the share of questions whose right choice is chosen.
 
-    Arguments:
-        metrics: `accuracy`, the share of questions whose right choice is chosen.
-        count: questions.
-        predictions: one for each question; its choices are what was read behind the context.
+    `predictions` are `Choice`s, whose choices are what was read behind the context.
     """
 
-    metrics: dict[str, float]
-    count: int
-    predictions: tuple[Choice, ...] = field(repr=False, default=())
 
-
-def evaluate_choices(model: Chooser, questions: Given) -> ChoiceEvaluation:
+def evaluate_choices(model: Chooser, questions: Any) -> ChoiceEvaluation:
     """Compare what a model chooses with what is right.
 
     Arguments:
@@ -519,9 +478,7 @@ def evaluate_choices(model: Chooser, questions: Given) -> ChoiceEvaluation:
     Raises:
         InputError: for an empty list, or a question that does not say which choice is right.
     """
-    if isinstance(questions, str) or not questions:
-        raise InputError("there is nothing to evaluate; give a list with at least one question")
-    asked = in_memory(questions) or []
+    asked = QUESTIONS.to_measure(questions)
     right = [right_of(question) for question in asked]
     said = model.choose_batch([model.task.parts(question) for question in asked])
     correct = sum(choice.index == answer for choice, answer in zip(said, right, strict=True))
@@ -540,14 +497,6 @@ def choice_beside(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choi
         "probability": said.probability,
         "probabilities": list(said.probabilities),
     }
-
-
-def read_for_evaluation(data: ChoiceData, malformed: MalformedRows) -> Iterator[ChoiceQuestion]:
-    """The questions that `data.train` names, with their answers."""
-    read = reader(data, data.train)
-    if read is None:
-        raise InputError("no file of multiple-choice questions is named; name one")
-    return iter(read(malformed))
 
 
 def chooses(config: Any) -> bool:
@@ -571,7 +520,7 @@ MULTIPLE_CHOICE = TaskSpec(
     sections={"data": ChoiceData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_choices,
     evaluate=evaluate_choices,
-    read=read_for_evaluation,
+    examples=QUESTIONS,
     beside=choice_beside,
     filled_in=decided_of_encoder("choice", 1),
     decided_of_some=OF_VECTOR_READERS,
