@@ -8,7 +8,7 @@ from regard.data.labelled import read_labelled
 from regard.data.malformed import MalformedRows
 from regard.data.pairs import read_pairs
 from regard.errors import InputError
-from regard.tasks.sentence_data import SentenceData, reader
+from regard.tasks.sentence_data import SENTENCE_PAIRS, SentenceData
 
 
 def file(tmp_path, text, name="data.csv"):
@@ -120,11 +120,11 @@ def test_named_columns_are_not_told(tmp_path):
 
 def test_sentence_pairs_without_named_columns(tmp_path):
     malformed = MalformedRows()
-    read = reader(SentenceData(), file(tmp_path, "query,passage\na,b\nc,d\n"))
+    read = SENTENCE_PAIRS.reader(SentenceData(), file(tmp_path, "query,passage\na,b\nc,d\n"))
     assert read is not None
     assert [row.texts for row in read(malformed)] == [("a", "b"), ("c", "d")]
     assert "text is 'query', pair 'passage'" in malformed.notes[0]
-    doubtful = reader(SentenceData(), file(tmp_path, "id,query,other\n1,a,b\n2,c,d\n"))
+    doubtful = SENTENCE_PAIRS.reader(SentenceData(), file(tmp_path, "id,query,other\n1,a,b\n2,c,d\n"))
     assert doubtful is not None
     with pytest.raises(InputError, match=r"data\.text=0 data\.pair=1"):
         list(doubtful(MalformedRows()))

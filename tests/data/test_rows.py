@@ -13,8 +13,8 @@ from regard.tasks.caption_data import in_memory as captions
 from regard.tasks.documents import in_memory as documents
 from regard.tasks.multiple_choice import QUESTIONS as CHOICES
 from regard.tasks.picture_classification import listed as pictures
-from regard.tasks.question_data import in_memory as questions
-from regard.tasks.sentence_data import in_memory as sentences
+from regard.tasks.question_data import QUESTIONS
+from regard.tasks.sentence_data import SENTENCE_PAIRS
 from regard.tasks.tagging import SENTENCES
 from regard.tasks.text_to_text import in_memory as text_to_text
 
@@ -22,10 +22,10 @@ READERS = {
     "translation": pairs_in_memory,
     "text_to_text": lambda rows: [text_to_text(row, number) for number, row in enumerate(rows, start=1)],
     "classification": labelled_in_memory,
-    "sentence_embedding": sentences,
+    "sentence_embedding": SENTENCE_PAIRS.in_memory,
     "tagging": SENTENCES.in_memory,
     "multiple_choice": CHOICES.in_memory,
-    "question_answering": questions,
+    "question_answering": QUESTIONS.in_memory,
     "picture_classification": lambda rows: pictures(rows, "pictures"),
     "captioning": lambda rows: captions(rows, "train"),
     "documents": lambda rows: list(documents(rows)),
@@ -81,7 +81,7 @@ def test_rows_by_the_names_of_columns():
     pair = labelled_in_memory([{"idx": 4, "sentence1": "a", "sentence2": "b", "label": 0}])[0]
     assert (pair.text, pair.pair, pair.label) == ("a", "b", 0)
     assert labelled_in_memory([{"review": "a", "stars": 3, "text": "b"}], "review", None, "stars")[0].text == "a"
-    found = sentences(
+    found = SENTENCE_PAIRS.in_memory(
         [{"anchor": "a", "positive": "b", "negative": "c"}, {"sentence1": "a", "sentence2": "b", "score": 0.5}]
     )
     assert [one.texts for one in found] == [("a", "b", "c"), ("a", "b")]
@@ -90,9 +90,9 @@ def test_rows_by_the_names_of_columns():
     question = CHOICES.in_memory([{"context": "a", "choices": ["b", "c"], "answer": 1, "question": "d"}])[0]
     assert (question.question, question.answer) == ("d", 1)
     squad = {"question": "Where?", "context": "In Rome.", "answers": {"text": ["Rome"], "answer_start": [3]}}
-    assert questions([squad])[0].answers[0].start == 3
+    assert QUESTIONS.in_memory([squad])[0].answers[0].start == 3
     placed = {"question": "Where?", "context": "Rome, Rome", "answer": "Rome", "answer_start": 6}
-    assert questions([placed])[0].answers[0].start == 6
+    assert QUESTIONS.in_memory([placed])[0].answers[0].start == 6
     assert pictures([{"image": "a.png", "label": 3}], "pictures")[0].label == "3"
     assert captions([{"image": "a.png", "caption": "a dog"}], "train")[0].captions == ("a dog",)
     assert list(documents([{"text": "One. Two."}])) == [["One.", "Two."]]

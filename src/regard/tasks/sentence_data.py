@@ -6,13 +6,13 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from regard.data.labelled import LABELLED_FORMATS, read_labelled
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows, malformed_row, short, text_fault, usable
 from regard.data.objects import has_objects, objects_of, objects_of_jsonl, values_of
-from regard.data.rows import listed, parts_of, sound
+from regard.data.rows import parts_of, sound
 from regard.data.tables import (
     FORMATS,
     SAMPLE_ROWS,
@@ -28,7 +28,7 @@ from regard.data.tables import (
 from regard.embeddings.pooling import PoolingMode, check_modes
 from regard.errors import InputError, nearest
 from regard.models.config import check
-from regard.tasks.examples import Place, Reader
+from regard.tasks.examples import Examples, Place, check_amount
 
 Objective = Literal["auto", "ranking", "cosine", "triplet"]
 
@@ -44,6 +44,7 @@ class SentenceData:
         train: a TSV, CSV or JSONL file, or several; gzip is recognised.
         validation: likewise; held out from the training data where null.
         validation_share: of the training examples, to be held out.
+        validation_size: so many instead, at most a tenth of all.
         format: `auto` goes by the file's name; or that of a public set of rated pairs, `stsb`.
         text, pair: column index, column name or JSON key of the two texts that belong together; where null the usual names (text,
             pair; sentence1, sentence2; anchor, positive) or the first two columns.
@@ -68,6 +69,7 @@ class SentenceData:
     train: Place | None = None
     validation: Place | None = None
     validation_share: float = 0.1
+    validation_size: int | None = None
     format: str = "auto"
     text: int | str | None = None
     pair: int | str | None = None
@@ -86,8 +88,7 @@ class SentenceData:
         names = (*FORMATS, *PAIR_FORMATS)
         if self.format not in names:
             raise InputError(f"data.format is {self.format!r}; {nearest(self.format, names)}")
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
+        check_amount(self)
         check(self.maximum_length >= 3, "data.maximum_length", self.maximum_length, "at least 3", "128 is usual")
         check(self.scale > 0, "data.scale", self.scale, "above 0", "20 is usual")
         check(self.margin >= 0, "data.margin", self.margin, "0 or more", "1 is usual")
@@ -154,55 +155,45 @@ class SentenceExample:
         return f"{self.file}, line {self.line}"
 
 
-Given = Sequence[SentenceExample] | Sequence[Sequence[str | float]] | Sequence[Mapping[str, object]]
+WANTED = "two texts, two and a number, or three of which the last does not belong"
 
 
-def in_memory(given: Given | None) -> list[SentenceExample] | None:
-    """Examples in memory: (first, second), (first, second, number), or (first, second, one that does not belong).
+def _row(row: Any, called: str, number: int, data: Any) -> SentenceExample:
+    """(first, second), (first, second, number), or (first, second, one that does not belong).
 
-    Or mappings with the names that columns of files usually have, and "negative", "score" or "label".
-
-    Raises:
-        InputError: for what is none of these.
+    Or a mapping with the names that columns of files usually have, and "negative", "score" or "label".
     """
-    if given is None:
-        return None
-    wanted = "two texts, two and a number, or three of which the last does not belong"
-    found = []
-    for number, example in enumerate(listed(given, "examples", wanted), start=1):
-        if isinstance(example, SentenceExample):
-            found.append(example)
-            continue
-        if isinstance(example, Mapping):
-            names = [*USUAL, *([each] for each in ("negative", "score", "label") if each in example)]
-            example = parts_of(example, f"example {number}", names, wanted)
-        parts = tuple(example) if isinstance(example, tuple | list) else ()
-        texts = tuple(part for part in parts if isinstance(part, str))
-        rest = parts[len(texts) :]
-        scores = [float(part) for part in rest if isinstance(part, int | float) and not isinstance(part, bool)]
-        if len(texts) not in (2, 3) or len(rest) > 1 or len(scores) < len(rest) or (rest and len(texts) == 3):
-            raise InputError(f"example {number} is {short(example)}; give {wanted}")
-        for text in texts:
-            if (fault := text_fault("text", text)) is not None:
-                sound(malformed_row("examples", number, *fault), wanted)
-        if scores and not math.isfinite(scores[0]):
-            raise InputError(f"example {number} has the number {scores[0]}; give finite ones")
-        score = scores[0] if scores else None
-        found.append(SentenceExample(texts=texts, score=score, file="examples", line=number))
-    return found
+    del data
+    if isinstance(row, Mapping):
+        names = [*USUAL, *([each] for each in ("negative", "score", "label") if each in row)]
+        row = parts_of(row, called, names, WANTED)
+    parts = tuple(row) if isinstance(row, tuple | list) else ()
+    texts = tuple(part for part in parts if isinstance(part, str))
+    rest = parts[len(texts) :]
+    scores = [float(part) for part in rest if isinstance(part, int | float) and not isinstance(part, bool)]
+    if len(texts) not in (2, 3) or len(rest) > 1 or len(scores) < len(rest) or (rest and len(texts) == 3):
+        raise InputError(f"{called} is {short(row)}; give {WANTED}")
+    for text in texts:
+        if (fault := text_fault("text", text)) is not None:
+            sound(malformed_row("examples", number, *fault), WANTED)
+    if scores and not math.isfinite(scores[0]):
+        raise InputError(f"{called} has the number {scores[0]}; give finite ones")
+    return SentenceExample(texts=texts, score=scores[0] if scores else None, file="examples", line=number)
 
 
-def reader(data: SentenceData, place: Place | None) -> Reader[SentenceExample] | None:
-    """What reads the examples of a place, in the layout that `data` tells; None without a place."""
-    if place is None:
-        return None
-    paths = [place] if isinstance(place, str) else list(place)
+def _read(data: SentenceData, place: str | list[str], malformed: MalformedRows) -> Iterator[SentenceExample]:
+    for path in [place] if isinstance(place, str) else place:
+        yield from _known(data, path, malformed) if data.format in PAIR_FORMATS else _file(data, path, malformed)
 
-    def read(malformed: MalformedRows) -> Iterator[SentenceExample]:
-        for path in paths:
-            yield from _known(data, path, malformed) if data.format in PAIR_FORMATS else _file(data, path, malformed)
 
-    return read
+SENTENCE_PAIRS = Examples(
+    type=SentenceExample,
+    rows="examples",
+    wanted=WANTED,
+    file="file of pairs of texts",
+    row=_row,
+    read=_read,
+)
 
 
 def _known(data: SentenceData, path: str, malformed: MalformedRows) -> Iterator[SentenceExample]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.checkpoints import located
-from regard.data.malformed import MalformedRows
 from regard.data.token_store import TokenStore
 from regard.embeddings.angular import SimilarityMeasure, angular, check_measure
 from regard.embeddings.features import Features, LayerChoice, features, layer_choice
@@ -26,7 +24,6 @@ from regard.embeddings.readers import Readers
 from regard.embeddings.reading import BATCH_TOKENS, counted_of, read_all
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
 from regard.errors import InputError, nearest
-from regard.files import replace_file
 from regard.layers import HeadKind, Tokens, VectorReader
 from regard.layers.output import check_finite
 from regard.metrics.regression import pearson, spearman
@@ -34,22 +31,18 @@ from regard.models import MODELS
 from regard.quantization.encoder import Group
 from regard.structure import from_mapping
 from regard.tasks.encoders import TEXT, EncoderPredictor, EncoderTask, foreign_tokenizer, obstacle, tokens_of
-from regard.tasks.examples import Splits, given_or
+from regard.tasks.examples import Splits
+from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
-    SETTINGS,
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
     Prepared,
-    cleared,
     encoder_tokenizer,
-    finish,
-    is_prepared,
-    opened,
-    settings_of,
+    prepare,
     write_store,
 )
-from regard.tasks.sentence_data import Given, SentenceData, SentenceExample, in_memory, reader
+from regard.tasks.sentence_data import SENTENCE_PAIRS, SentenceData, SentenceExample
 from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 from regard.tasks.task import LossSum
 from regard.text import Tokenizer
@@ -631,36 +624,29 @@ def _number(correlation: float) -> float:
     return 0.0 if np.isnan(correlation) else correlation
 
 
-"""What preparation decided of the task, beside the stores."""
-
-
 def prepare_sentences(
     data: SentenceData,
     tokenizer: EncoderTokenizerSettings,
     folder: Path,
     *,
     seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[SentenceEmbeddingTask]:
     """Read the data for the tokenizer and the range of its numbers, then for the tokens, and leave all in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of held-out examples.
-        given, given_validation: examples in memory instead of what `data` names: `SentenceExample`s, or (first, second), (first,
-            second, number), (first, second, one that does not belong).
+        given, given_validation: examples in memory instead of what `data` names, as `SENTENCE_PAIRS` takes them: (first, second),
+            (first, second, number), (first, second, one that does not belong).
 
     Raises:
         InputError: for data that cannot be read, too little of it, or examples of another form than the objective needs.
     """
-    if not is_prepared(folder):
-        train = given_or(in_memory(given), reader(data, data.train), "training")
-        if train is None:
-            raise InputError("data.train is missing; name a file of pairs of texts")
-        validation = given_or(in_memory(given_validation), reader(data, data.validation), "validation")
-        splits = Splits(train, validation, share=data.validation_share, seed=seed)
-        cleared(folder)
+
+    def write() -> tuple[SentenceEmbeddingTask, list[str]]:
+        splits = SENTENCE_PAIRS.splits(data, seed, given, given_validation)
         first = next(splits.everything(), None)
         if first is None:
             raise InputError("the training data has no example that can be used; give some")
@@ -695,15 +681,14 @@ def prepare_sentences(
             _write(folder, task, TRAIN, splits.train(), parts),
             _write(folder, task, VALIDATION, splits.validation(), parts),
         ]
-        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
         notes = splits.notes
         if sum(cut):
             notes.append(
                 f"{sum(cut):,} texts were longer than data.maximum_length = {task.maximum_length} tokens and were cut."
             )
-        finish(folder, notes)
-    settings = settings_of(folder)
-    return opened(SentenceEmbeddingTask.load(folder, settings), folder)
+        return task, notes
+
+    return prepare(SentenceEmbeddingTask, folder, write)
 
 
 def _modules(tokenizer: EncoderTokenizerSettings) -> SentenceModules | None:
@@ -792,23 +777,16 @@ class Similarity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SentenceEvaluation:
-    """What an evaluation found.
+class SentenceEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Similarity`s.
 
-    Arguments:
-        metrics: of rated pairs `spearman` and `pearson` of cosines with the numbers; of pairs that belong together `recall_at_1`,
-            `recall_at_10` and `mean_reciprocal_rank` of each partner among all; of triples `accuracy`, the share in which the
-            third text is farther than the second.
-        count: examples.
-        predictions: one for each example.
+    Its metrics are, of rated pairs, `spearman` and `pearson` of cosines with the numbers; of pairs that belong together,
+    `recall_at_1`, `recall_at_10` and `mean_reciprocal_rank` of each partner among all; of triples, `accuracy`, the share in
+    which the third text is farther than the second.
     """
 
-    metrics: dict[str, float]
-    count: int
-    predictions: tuple[Similarity, ...] = field(repr=False, default=())
 
-
-def evaluate_sentences(model: SentenceEncoder, examples: Given, *, precision: str | None = None) -> SentenceEvaluation:
+def evaluate_sentences(model: SentenceEncoder, examples: Any, *, precision: str | None = None) -> SentenceEvaluation:
     """Measure the vectors of a model on examples.
 
     Arguments:
@@ -818,9 +796,7 @@ def evaluate_sentences(model: SentenceEncoder, examples: Given, *, precision: st
     Raises:
         InputError: for an empty list, or examples of different forms.
     """
-    if isinstance(examples, str) or not examples:
-        raise InputError("there is nothing to evaluate; give a list with at least one example")
-    found = in_memory(examples) or []
+    found = SENTENCE_PAIRS.to_measure(examples)
     form = len(found[0].texts), found[0].score is None
     for example in found:
         if (len(example.texts), example.score is None) != form:
@@ -853,14 +829,6 @@ def similarity_beside(task: SentenceEmbeddingTask, example: SentenceExample, sai
     del task
     score = {} if example.score is None else {"score": example.score}
     return {"first": said.first, "second": said.second, **score, "cosine": said.cosine}
-
-
-def read_sentences(data: SentenceData, malformed: MalformedRows) -> Iterator[SentenceExample]:
-    """The examples that `data.train` names."""
-    read = reader(data, data.train)
-    if read is None:
-        raise InputError("no file of pairs of texts is named; name one")
-    return iter(read(malformed))
 
 
 def _ranks(first: NDArray[np.float32], second: NDArray[np.float32], texts: Sequence[str]) -> NDArray[np.int64]:
@@ -914,7 +882,7 @@ SENTENCE_EMBEDDING = TaskSpec(
     sections={"data": SentenceData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_sentences,
     evaluate=evaluate_sentences,
-    read=read_sentences,
+    examples=SENTENCE_PAIRS,
     beside=similarity_beside,
     filled_in=decided_of_encoder("none", 0),
     decided_of_some=OF_VECTOR_READERS,

@@ -310,10 +310,10 @@ def test_training_goes_on_with_the_pooling_it_starts_from(encoder, tmp_path, sen
 )
 def test_files_of_pairs_and_triples(tmp_path, name, content, data, examples):
     from regard.data.malformed import MalformedRows
-    from regard.tasks.sentence_embedding import read_sentences
+    from regard.tasks.sentence_data import SENTENCE_PAIRS
 
     (tmp_path / name).write_text(content)
-    found = list(read_sentences(SentenceData(train=str(tmp_path / name), **data), MalformedRows()))
+    found = list(SENTENCE_PAIRS.named(SentenceData(train=str(tmp_path / name), **data), MalformedRows()))
     assert [(example.texts, example.score) for example in found] == examples
 
 
