@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,11 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.malformed import MalformedRows
 from regard.data.questions import Candidate, Question
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.files import replace_file
 from regard.layers import HeadKind
 from regard.tasks.answer_spans import N_BEST, THRESHOLD, Answer, BestSpans, Findings, best_spans, judged
 from regard.tasks.encoders import (
@@ -30,29 +27,25 @@ from regard.tasks.encoders import (
     padded,
     read_inputs,
 )
-from regard.tasks.examples import Splits, given_or
+from regard.tasks.examples import Splits
 from regard.tasks.losses import stands_out
+from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
-    SETTINGS,
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
     Prepared,
     Row,
-    cleared,
     encoder_tokenizer,
-    finish,
-    is_prepared,
-    opened,
-    settings_of,
+    prepare,
     write_store,
 )
 from regard.tasks.question_data import (
     ANSWER,
     QUESTION,
+    QUESTIONS,
     Asked,
     Encoded,
-    Given,
     QuestionData,
     Window,
     answer_of,
@@ -60,9 +53,7 @@ from regard.tasks.question_data import (
     check_windows,
     columns,
     encoded_contexts,
-    in_memory,
     places_of,
-    reader,
     stored_windows,
     together,
     training_row,
@@ -409,8 +400,6 @@ def _check_asked(questions: Iterable[Any]) -> None:
                 raise InputError(f"question {number}: its {what} is empty; there is nothing to read")
 
 
-"""What preparation decided of the task, beside the stores."""
-
 TOGETHER = 64
 """Questions that are tokenized together."""
 
@@ -424,26 +413,22 @@ def prepare_questions(
     folder: Path,
     *,
     seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[QuestionAnsweringTask]:
     """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of held-out articles.
-        given, given_validation: questions in memory instead of what `data` names: `Question`s, or (question, context, answer).
+        given, given_validation: questions in memory instead of what `data` names, as `QUESTIONS` takes them.
 
     Raises:
         InputError: for data that cannot be read, too little of it, or questions without an answer where all must have one.
     """
-    if not is_prepared(folder):
-        train = given_or(in_memory(given), reader(data, data.train), "training")
-        if train is None:
-            raise InputError("data.train is missing; name a file of questions, in SQuAD's JSON or JSONL")
-        validation = given_or(in_memory(given_validation), reader(data, data.validation), "validation")
-        splits = Splits(train, validation, share=data.validation_share, seed=seed, together=together)
-        cleared(folder)
+
+    def write() -> tuple[QuestionAnsweringTask, list[str]]:
+        splits = QUESTIONS.splits(data, seed, given, given_validation, together=together)
         task = QuestionAnsweringTask(
             tokenizer=encoder_tokenizer(tokenizer, lambda: _texts(splits)),
             maximum_length=data.maximum_length,
@@ -456,9 +441,9 @@ def prepare_questions(
         maker = _Rows(task, keeps=kept)
         write_store(folder, TRAIN, columns(task.tokenizer), maker.training(splits.train()))
         write_store(folder, VALIDATION, columns(task.tokenizer), maker.validation(splits.validation()))
-        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
-        finish(folder, [*splits.notes, *maker.notes])
-    return opened(QuestionAnsweringTask.load(folder, settings_of(folder)), folder)
+        return task, [*splits.notes, *maker.notes]
+
+    return prepare(QuestionAnsweringTask, folder, write)
 
 
 def _texts(splits: Splits[Question]) -> Iterator[str]:
@@ -572,22 +557,18 @@ def _counted(count: int, what: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QuestionEvaluation:
-    """What an evaluation found.
+class QuestionEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Answer`s with the questions' ids.
+
+    Its metrics are `exact_match` and `f1` of SQuAD's official scripts, as shares; where there are questions without an answer the
+    same apart, as `f1.has_answer` and `f1.no_answer`; where the model tells whether there is an answer the threshold used, and
+    `f1.best` with the best one.
 
     Arguments:
-        metrics: `exact_match` and `f1` of SQuAD's official scripts, as shares; where there are questions without an answer the
-            same apart, as `f1.has_answer` and `f1.no_answer`; where the model tells whether there is an answer the threshold
-            used, and `f1.best` with the best one.
-        count: questions.
-        cut: how many were longer than the model reads.
-        predictions: one for each question, with its id.
+        cut: how many questions were longer than the model reads.
     """
 
-    metrics: dict[str, float]
-    count: int
     cut: int
-    predictions: tuple[Answer, ...] = field(repr=False, default=())
 
     @property
     def texts(self) -> dict[str, str]:
@@ -606,7 +587,7 @@ class QuestionEvaluation:
 
 
 def evaluate_questions(
-    model: Answerer, questions: Given, *, threshold: float | None = None, n_best: int = 1
+    model: Answerer, questions: Any, *, threshold: float | None = None, n_best: int = 1
 ) -> QuestionEvaluation:
     """Compare a model's answers with the right ones.
 
@@ -619,9 +600,7 @@ def evaluate_questions(
     Raises:
         InputError: for an empty list, two questions of one id, or a threshold for a model that always answers.
     """
-    if isinstance(questions, str) or not questions:
-        raise InputError("there is nothing to evaluate; give a list with at least one question")
-    asked = in_memory(questions) or []
+    asked = QUESTIONS.to_measure(questions)
     _check_ids(asked)
     if threshold is None and model.task.unanswerable is None and any(question.impossible for question in asked):
         threshold = 0.0
@@ -654,14 +633,6 @@ def answer_beside(task: QuestionAnsweringTask, question: Question, said: Answer)
         "predicted": found.pop("text"),
         **found,
     }
-
-
-def read_for_evaluation(data: QuestionData, malformed: MalformedRows) -> Iterator[Question]:
-    """The questions that `data.train` names, with their answers."""
-    read = reader(data, data.train)
-    if read is None:
-        raise InputError("no file of questions is named; name one")
-    return iter(read(malformed))
 
 
 def _check_ids(questions: list[Question]) -> None:
@@ -719,7 +690,7 @@ QUESTION_ANSWERING = TaskSpec(
     sections={"data": QuestionData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_questions,
     evaluate=evaluate_questions,
-    read=read_for_evaluation,
+    examples=QUESTIONS,
     beside=answer_beside,
     filled_in=decided_of_encoder("spans", 2),
     fits=answers,

@@ -10,15 +10,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from regard.data.malformed import MalformedRows
 from regard.data.questions import FORMATS, Answer, Question, read_questions
-from regard.data.rows import listed, parts_of
+from regard.data.rows import parts_of
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.models.config import check
 from regard.reading import parse_json
 from regard.tasks.encoders import PLACES, Joined, columns_of, join, read_inputs
-from regard.tasks.examples import Place, Reader
+from regard.tasks.examples import Examples, Place, check_amount
 from regard.tasks.preparation import Row
 from regard.text import Tokenizer
 from regard.text.parts import grouped, parts
@@ -32,6 +31,7 @@ class QuestionData:
         train: a file of SQuAD's JSON (1.1 or 2.0) or a JSONL file, or several; gzip is recognised.
         validation: likewise; held out from the training data, article by article, where null.
         validation_share: of the training questions, to be held out.
+        validation_size: so many instead, at most a tenth of all.
         format: `squad`, `jsonl`, or `auto` to go by the file.
         unanswerable: whether a context may hold no answer, as in SQuAD 2.0; where null, whether a training question has none.
         maximum_length: the most tokens of a window: question, a piece of the context, and special tokens.
@@ -48,6 +48,7 @@ class QuestionData:
     train: Place | None = None
     validation: Place | None = None
     validation_share: float = 0.1
+    validation_size: int | None = None
     format: str = "auto"
     unanswerable: bool | None = None
     maximum_length: int = 384
@@ -59,8 +60,7 @@ class QuestionData:
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise InputError(f"data.format is {self.format!r}; {nearest(self.format, FORMATS)}")
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.1 is usual")
+        check_amount(self)
         check_windows("data.", self.maximum_length, self.stride, self.maximum_question, self.maximum_answer)
 
 
@@ -92,73 +92,42 @@ def check_windows(where: str, maximum_length: int, stride: int, maximum_question
     )
 
 
-Example = Question | tuple[str, str, str | None] | tuple[str, str, tuple[str, int]] | Mapping[str, Any]
-"""A question, or (question, context, answer): the answer as a text that stands in the context, of which the first place is taken,
-as (text, place), or None where the context has none. Or a mapping with these, such as SQuAD's rows in the library `datasets`."""
-
 WANTED = "(question, context, answer)"
 
-Given = Sequence[Example]
 
+def _row(row: Any, called: str, number: int, data: Any) -> Question:
+    """(question, context, answer), or a mapping with these, such as SQuAD's rows in the library `datasets`.
 
-def reader(data: QuestionData, place: Place | None) -> Reader[Question] | None:
-    """What reads the questions of a place; None where there is none."""
-    if place is None:
-        return None
-    path = place if isinstance(place, str) else list(place)
-
-    def read(malformed: MalformedRows) -> Iterator[Question]:
-        return read_questions(path, format=data.format, malformed=malformed)
-
-    return read
-
-
-def in_memory(given: Given | None) -> list[Question] | None:
-    """Questions in memory as `Question`s.
-
-    Raises:
-        InputError: for what is none, and an answer that does not stand in its context.
+    The answer is a text that stands in the context, of which the first place is taken; or (text, place); or None where the
+    context has none.
     """
-    if given is None:
-        return None
-    return [_question(example, number) for number, example in enumerate(listed(given, "questions", WANTED), start=1)]
-
-
-def _question(example: Example, number: int) -> Question:
-    where = f"question {number}"
-    if isinstance(example, Question):
-        for answer in example.answers:
-            _check_answer(where, example.context, answer.text, answer.start)
-        return example
-    question, context, answer = parts_of(example, where, [["question"], ["context"], ["answer", "answers"]], WANTED)
-    if isinstance(example, Mapping) and isinstance(answer, Mapping):  # as SQuAD's in the library `datasets`
-        texts, starts = parts_of(answer, f"the answers of {where}", [["text"], ["answer_start"]], "(texts, places)")
+    del data
+    question, context, answer = parts_of(row, called, [["question"], ["context"], ["answer", "answers"]], WANTED)
+    if isinstance(row, Mapping) and isinstance(answer, Mapping):  # as SQuAD's in the library `datasets`
+        texts, starts = parts_of(answer, f"the answers of {called}", [["text"], ["answer_start"]], "(texts, places)")
         found = tuple(Answer(text=text, start=start) for text, start in zip(texts, starts, strict=True))
         for each in found:
-            _check_answer(where, context, each.text, each.start)
-        return _as_question(number, question, context, found)
-    answer = (answer, example["answer_start"]) if isinstance(example, Mapping) and "answer_start" in example else answer
+            _check_answer(called, context, each.text, each.start)
+        return _question(number, question, context, found)
+    answer = (answer, row["answer_start"]) if isinstance(row, Mapping) and "answer_start" in row else answer
     text, start = (
-        parts_of(answer, f"the answer of {where}", [["text"], ["start"]], "(text, place)")
+        parts_of(answer, f"the answer of {called}", [["text"], ["start"]], "(text, place)")
         if isinstance(answer, tuple | list)
         else (answer, None)
     )
     for what, part in (("question", question), ("context", context)):
         if not isinstance(part, str) or not part.strip():
-            raise InputError(f"{where}: its {what} is {part!r:.80}; give a text")
-    answers: tuple[Answer, ...] = ()
-    if text is not None:
-        if not isinstance(text, str) or not (start is None or type(start) is int):
-            raise InputError(
-                f"{where}: its answer is {answer!r:.80}; give a text, (text, place), or None for no answer"
-            )
-        start = context.find(text) if start is None else start
-        _check_answer(where, context, text, start)
-        answers = (Answer(text=text, start=start),)
-    return _as_question(number, question, context, answers)
+            raise InputError(f"{called}: its {what} is {part!r:.80}; give a text")
+    if text is None:
+        return _question(number, question, context, ())
+    if not isinstance(text, str) or not (start is None or type(start) is int):
+        raise InputError(f"{called}: its answer is {answer!r:.80}; give a text, (text, place), or None for no answer")
+    start = context.find(text) if start is None else start
+    _check_answer(called, context, text, start)
+    return _question(number, question, context, (Answer(text=text, start=start),))
 
 
-def _as_question(number: int, question: str, context: str, answers: tuple[Answer, ...]) -> Question:
+def _question(number: int, question: str, context: str, answers: tuple[Answer, ...]) -> Question:
     return Question(
         id=str(number),
         question=question,
@@ -176,6 +145,23 @@ def _check_answer(where: str, context: str, text: str, start: int) -> None:
     if start < 0 or start + len(text) > len(context) or not context.startswith(text, start):
         place = f"at {start} of the context's {len(context)} characters" if start >= 0 else "in the context"
         raise InputError(f"{where}: its answer {text!r:.60} does not stand {place}; mend the text or the place")
+
+
+def _check(question: Question) -> None:
+    for answer in question.answers:
+        _check_answer(f"question {question.number}", question.context, answer.text, answer.start)
+
+
+QUESTIONS = Examples(
+    type=Question,
+    rows="questions",
+    wanted=WANTED,
+    file="file of questions",
+    formats=", in SQuAD's JSON or JSONL",
+    row=_row,
+    read=lambda data, path, malformed: read_questions(path, format=data.format, malformed=malformed),
+    check=_check,
+)
 
 
 def together(question: Question) -> str:

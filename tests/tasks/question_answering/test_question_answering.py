@@ -13,7 +13,7 @@ from regard.data.questions import Question, read_predictions, write_candidates, 
 from regard.errors import InputError
 from regard.metrics.answers import squad2_scores, squad_scores
 from regard.tasks.question_answering import Answerer
-from regard.tasks.question_data import in_memory
+from regard.tasks.question_data import QUESTIONS
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_what_training_judges_on_its_store_is_what_an_evaluation_finds(answerer_
 
 
 def test_the_official_metrics_of_the_files_that_are_written_are_those_told(careful, questions, tmp_path):
-    given = in_memory(questions(60, seed=8, without=0.4))
+    given = QUESTIONS.in_memory(questions(60, seed=8, without=0.4))
     assert given is not None
     found = regard.evaluate(careful, given, n_best=3)
     right = {question.id: [answer.text for answer in question.answers] for question in given}
@@ -162,7 +162,7 @@ def test_windows_longer_than_the_model_are_refused_before_training(tiny_recipe, 
 def test_a_validation_set_without_answers_to_learn_is_refused(tiny_recipe, tmp_path):
     settings = tiny_recipe(data={"other_windows": "drop"})
     no_token = Question(id="1", question="who ?", context="ba \x01", answers=(), impossible=False, file="a", number=1)
-    answer = in_memory([("who ?", "ba \u200b", "\u200b")])
+    answer = QUESTIONS.in_memory([("who ?", "ba \u200b", "\u200b")])
     assert answer is not None
     with pytest.raises(InputError, match="no validation question has an answer in its context"):
         regard.train(settings, output=tmp_path / "run", data=[("who ?", "ba de", "de")] * 4, validation=answer)
