@@ -12,7 +12,7 @@ from regard.errors import InputError
 from regard.tasks.caption_data import in_memory as captions
 from regard.tasks.documents import in_memory as documents
 from regard.tasks.multiple_choice import QUESTIONS as CHOICES
-from regard.tasks.picture_classification import listed as pictures
+from regard.tasks.picture_classification import PICTURES
 from regard.tasks.question_data import QUESTIONS
 from regard.tasks.sentence_data import SENTENCE_PAIRS
 from regard.tasks.tagging import SENTENCES
@@ -26,7 +26,7 @@ READERS = {
     "tagging": SENTENCES.in_memory,
     "multiple_choice": CHOICES.in_memory,
     "question_answering": QUESTIONS.in_memory,
-    "picture_classification": lambda rows: pictures(rows, "pictures"),
+    "picture_classification": PICTURES.in_memory,
     "captioning": lambda rows: captions(rows, "train"),
     "documents": lambda rows: list(documents(rows)),
     "language_modelling": lambda rows: list(texts_of_rows(rows, "texts")),
@@ -93,7 +93,7 @@ def test_rows_by_the_names_of_columns():
     assert QUESTIONS.in_memory([squad])[0].answers[0].start == 3
     placed = {"question": "Where?", "context": "Rome, Rome", "answer": "Rome", "answer_start": 6}
     assert QUESTIONS.in_memory([placed])[0].answers[0].start == 6
-    assert pictures([{"image": "a.png", "label": 3}], "pictures")[0].label == "3"
+    assert PICTURES.in_memory([{"image": "a.png", "label": 3}])[0].label == "3"
     assert captions([{"image": "a.png", "caption": "a dog"}], "train")[0].captions == ("a dog",)
     assert list(documents([{"text": "One. Two."}])) == [["One.", "Two."]]
     assert list(texts_of_rows([{"text": "a"}, {"text": ""}, "b"], "texts")) == ["a", "b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -17,11 +17,9 @@ from regard.checkpoints.pictures import PREPROCESSOR, prepared_as, preprocessor_
 from regard.data.labelled_pictures import LabelledPicture, Part, read_labelled_pictures
 from regard.data.malformed import MalformedRows
 from regard.data.pictures import Fit
-from regard.data.rows import listed as rows_of
 from regard.data.rows import parts_of
 from regard.data.token_store import Ids, TokenStore
 from regard.errors import InputError, nearest
-from regard.files import replace_file
 from regard.layers import Pictures
 from regard.layers.output import check_finite
 from regard.metrics.classification import OF_EACH_CLASS, ClassScore, by_class, classification_scores
@@ -30,6 +28,7 @@ from regard.models.config import check
 from regard.reading import read_json_object
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
+from regard.tasks.examples import Examples, amount_held_out, amount_of, check_amount, generator_of
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.pictures import (
     Picture,
@@ -41,18 +40,8 @@ from regard.tasks.pictures import (
     read_frames,
     write_frames,
 )
-from regard.tasks.predictor import Predictor
-from regard.tasks.preparation import (
-    READY,
-    SETTINGS,
-    TRAIN,
-    VALIDATION,
-    Prepared,
-    cleared,
-    finish,
-    is_prepared,
-    settings_of,
-)
+from regard.tasks.predictor import Evaluation, Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer
@@ -66,6 +55,7 @@ class PictureData:
         train: a folder or zip archive with a folder of pictures for each class, called as the class; a folder with MNIST's files;
             or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
         validation: another of these; pictures are held out of `train` where null.
+        validation_share: of the pictures, to be held out, instead of `validation_size`.
         validation_size: how many to hold out, at most a tenth of all.
         builtin: `digits`, the handwritten digits of scikit-learn, instead of files.
         part: of MNIST's files, the hub and builtin digits: `train`, or `test`.
@@ -83,7 +73,8 @@ class PictureData:
 
     train: str | tuple[str, ...] | None = None
     validation: str | None = None
-    validation_size: int = 1_000
+    validation_share: float | None = None
+    validation_size: int | None = 1_000
     builtin: Literal["digits"] | None = None
     part: Part = "train"
     size: int | None = None
@@ -99,7 +90,8 @@ class PictureData:
         for name in ("train", "validation"):
             if self.builtin is not None and getattr(self, name) is not None:
                 raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
-        for name in ("validation_size", "size", "height", "width"):
+        check_amount(self)
+        for name in ("size", "height", "width"):
             value = getattr(self, name)
             check(value is None or value > 0, f"data.{name}", value, "above 0", "raise it")
         check(self.shift >= 0, "data.shift", self.shift, "0 or more", "2 is usual for digits")
@@ -113,38 +105,44 @@ class PictureData:
         """
         if self.builtin is not None:
             return None
-        places = (self.train,) if isinstance(self.train, str) else self.train or ()
-        if len(places) != 1:
-            raise InputError(
-                f"data.train names {len(places) or 'no'} places of pictures; name one folder, archive or dataset, or "
-                "data.builtin=digits"
-            )
-        return places[0]
+        return _one_place(self.train or ())
 
 
-Given = Sequence[LabelledPicture | tuple[Picture, str] | Mapping[str, Any]]
-"""Examples in memory: `LabelledPicture`s, or a picture and its class each, by place or by the names of columns."""
-
-
-def listed(examples: Any, what: str) -> list[LabelledPicture]:
-    """Examples in memory as `LabelledPicture`s.
-
-    Raises:
-        InputError: for what is no list, an empty one, or an example that is none.
-    """
-    rows = rows_of(examples, what, "a picture and its class, (picture, 'class')")
-    return [_example(example, f"example {number}") for number, example in enumerate(rows, start=1)]
-
-
-def _example(example: Any, name: str) -> LabelledPicture:
-    if isinstance(example, LabelledPicture):
-        return example
-    wanted = "a picture and its class, (picture, 'class')"
-    picture, label = parts_of(example, name, [["picture", "image"], ["label", "class"]], wanted)
-    label = str(label) if type(label) is int and isinstance(example, Mapping) else label
+def _row(row: Any, called: str, number: int, data: Any) -> LabelledPicture:
+    del number, data
+    picture, label = parts_of(row, called, [["picture", "image"], ["label", "class"]], WANTED)
+    label = str(label) if type(label) is int and isinstance(row, Mapping) else label
     if not isinstance(label, str):
-        raise InputError(f"{name} has the class {label!r:.60}; give {wanted}")
-    return LabelledPicture(picture=picture, label=label, name=name)
+        raise InputError(f"{called} has the class {label!r:.60}; give {WANTED}")
+    return LabelledPicture(picture=picture, label=label, name=called)
+
+
+def _read(data: PictureData, place: str | list[str], malformed: MalformedRows) -> Iterable[LabelledPicture]:
+    del malformed
+    return read_labelled_pictures(_one_place(place), data.part, colour=data.colour)
+
+
+def _one_place(places: str | Sequence[str]) -> str:
+    places = (places,) if isinstance(places, str) else places
+    if len(places) != 1:
+        raise InputError(
+            f"data.train names {len(places) or 'no'} places of pictures; name one folder, archive or dataset, or "
+            "data.builtin=digits"
+        )
+    return places[0]
+
+
+WANTED = "a picture and its class, (picture, 'class')"
+
+PICTURES = Examples(
+    type=LabelledPicture,
+    rows="pictures",
+    one="example",
+    wanted=WANTED,
+    file="folder, archive or dataset of pictures",
+    row=_row,
+    read=_read,
+)
 
 
 def pixels_of(example: LabelledPicture, size: PictureSize) -> np.ndarray:
@@ -460,33 +458,31 @@ def accuracy_and_f1(right: Sequence[int], predicted: Sequence[int], classes: int
     return {"accuracy": scores.accuracy, "f1": scores.macro_f1}
 
 
-"""What preparation decided of the task, beside the stores."""
-
 HELD_OUT = 0x1ABE
 """Sets the choice of held-out pictures apart from other draws of the same seed."""
 
 
-def prepare(
+def prepare_pictures(
     data: PictureData,
     folder: Path,
     *,
     seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[PictureClassificationTask]:
     """Read the pictures once, make them one size, and leave them in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of pictures that are held out, and of those that are learnt from where `data.size` says how many.
-        given, given_validation: pictures in memory instead of what `data` names.
+        given, given_validation: pictures in memory instead of what `data` names, as `PICTURES` takes them.
 
     Raises:
         InputError: for pictures that cannot be read, or too few of them.
     """
-    if not is_prepared(folder):
+
+    def write() -> tuple[PictureClassificationTask, list[str]]:
         train, validation = _split(data, seed, given, given_validation)
-        cleared(folder)
         for split in (TRAIN, VALIDATION):
             frames_file(folder / split).unlink(missing_ok=True)
         task = _task(data, [*train, *validation])
@@ -495,40 +491,32 @@ def prepare(
             writing = _Writing(task, skips=data.on_error == "skip")
             writing.write(folder / name, examples)
             notes += writing.notes()
-        replace_file(folder / SETTINGS, json.dumps(task.save(folder)))
-        finish(folder, notes)
-    task = PictureClassificationTask.load(folder, settings_of(folder))
-    notes = [line for line in (folder / READY).read_text(encoding="utf-8").splitlines() if line]
-    return Prepared(task, PictureStore.open(folder / TRAIN), PictureStore.open(folder / VALIDATION), tuple(notes))
+        return task, notes
+
+    return prepare(PictureClassificationTask, folder, write, store=PictureStore.open)
 
 
 def _split(
-    data: PictureData, seed: int, given: Given | None, given_validation: Given | None
+    data: PictureData, seed: int, given: Any, given_validation: Any
 ) -> tuple[list[LabelledPicture], list[LabelledPicture]]:
     """Examples to learn from and to validate on."""
-    train = _read(data.place, data) if given is None else listed(given, "training pictures")
-    generator = np.random.Generator(np.random.Philox(key=[seed, HELD_OUT]))
-    order = generator.permutation(len(train)).tolist()
-    if given_validation is not None:
-        validation = listed(given_validation, "validation pictures")
-    elif data.validation is not None and given is None:
-        validation = _read(data.validation, data)
+    train = (
+        list(read_labelled_pictures(data.place, data.part, colour=data.colour))
+        if given is None
+        else PICTURES.in_memory(given)
+    )
+    order = generator_of(seed, HELD_OUT).permutation(len(train)).tolist()
+    read = PICTURES.reader(data, data.validation if given is None else None, given_validation)
+    if read is not None:
+        validation = list(read(MalformedRows()))
     else:
-        held = min(data.validation_size, len(train) // 10)
-        if held == 0:
-            raise InputError(
-                f"{len(train)} pictures are too few to hold some out for validation; give at least 10, or data.validation"
-            )
+        held = amount_held_out(len(train), **amount_of(data), what="pictures")
         validation, order = [train[row] for row in sorted(order[:held])], order[held:]
     if data.size is not None and data.size > len(order):
         raise InputError(
             f"data.size is {data.size:,}, and there are {len(order):,} pictures to learn from; lower it, or leave it out"
         )
     return [train[row] for row in sorted(order[: data.size])], validation
-
-
-def _read(place: str | None, data: PictureData) -> list[LabelledPicture]:
-    return list(read_labelled_pictures(place, data.part, colour=data.colour))
 
 
 def _task(data: PictureData, examples: Sequence[LabelledPicture]) -> PictureClassificationTask:
@@ -587,23 +575,17 @@ class _Writing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PictureEvaluation:
-    """What an evaluation found.
+class PictureEvaluation(Evaluation):
+    """What an evaluation found: `accuracy`, and `f1`, the mean over classes; `predictions` are `PictureClassification`s.
 
     Arguments:
-        metrics: `accuracy`, and `f1`, the mean over classes.
-        count: pictures.
         classes: precision, recall and F1 of each class by name.
-        predictions: one for each picture.
     """
 
-    metrics: dict[str, float]
-    count: int
     classes: dict[str, ClassScore]
-    predictions: tuple[PictureClassification, ...] = field(repr=False, default=())
 
 
-def evaluate_pictures(model: PictureClassifierPredictor, pictures: Given) -> PictureEvaluation:
+def evaluate_pictures(model: PictureClassifierPredictor, pictures: Any) -> PictureEvaluation:
     """Compare the classes of pictures with those that a model tells.
 
     Arguments:
@@ -612,7 +594,7 @@ def evaluate_pictures(model: PictureClassifierPredictor, pictures: Given) -> Pic
     Raises:
         InputError: for an empty list, or a class that is none of the model's.
     """
-    examples = listed(pictures, "pictures to evaluate")
+    examples = PICTURES.to_measure(pictures)
     names = model.task.classes
     right = [model.task.number_of(example.label, example.name) for example in examples]
     found = model.classify_batch([example.picture for example in examples])
@@ -703,8 +685,9 @@ PICTURE_CLASSIFICATION = TaskSpec(
     predictor=PictureClassifierPredictor,
     interface="picture_classifier",
     sections={"data": PictureData},
-    prepare=prepare,
+    prepare=prepare_pictures,
     evaluate=evaluate_pictures,
+    examples=PICTURES,
     read=read_pictures,
     beside=picture_beside,
     filled_in={"picture_height": ANY_SIDE, "picture_width": ANY_SIDE, "picture_channels": 1, "outputs": 2},

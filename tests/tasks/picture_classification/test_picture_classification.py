@@ -21,7 +21,13 @@ from regard.claims.measure import Measure
 from regard.claims.scoring import evaluated
 from regard.data.labelled_pictures import read_labelled_pictures
 from regard.errors import InputError
-from regard.tasks.picture_classification import PictureClassifierPredictor, PictureData, PictureStore, moved, prepare
+from regard.tasks.picture_classification import (
+    PictureClassifierPredictor,
+    PictureData,
+    PictureStore,
+    moved,
+    prepare_pictures,
+)
 from regard.training.recipe import read_recipe
 
 Image = pytest.importorskip("PIL.Image")
@@ -159,7 +165,7 @@ def test_pictures_of_folders_and_archives_are_called_as_their_folder(folders, tm
 def test_mnists_files_are_read_by_part(mnist, tmp_path):
     train, test = (read_labelled_pictures(mnist, part) for part in ("train", "test"))
     assert (len(train), len(test), train[13].label) == (40, 10, "3")
-    prepared = prepare(PictureData(train=str(mnist), size=20, validation_size=4), tmp_path / "data", seed=1)
+    prepared = prepare_pictures(PictureData(train=str(mnist), size=20, validation_size=4), tmp_path / "data", seed=1)
     assert (len(prepared.train), len(prepared.validation)) == (20, 4)
     assert prepared.task.classes == tuple("0123456789")
     assert (prepared.task.size.height, prepared.task.size.channels) == (28, 1)
@@ -196,7 +202,9 @@ def test_a_dataset_of_the_hub_is_read(monkeypatch):
 
 def test_no_picture_is_both_learnt_from_and_held_out_and_a_seed_repeats(tmp_path):
     data = PictureData(validation_size=6, size=30)
-    one, two, other = (prepare(data, tmp_path / str(i), seed=seed, given=EXAMPLES) for i, seed in enumerate((1, 1, 2)))
+    one, two, other = (
+        prepare_pictures(data, tmp_path / str(i), seed=seed, given=EXAMPLES) for i, seed in enumerate((1, 1, 2))
+    )
     assert np.array_equal(one.train.pictures, two.train.pictures)  # type: ignore[attr-defined]
     assert not np.array_equal(one.train.pictures, other.train.pictures)  # type: ignore[attr-defined]
     learnt = {each.tobytes() for each in one.train.pictures}  # type: ignore[attr-defined]
@@ -205,7 +213,7 @@ def test_no_picture_is_both_learnt_from_and_held_out_and_a_seed_repeats(tmp_path
 
 
 def test_a_changed_pixel_is_refused_when_its_picture_is_read(tmp_path):
-    data = prepare(PictureData(validation_size=6, size=30), tmp_path, seed=1, given=EXAMPLES).train
+    data = prepare_pictures(PictureData(validation_size=6, size=30), tmp_path, seed=1, given=EXAMPLES).train
     wanted = np.array(data.pictures)  # type: ignore[attr-defined]
     file = tmp_path / "train.frames.npy"
     content = bytearray(file.read_bytes())
@@ -246,11 +254,11 @@ def test_what_training_does_to_a_picture_hangs_on_its_row_and_the_epoch_alone():
 def test_damaged_pictures_are_left_out_and_said_so(folders, tmp_path):
     (folders / "left" / "00.png").write_bytes(b"no picture")
     data = {"train": str(folders), "colour": False}
-    prepared = prepare(PictureData(**data), tmp_path / "data", seed=0)
+    prepared = prepare_pictures(PictureData(**data), tmp_path / "data", seed=0)
     assert "1 pictures could not be read and were left out" in prepared.notes[0]
     assert len(prepared.train) + len(prepared.validation) == 59
     with pytest.raises(InputError, match="is no picture that can be read"):
-        prepare(PictureData(**data, on_error="stop"), tmp_path / "other", seed=0)
+        prepare_pictures(PictureData(**data, on_error="stop"), tmp_path / "other", seed=0)
 
 
 def test_pictures_of_other_sizes_and_colours_are_made_to_fit(run):
@@ -278,7 +286,7 @@ def test_a_model_of_another_size_starts_from_a_trained_one(run, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], "the training pictures are"),
+        ([], "the pictures are"),
         ([(EXAMPLES[0][0], 3)] * 20, "give a picture and its class"),
         (EXAMPLES[:8], "8 pictures are too few to hold some out"),
         ([(picture, "left") for picture, _ in EXAMPLES], "all pictures are of one class, left"),
@@ -286,7 +294,7 @@ def test_a_model_of_another_size_starts_from_a_trained_one(run, tmp_path):
 )
 def test_examples_that_cannot_be_used_are_refused(given, said, tmp_path):
     with pytest.raises(InputError, match=said):
-        prepare(PictureData(), tmp_path / "data", seed=0, given=given)
+        prepare_pictures(PictureData(), tmp_path / "data", seed=0, given=given)
 
 
 @pytest.mark.parametrize(
@@ -304,4 +312,4 @@ def test_settings_that_contradict_each_other_are_refused(settings, said):
 
 def test_more_pictures_than_there_are_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"data\.size is 1,000, and there are 54 pictures"):
-        prepare(PictureData(size=1_000, validation_size=6), tmp_path / "data", seed=0, given=EXAMPLES)
+        prepare_pictures(PictureData(size=1_000, validation_size=6), tmp_path / "data", seed=0, given=EXAMPLES)
