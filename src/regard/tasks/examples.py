@@ -41,7 +41,7 @@ class Examples(Generic[T]):
         formats: what they add where no file is named, such as `, in SQuAD's JSON or JSONL`.
         row: of a row in memory, what messages call it, its number from 1 and the `data` section (None without one): an example.
         read: of a `data` section, a file or a list of files, and a tally of malformed rows: the examples, in a stream.
-        check: refuses an example in memory that cannot be used.
+        check: of an example in memory and what messages call it; refuses one that cannot be used.
     """
 
     type: type[T] | None
@@ -52,7 +52,7 @@ class Examples(Generic[T]):
     formats: str = ""
     row: Callable[[Any, str, int, Any], T]
     read: Callable[[Any, str | list[str], MalformedRows], Iterable[T]]
-    check: Callable[[T], None] = lambda example: None
+    check: Callable[[T, str], None] = lambda example, called: None
 
     def in_memory(self, given: Any, data: Any = None) -> list[T]:
         """Rows in memory as examples.
@@ -65,9 +65,10 @@ class Examples(Generic[T]):
         """
         found = []
         for number, row in enumerate(listed(given, self.rows, self.wanted), start=1):
+            called = f"{self._one} {number}"
             ready = self.type is not None and isinstance(row, self.type)
-            example = row if ready else self.row(row, f"{self._one} {number}", number, data)
-            self.check(example)
+            example = row if ready else self.row(row, called, number, data)
+            self.check(example, called)
             found.append(example)
         return found
 

@@ -297,7 +297,8 @@ def _row(row: Any, called: str, number: int, data: LabelledData | None) -> Label
     return labelled_row(row, called, number, text, pair, named if values and len(named) == len(values) else label)
 
 
-def _check(example: LabelledText) -> None:
+def _check(example: LabelledText, called: str) -> None:
+    del called
     labelled_row(example, "the example", example.line)
 
 

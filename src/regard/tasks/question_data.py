@@ -106,8 +106,6 @@ def _row(row: Any, called: str, number: int, data: Any) -> Question:
     if isinstance(row, Mapping) and isinstance(answer, Mapping):  # as SQuAD's in the library `datasets`
         texts, starts = parts_of(answer, f"the answers of {called}", [["text"], ["answer_start"]], "(texts, places)")
         found = tuple(Answer(text=text, start=start) for text, start in zip(texts, starts, strict=True))
-        for each in found:
-            _check_answer(called, context, each.text, each.start)
         return _question(number, question, context, found)
     answer = (answer, row["answer_start"]) if isinstance(row, Mapping) and "answer_start" in row else answer
     text, start = (
@@ -123,7 +121,6 @@ def _row(row: Any, called: str, number: int, data: Any) -> Question:
     if not isinstance(text, str) or not (start is None or type(start) is int):
         raise InputError(f"{called}: its answer is {answer!r:.80}; give a text, (text, place), or None for no answer")
     start = context.find(text) if start is None else start
-    _check_answer(called, context, text, start)
     return _question(number, question, context, (Answer(text=text, start=start),))
 
 
@@ -147,9 +144,9 @@ def _check_answer(where: str, context: str, text: str, start: int) -> None:
         raise InputError(f"{where}: its answer {text!r:.60} does not stand {place}; mend the text or the place")
 
 
-def _check(question: Question) -> None:
+def _check(question: Question, called: str) -> None:
     for answer in question.answers:
-        _check_answer(f"question {question.number}", question.context, answer.text, answer.start)
+        _check_answer(called, question.context, answer.text, answer.start)
 
 
 QUESTIONS = Examples(

@@ -124,7 +124,8 @@ def _texts(given: object, called: str) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _check(sentence: TaggedSentence) -> None:
+def _check(sentence: TaggedSentence, called: str) -> None:
+    del called
     if len(sentence.words) != len(sentence.tags):
         raise InputError(
             f"{where_of(sentence)}: {len(sentence.words)} words and {len(sentence.tags)} tags; give each word one tag"
