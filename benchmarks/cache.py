@@ -16,7 +16,7 @@ from measured import record
 from regard.generation import Continuation, FixedLength, beam_search
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config
-from regard.quantization import PreparedDecoder
+from regard.quantization import InferenceDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
 PROMPT = [7, 19, 31, 43, 55]
@@ -103,7 +103,7 @@ def main() -> None:
     with copies:
         beam_search(Counted(model, copies), Tokens.pad([PROMPT]), beam=4, limit=FixedLength(64), minimum_length=63)
     figures["cache copied by a beam of 4 in 64 steps, MB"] = round(copies.bytes / 1e6, 3)
-    formats = {"float32": model, "8 bits": PreparedDecoder(model, "int8")}
+    formats = {"float32": model, "8 bits": InferenceDecoder(model, "int8")}
     formats["bfloat16"] = GPT2(model.config).bfloat16().eval()
     formats["bfloat16"].load_state_dict(model.state_dict())
     for threads in (1, 2):

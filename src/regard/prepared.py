@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import warnings
 
-from regard.quantization import (
-    BITS,
-    ForUse,
-    PreparedDecoder,
-    PreparedTransformer,
-    QuantisedPrecision,
-    QuantisedWeights,
-    decoder_obstacle,
-    transformer_obstacle,
-)
-
-__all__ = [
-    "BITS",
-    "ForUse",
-    "PreparedDecoder",
-    "PreparedTransformer",
-    "QuantisedPrecision",
-    "QuantisedWeights",
-    "decoder_obstacle",
-    "transformer_obstacle",
-]
+from regard import quantization
 
 warnings.warn("regard.prepared is called regard.quantization; use that name", DeprecationWarning, stacklevel=2)
+
+
+def __getattr__(name: str) -> object:
+    return getattr(quantization, name)

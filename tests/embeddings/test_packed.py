@@ -13,7 +13,7 @@ from regard.embeddings.reading import batches
 from regard.errors import InputError
 from regard.inspection.editing import ScaleHeads, change
 from regard.layers import Tokens
-from regard.quantization import encoder_obstacle
+from regard.quantization import unsupported_encoder
 
 
 def read(reader, texts, layers, **settings):
@@ -195,11 +195,11 @@ def test_another_mechanism_is_read_by_the_model_itself(encoder):
 
     model = encoder()
     model.layers[2].attention.attention = ScoredAttention(Cosine())
-    assert encoder_obstacle(model) == "layers.2 is not BERT's"
+    assert unsupported_encoder(model) == "layers.2 is not BERT's"
     assert isinstance(Readers(model, 0).reader(), PlainReader)
     with pytest.raises(InputError, match="cannot be prepared"):
         PackedEncoder.of(model, "float32")
-    assert "no encoder" in encoder_obstacle(torch.nn.Linear(2, 3))
+    assert "no encoder" in unsupported_encoder(torch.nn.Linear(2, 3))
 
 
 def test_an_unknown_precision_is_refused(encoder):

@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, Speculation, Temperature, TopK, generate
 from regard.layers import DecoderState, Tokens
 from regard.models import GPT2, GPT2Config, LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.quantization import PreparedDecoder
+from regard.quantization import InferenceDecoder
 
 SIZES = {"vocabulary": 23, "width": 32, "heads": 1, "feedforward_width": 48, "maximum_positions": 40}
 
@@ -137,10 +137,10 @@ def test_stop_rules_and_the_end_are_kept():
 
 def test_a_quantised_draft_and_a_quantised_model():
     model = gpt(2, 7)
-    prepared = PreparedDecoder(model, "int8")
+    prepared = InferenceDecoder(model, "int8")
     wanted = generate(Continuation(model), Tokens.pad([[0, 9]]), limit=FixedLength(12))[0].tokens
     assert (
-        Speculation(model=model, draft=PreparedDecoder(gpt(1, 8), "int4")).write([0, 9], most=12).hypothesis.tokens
+        Speculation(model=model, draft=InferenceDecoder(gpt(1, 8), "int4")).write([0, 9], most=12).hypothesis.tokens
         == wanted
     )
     alone = generate(Continuation(prepared), Tokens.pad([[0, 9]]), limit=FixedLength(12))[0]

@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, generate
 from regard.layers import Tokens, join
 from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig, LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.quantization import PreparedDecoder, QuantisedWeights, decoder_obstacle, linear, models, stacks
+from regard.quantization import InferenceDecoder, QuantizedLinear, QuantizedWeights, linear, models, unsupported_decoder
 from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
@@ -54,15 +54,15 @@ def rounded(model, bits):
     other = copy.deepcopy(model)
     with torch.no_grad():
         # The tied table is rounded as numbers where it ends the model, and to bfloat16 where it begins it.
-        other.head = QuantisedWeights.of(model.embedding.tokens.weight, bits).dequantised()
+        other.head = QuantizedWeights.of(model.embedding.tokens.weight, bits).dequantized()
         for block in other.layers:
             attention = block.attention
             together = torch.cat([attention.query.weight, attention.key.weight, attention.value.weight])
-            parts = QuantisedWeights.of(together, bits).dequantised().chunk(3)
+            parts = QuantizedWeights.of(together, bits).dequantized().chunk(3)
             for layer, weight in zip((attention.query, attention.key, attention.value), parts, strict=True):
                 layer.weight.copy_(weight)
             for layer in (attention.output, block.feedforward.inner, block.feedforward.outer):
-                layer.weight.copy_(QuantisedWeights.of(layer.weight, bits).dequantised())
+                layer.weight.copy_(QuantizedWeights.of(layer.weight, bits).dequantized())
         other.embedding.tokens.weight.copy_(model.embedding.tokens.weight.bfloat16())
         other.embedding.positions.weight.copy_(model.embedding.positions.weight.bfloat16())
     other.logits = lambda hidden: hidden @ other.head.t()
@@ -83,7 +83,7 @@ def test_it_is_the_model_with_rounded_weights(name, way, precision, generator):
     """Up to activations in bytes (or bfloat16) and a cache in bfloat16."""
     model = made(name, generator)
     tokens = texts(generator)
-    prepared = PreparedDecoder(model, precision, compiled=WAYS[way])
+    prepared = InferenceDecoder(model, precision, compiled=WAYS[way])
     with torch.no_grad():
         wanted = rounded(model, int(precision.removeprefix("int")))(tokens)[tokens.valid]
     found = prepared(tokens)[tokens.valid]
@@ -94,7 +94,7 @@ def test_it_is_the_model_with_rounded_weights(name, way, precision, generator):
 @every_model
 @every_way
 def test_step_by_step_is_the_whole_text_at_once(name, way, generator):
-    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    prepared = InferenceDecoder(made(name, generator), "int8", compiled=WAYS[way])
     tokens = texts(generator)
     whole = prepared(tokens)
     state = prepared.start(3)
@@ -110,7 +110,7 @@ def test_step_by_step_is_the_whole_text_at_once(name, way, generator):
 @built
 @every_model
 def test_a_token_is_the_same_to_the_bit_whoever_stands_beside_it(name, generator):
-    prepared = PreparedDecoder(made(name, generator), "int8")
+    prepared = InferenceDecoder(made(name, generator), "int8")
     tokens = texts(generator, rows=9)
     state = prepared.read(tokens, prepared.start(9))[1]
     chosen = torch.tensor([4, 0, 2])
@@ -125,7 +125,7 @@ def test_a_token_is_the_same_to_the_bit_whoever_stands_beside_it(name, generator
 @every_way
 @every_model
 def test_hypotheses_about_one_text_share_what_it_passed(name, way, generator):
-    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    prepared = InferenceDecoder(made(name, generator), "int8", compiled=WAYS[way])
     tokens = texts(generator)
     branched = apart = prepared.read(Tokens(tokens.ids[:, :9], tokens.valid[:, :9]), prepared.start(3))[1]
     for rows in ([0, 0, 1, 1, 2, 2], [1, 0, 1, 3, 3, 2, 5, 5, 4], [2, 0, 3, 3, 8, 7]):
@@ -140,7 +140,7 @@ def test_hypotheses_about_one_text_share_what_it_passed(name, way, generator):
 @every_way
 @every_model
 def test_rows_join_and_leave_at_any_length(name, way, generator):
-    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    prepared = InferenceDecoder(made(name, generator), "int8", compiled=WAYS[way])
     tokens = texts(generator)
     long = prepared.read(Tokens(tokens.ids[:, :9], tokens.valid[:, :9]), prepared.start(3))[1]
     short = prepared.step(torch.tensor([4]), prepared.start(1))[1]
@@ -157,7 +157,7 @@ def test_rows_join_and_leave_at_any_length(name, way, generator):
 @every_model
 def test_what_is_not_finite_is_seen_where_pytorch_sees_it(name, way, generator):
     """A word whose vector is infinite: nothing finite after it in its own text, nothing changed in the others."""
-    prepared = PreparedDecoder(made(name, generator), "int8", compiled=WAYS[way])
+    prepared = InferenceDecoder(made(name, generator), "int8", compiled=WAYS[way])
     tokens = texts(generator)
     tokens.ids[tokens.ids == 7] = 8
     state = prepared.read(tokens, prepared.start(3))[1]
@@ -173,7 +173,7 @@ def test_what_is_not_finite_is_seen_where_pytorch_sees_it(name, way, generator):
 
 @every_way
 def test_two_continuations_of_one_prompt_do_not_meet(way, generator):
-    prepared = PreparedDecoder(made("gpt2", generator), "int8", compiled=WAYS[way])
+    prepared = InferenceDecoder(made("gpt2", generator), "int8", compiled=WAYS[way])
     ids = torch.tensor([[3, 4, 5]])
     state = prepared.read(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), prepared.start(1))[1]
     wanted = [prepared.step(torch.tensor([first]), state)[0] for first in (7, 8)]
@@ -187,7 +187,7 @@ def test_two_continuations_of_one_prompt_do_not_meet(way, generator):
 
 def test_it_continues_prompts_like_any_model(generator):
     model = made("gpt2", generator)
-    prepared = PreparedDecoder(model, "int8")
+    prepared = InferenceDecoder(model, "int8")
     source = Tokens.pad([[0, 5, 6, 7], [0, 9]], side="left")
     found = generate(Continuation(prepared), source, limit=FixedLength(8))
     for row, prompt in enumerate([[0, 5, 6, 7], [0, 9]]):
@@ -198,12 +198,12 @@ def test_it_continues_prompts_like_any_model(generator):
 @every_precision
 def test_it_takes_the_memory_that_its_bits_say(generator, precision):
     model = made("gpt2", generator)
-    prepared = PreparedDecoder(model, precision)
+    prepared = InferenceDecoder(model, precision)
     held = sum(
         tensor.nbytes
-        for block in prepared.layers
-        for part in (block.projections, block.output, block.inner, block.outer)
-        for tensor in getattr(part, "held", ())
+        for part in prepared.layers.modules()
+        if isinstance(part, QuantizedLinear)
+        for tensor in part.buffers()
     )
     weights = sum(layer.weight.numel() for layer in model.layers.modules() if isinstance(layer, torch.nn.Linear))
     if kernels().library is not None:
@@ -212,13 +212,13 @@ def test_it_takes_the_memory_that_its_bits_say(generator, precision):
 
 def test_it_is_for_use_not_for_training_or_saving(generator, tmp_path):
     model = made("gpt2", generator)
-    prepared = PreparedDecoder(model, "int4")
+    prepared = InferenceDecoder(model, "int4")
     for forbidden in (
         lambda: prepared.train(),
         lambda: prepared.state_dict(),
         lambda: prepared(texts(generator), reduce=lambda *parts: parts),
     ):
-        with pytest.raises(InputError, match="rounded to 4 bits, which is for use, not for training or saving"):
+        with pytest.raises(InputError, match="rounded to 4 bits, which is for inference, not for training or saving"):
             forbidden()
     with pytest.raises(InputError, match="stays as it is"):
         prepared.to("meta")
@@ -229,17 +229,17 @@ def test_it_is_for_use_not_for_training_or_saving(generator, tmp_path):
 def test_what_cannot_be_prepared_is_refused_with_the_reason(generator):
     lstm = LSTMLanguageModel(LSTMLanguageModelConfig(vocabulary=9, embedding_width=4, hidden_width=5))
     with pytest.raises(InputError, match="int8: the model cannot be prepared: a LSTMLanguageModel is no decoder"):
-        PreparedDecoder(lstm, "int8")
+        InferenceDecoder(lstm, "int8")
     model = made("gpt2", generator)
     with regard.look(model):
-        assert "looks at it" in decoder_obstacle(model)
-    assert decoder_obstacle(model) == ""
+        assert "looks at it" in unsupported_decoder(model)
+    assert unsupported_decoder(model) == ""
     model.layers[1].attention.output = torch.nn.Sequential(model.layers[1].attention.output)
-    assert "linear maps" in decoder_obstacle(model)
+    assert "linear layers" in unsupported_decoder(model)
 
 
 def test_without_a_compiler_it_says_that_it_is_no_faster(generator):
-    prepared = PreparedDecoder(made("gpt2", generator), "int8", compiled=NONE)
+    prepared = InferenceDecoder(made("gpt2", generator), "int8", compiled=NONE)
     assert prepared.slow == "left out by a test: weights of 8 bits are no faster than bfloat16"
 
 
@@ -254,7 +254,7 @@ def test_without_a_compiler_it_says_that_it_is_no_faster(generator):
     ],
 )
 def test_a_copy_and_what_another_process_gets_are_the_same_to_the_bit(name, way, copied, generator):
-    prepared = PreparedDecoder(made(name, generator), "int4", compiled=WAYS[way])
+    prepared = InferenceDecoder(made(name, generator), "int4", compiled=WAYS[way])
     tokens, ids = texts(generator), torch.tensor([5, 6, 7])
     wanted, state = prepared.read(tokens, prepared.start(3))
     then = prepared.step(ids, state)[0]
@@ -262,7 +262,7 @@ def test_a_copy_and_what_another_process_gets_are_the_same_to_the_bit(name, way,
     assert torch.equal(prepared(tokens), wanted)
     assert torch.equal(prepared.step(ids, state)[0], then)
     assert again.slow == prepared.slow
-    assert (again.stack.kernel is None) == (prepared.stack.kernel is None)
+    assert (again.kernel is None) == (prepared.kernel is None)
     del prepared  # nothing of it is needed
     found, state = again.read(tokens, again.start(3))
     assert torch.equal(found, wanted)
@@ -273,12 +273,12 @@ def test_a_copy_and_what_another_process_gets_are_the_same_to_the_bit(name, way,
 @every_precision
 def test_where_the_other_process_has_no_kernels_it_is_as_if_made_there(precision, generator, monkeypatch):
     model, tokens = made("odd widths", generator), texts(generator)
-    sent = pickle.dumps(PreparedDecoder(model, precision))
-    for module in (linear, stacks, models):
+    sent = pickle.dumps(InferenceDecoder(model, precision))
+    for module in (linear, models):
         monkeypatch.setattr(module, "kernels", lambda: NONE)
     found = pickle.loads(sent)
     assert found.slow == f"left out by a test: weights of {precision[3:]} bits are no faster than bfloat16"
-    assert torch.equal(found(tokens), PreparedDecoder(model, precision, compiled=NONE)(tokens))
+    assert torch.equal(found(tokens), InferenceDecoder(model, precision, compiled=NONE)(tokens))
 
 
 class OwnOutput(GPT2):
@@ -300,7 +300,7 @@ def test_an_output_map_of_its_own_is_taken_over(way, generator):
             parameter.normal_(std=0.3, generator=generator)
         model.output.bias.normal_(std=3, generator=generator)
     tokens = texts(generator)
-    found, wanted = PreparedDecoder(model, "int8", compiled=WAYS[way])(tokens), model(tokens)
+    found, wanted = InferenceDecoder(model, "int8", compiled=WAYS[way])(tokens), model(tokens)
     assert (found - wanted)[tokens.valid].norm() < 0.06 * wanted[tokens.valid].norm()
 
 
@@ -309,6 +309,6 @@ def test_a_model_that_computes_otherwise_is_not_prepared(method, generator):
     """Its own way would be left out without a word."""
     own = type("Own", (GPT2,), {method: lambda self, *given: getattr(GPT2, method)(self, *given)})
     model = own(GPT2Config(**SIZES)).eval()
-    assert decoder_obstacle(model) == f"a {own.__name__} has a `{method}` of its own"
+    assert unsupported_decoder(model) == f"a {own.__name__} has a `{method}` of its own"
     with pytest.raises(InputError, match=f"has a `{method}` of its own"):
-        PreparedDecoder(model, "int8")
+        InferenceDecoder(model, "int8")

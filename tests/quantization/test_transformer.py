@@ -16,7 +16,7 @@ from regard.errors import InputError
 from regard.generation import CoveragePenalty, FixedLength, RelativeLength, beam_search
 from regard.layers import Tokens, join
 from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
-from regard.quantization import PreparedTransformer, QuantisedWeights, transformer_obstacle
+from regard.quantization import InferenceTransformer, QuantizedWeights, unsupported_transformer
 from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
@@ -62,7 +62,7 @@ def rounded(model, bits):
     """The model itself with the weights that the numbers stand for."""
     other = copy.deepcopy(model)
     with torch.no_grad():
-        head = QuantisedWeights.of(model.output.weight, bits).dequantised()
+        head = QuantizedWeights.of(model.output.weight, bits).dequantized()
         for block in (*other.encoder.layers, *other.decoder.layers):
             groups = [
                 [block.attention.query, block.attention.key, block.attention.value],
@@ -74,7 +74,7 @@ def rounded(model, bits):
                 cross = block.cross_attention
                 groups += [[cross.query], [cross.key, cross.value], [cross.output]]
             for group in groups:
-                together = QuantisedWeights.of(torch.cat([layer.weight for layer in group]), bits).dequantised()
+                together = QuantizedWeights.of(torch.cat([layer.weight for layer in group]), bits).dequantized()
                 for layer, weight in zip(group, together.split([layer.out_features for layer in group]), strict=True):
                     layer.weight.copy_(weight)
         for embedding in (other.encoder.embedding, other.decoder.embedding):
@@ -100,7 +100,7 @@ def steps(model, source, columns):
 def test_it_is_the_model_with_rounded_weights(name, way, precision, generator):
     """Up to activations in bytes (or bfloat16), and keys and values in bfloat16."""
     model = made(name, generator)
-    prepared = PreparedTransformer(model, precision, compiled=WAYS[way])
+    prepared = InferenceTransformer(model, precision, compiled=WAYS[way])
     source = Tokens.pad(SOURCES)
     columns = torch.randint(3, 39, (7, 3), generator=generator)
     with torch.no_grad():
@@ -116,7 +116,7 @@ def test_it_is_the_model_with_rounded_weights(name, way, precision, generator):
 @every_model
 @every_way
 def test_padding_on_either_side_changes_nothing(name, way, generator):
-    prepared = PreparedTransformer(made(name, generator), "int8", compiled=WAYS[way])
+    prepared = InferenceTransformer(made(name, generator), "int8", compiled=WAYS[way])
     columns = torch.randint(3, 39, (4, 3), generator=generator)
     right, left = (steps(prepared, Tokens.pad(SOURCES, side=side), columns) for side in ("right", "left"))
     for (one, _), (two, _) in zip(right, left, strict=True):
@@ -127,7 +127,7 @@ def test_padding_on_either_side_changes_nothing(name, way, generator):
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "odd widths"])
 def test_each_hypothesis_of_a_beam_has_its_own_past_to_the_bit(name, generator):
     """What was found among others, in a batch that shrinks, is what the same tokens give when they are read alone."""
-    prepared = PreparedTransformer(made(name, generator), "int8")
+    prepared = InferenceTransformer(made(name, generator), "int8")
     sources = [[*torch.randint(3, 39, (1 + number % 6,), generator=generator).tolist(), 2] for number in range(9)]
     found = beam_search(prepared, Tokens.pad(sources), beam=5, n_best=5, limit=RelativeLength(extra=6), enough=5)
     lengths = {len(hypothesis.token_log_probabilities) for hypotheses in found for hypothesis in hypotheses}
@@ -147,7 +147,7 @@ def test_each_hypothesis_of_a_beam_has_its_own_past_to_the_bit(name, generator):
 @every_way
 def test_the_beam_finds_what_it_finds_in_the_rounded_model(way, generator):
     model = made("pre-norm", generator)
-    prepared = PreparedTransformer(model, "int8", compiled=WAYS[way])
+    prepared = InferenceTransformer(model, "int8", compiled=WAYS[way])
     source = Tokens.pad(SOURCES)
     settings = {"beam": 3, "limit": FixedLength(8), "coverage_penalty": CoveragePenalty(0.2)}
     with torch.no_grad():
@@ -158,7 +158,7 @@ def test_the_beam_finds_what_it_finds_in_the_rounded_model(way, generator):
 
 @every_way
 def test_states_branch_leave_and_are_cropped(way, generator):
-    prepared = PreparedTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
+    prepared = InferenceTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
     source = Tokens.pad(SOURCES)
     columns = torch.randint(3, 39, (3, 3), generator=generator)
     state = prepared.start(source)
@@ -187,7 +187,7 @@ def test_states_branch_leave_and_are_cropped(way, generator):
 
 @every_way
 def test_rows_join_and_leave_at_any_length(way, generator):
-    prepared = PreparedTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
+    prepared = InferenceTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
     long = prepared.start(Tokens.pad(SOURCES))
     for token in (5, 6, 7):
         _, long = prepared.step(torch.full((3,), token), long)
@@ -203,37 +203,35 @@ def test_rows_join_and_leave_at_any_length(way, generator):
 
 
 def test_it_is_for_use_not_for_training_or_saving(generator):
-    prepared = PreparedTransformer(made("pre-norm", generator), "int8")
+    prepared = InferenceTransformer(made("pre-norm", generator), "int8")
     for forbidden in (prepared.train, prepared.state_dict):
-        with pytest.raises(InputError, match="rounded to 8 bits, which is for use, not for training or saving"):
+        with pytest.raises(InputError, match="rounded to 8 bits, which is for inference, not for training or saving"):
             forbidden()
     with pytest.raises(InputError, match="stays as it is"):
         prepared.to("meta")
-    with pytest.raises(InputError, match="inside a kernel, where nobody sees it; look at it in float32"):
-        regard.look(prepared).__enter__()
     assert all(not parameter.requires_grad for parameter in prepared.parameters())
 
 
 def test_what_cannot_be_prepared_is_refused_with_the_reason(generator):
     recurrent = Bahdanau(BahdanauConfig(source_vocabulary=9, target_vocabulary=9))
     with pytest.raises(InputError, match="int8: the model cannot be prepared: a Bahdanau is no Transformer"):
-        PreparedTransformer(recurrent, "int8")
+        InferenceTransformer(recurrent, "int8")
     model = made("pre-norm", generator)
     with regard.look(model):
-        assert "looks at it" in transformer_obstacle(model)
-    assert transformer_obstacle(model) == ""
+        assert "looks at it" in unsupported_transformer(model)
+    assert unsupported_transformer(model) == ""
     relative = Transformer(TransformerConfig(**SIZES | {"positions": "relative"}))
-    assert "not added to its tokens" in transformer_obstacle(relative) or "dot product" in transformer_obstacle(
+    assert "not added to its tokens" in unsupported_transformer(relative) or "dot product" in unsupported_transformer(
         relative
     )
     other = made("pre-norm", generator)
     other.decoder.layers[1].feedforward.activation = torch.tanh
-    assert "feed-forward" in transformer_obstacle(other)
+    assert "feed-forward" in unsupported_transformer(other)
 
 
 @every_way
 def test_a_source_or_target_beyond_its_positions_is_refused(way, generator):
-    prepared = PreparedTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
+    prepared = InferenceTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])
     with pytest.raises(InputError, match="source"):
         prepared.start(Tokens.pad([[4] * 25]))
     state = prepared.start(Tokens.pad([[4, 2]]))
@@ -246,13 +244,13 @@ def test_a_source_or_target_beyond_its_positions_is_refused(way, generator):
 @every_way
 @every_model
 def test_a_copy_is_the_same_to_the_bit(name, way, generator):
-    prepared = PreparedTransformer(made(name, generator), "int8", compiled=WAYS[way])
+    prepared = InferenceTransformer(made(name, generator), "int8", compiled=WAYS[way])
     source = Tokens.pad(SOURCES)
     wanted = beam_search(prepared, source, beam=2, limit=FixedLength(5))
     state = prepared.step(torch.tensor([1, 1, 1]), prepared.start(source))[1]
     alignment = prepared.alignment(state)
     again = pickle.loads(pickle.dumps(prepared))
-    assert (again.stack.kernel is None) == (prepared.stack.kernel is None)
+    assert (again.kernel is None) == (prepared.kernel is None)
     del prepared
     assert beam_search(again, source, beam=2, limit=FixedLength(5)) == wanted
     assert torch.equal(again.alignment(again.step(torch.tensor([1, 1, 1]), again.start(source))[1]), alignment)

@@ -182,13 +182,13 @@ class Decoding:
 
         from regard.checkpoints import read_model
         from regard.layers import Tokens
-        from regard.quantization import BITS, PreparedDecoder
+        from regard.quantization import BITS, InferenceDecoder
         from regard.training.memory import keep_freed_memory
 
         keep_freed_memory()  # as the command line does
         model, precision = read_model(job["folder"]).eval(), job["precision"]
         if precision in BITS:
-            model = PreparedDecoder(model, precision)  # type: ignore[arg-type]
+            model = InferenceDecoder(model, precision)  # type: ignore[arg-type]
             if model.slow:
                 return {"left_out": model.slow}
         else:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 
-import torch
-
 from regard.embeddings.reading import PlainReader, Reader
 from regard.layers import TextEncoder, VectorReader
-from regard.quantization import PackedEncoder, encoder_obstacle
+from regard.quantization import PackedEncoder, unsupported_encoder
+from regard.quantization.encoder import own_precision
 from regard.quantization.linear import Precision, check_precision
-
-OWN: dict[torch.dtype, Precision] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
 class Readers:
@@ -44,15 +41,15 @@ class Readers:
         would not be changed.
 
         Arguments:
-            precision: `float32`, `bfloat16` or `int8`; the model's own where None.
+            precision: `float32`, `bfloat16`, `int8` or `int4`; the model's own where None.
 
         Raises:
             InputError: for an unknown precision.
         """
         wanted = None if precision is None else check_precision(precision)
         if wanted is None:
-            wanted = OWN.get(next(self.model.parameters()).dtype)
-        if wanted is None or not isinstance(self.model, TextEncoder) or encoder_obstacle(self.model):
+            wanted = own_precision(self.model)
+        if wanted is None or not isinstance(self.model, TextEncoder) or unsupported_encoder(self.model):
             return self.plain
         with self._lock:
             found = self._prepared.get(wanted)

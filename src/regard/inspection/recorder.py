@@ -35,7 +35,6 @@ from regard.inspection.hooks.modules import attention_addresses, chosen_mechanis
 from regard.inspection.joining import Run
 from regard.layers import Pictures, Source, Tokens
 from regard.models.families import is_packaged
-from regard.quantization import ForUse
 
 
 class Recorder:
@@ -50,7 +49,7 @@ class Recorder:
 
     Raises:
         InputError: where nothing in the module is called so, it is one of this package's models without attention, it is
-            compiled, its weights are rounded to a few bits, or `keep` is below 1.
+            compiled, or `keep` is below 1.
     """
 
     def __init__(
@@ -65,11 +64,6 @@ class Recorder:
         self.module = module
         self.runs: list[Run] = []
         self.modules = addresses_of(module)
-        if any(isinstance(part, ForUse) for part in self.modules.values()):
-            raise InputError(
-                "a model with weights of a few bits attends inside a kernel, where nobody sees it; look at it in float32 or "
-                "bfloat16"
-            )
         self.compiled = {name: part for name, part in self.modules.items() if is_compiled(part)}
         self.registered = is_packaged(getattr(module, "_orig_mod", module))
         self.layers = chosen_mechanisms(attention_addresses(module), addresses, () if self.registered else self.modules)

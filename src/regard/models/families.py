@@ -158,6 +158,11 @@ MODELS: WithOwn[Family] = WithOwn(
 
 
 def is_packaged(model: nn.Module) -> bool:
-    """Whether a module is a model of one of the package's own families, all of whose attention is in `AttentionLayer`s."""
+    """Whether a module is a model of one of the package's own families, all of whose attention is in `AttentionLayer`s.
+
+    So is one for inference that was made of such a model (`regard.quantization.models`).
+    """
     family = MODELS.packaged.get(getattr(getattr(model, "config", None), "model_type", ""))
-    return family is not None and type(model) is family.model
+    return family is not None and (
+        type(model) is family.model or getattr(type(model), "all_attention_in_layers", False)
+    )

@@ -1,24 +1,30 @@
-"""Weights of 8 and 4 bits, and models laid out for use: decoders, Transformers, and encoders that read without padding."""
+"""Models for inference with weights of 8 or 4 bits: `QuantizedLinear` in ordinary blocks, and the compiled kernels under it.
 
-from regard.quantization.encoder import PackedEncoder, encoder_obstacle
-from regard.quantization.linear import BITS, QuantisedPrecision, QuantisedWeights
-from regard.quantization.models import (
-    ForUse,
-    PreparedDecoder,
-    PreparedTransformer,
-    decoder_obstacle,
-    transformer_obstacle,
-)
+Names are imported when they are asked for, so importing this package alone builds and imports no kernel.
+"""
 
-__all__ = [
-    "BITS",
-    "ForUse",
-    "PackedEncoder",
-    "PreparedDecoder",
-    "PreparedTransformer",
-    "QuantisedPrecision",
-    "QuantisedWeights",
-    "decoder_obstacle",
-    "encoder_obstacle",
-    "transformer_obstacle",
-]
+import warnings
+from typing import Any
+
+import lazy_loader
+
+_attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+RENAMED = {
+    "ForUse": "InferenceOnly",
+    "PreparedDecoder": "InferenceDecoder",
+    "PreparedTransformer": "InferenceTransformer",
+    "QuantisedPrecision": "QuantizedPrecision",
+    "QuantisedWeights": "QuantizedWeights",
+    "decoder_obstacle": "unsupported_decoder",
+    "encoder_obstacle": "unsupported_encoder",
+    "transformer_obstacle": "unsupported_transformer",
+}
+"""Old names, which work for one release with a warning."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in RENAMED:
+        said = f"regard.quantization.{name} is called {RENAMED[name]}; use that name"
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
+    return _attached(RENAMED.get(name, name))

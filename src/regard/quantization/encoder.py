@@ -1,14 +1,18 @@
-"""An encoder prepared for reading many texts at once: no padding, projections joined, weights in the precision wanted.
+"""Encoders for inference: with weights of 8 or 4 bits in their own blocks, and packed for reading many texts without padding.
 
-The texts of a batch stand one after another in one row of tokens, which all linear maps, norms and activations read as it is;
+`quantized_encoder` gives an encoder that is looked at and changed as any other. `PackedEncoder` reads where nobody looks: the
+texts of a batch stand one after another in one row of tokens, which all linear layers, norms and activations read as it is;
 attention alone sees texts, those of one length together. Nothing is computed for padding, because there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,8 +22,18 @@ from torch import Tensor, nn
 from regard.attention import AttentionLayer, LearnedPositions
 from regard.errors import InputError
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
-from regard.quantization.blocks import Norm, is_watched, obstacle_in_attention, product_scale
-from regard.quantization.linear import Linear, Precision, dtype_of, linear
+from regard.quantization.linear import (
+    BITS,
+    Precision,
+    QuantizedLinear,
+    QuantizedPrecision,
+    check_precision,
+    in_bytes,
+    inference_copy,
+    linear_for,
+)
+from regard.quantization.native import Kernels
+from regard.quantization.stack import has_hooks, product_scale, unsupported_attention, unsupported_place
 
 SHORT = 128
 """Tokens of the longest text for which weights are laid out."""
@@ -64,7 +78,7 @@ class PackedEncoder:
 
     tokens: Tensor
     positions: Tensor
-    norm: Norm
+    norm: nn.Module
     layers: tuple[PackedLayer, ...]
     origin: tuple[object, ...]
 
@@ -78,14 +92,14 @@ class PackedEncoder:
         """The weights of a model.
 
         Raises:
-            InputError: for a model that `encoder_obstacle` has a word about.
+            InputError: for a model that `unsupported_encoder` has a word about.
         """
-        why = encoder_obstacle(model)
+        why = unsupported_encoder(model)
         if why:
             raise InputError(f"the model cannot be prepared: {why}; read with the model itself")
-        if precision == "int8" and model.embedding.tokens.weight.device.type != "cpu":
-            raise InputError("precision int8 is for processors; take bfloat16 on a graphics card")
-        dtype = dtype_of(precision)
+        if precision in BITS and model.embedding.tokens.weight.device.type != "cpu":
+            raise InputError(f"precision {precision} is for processors; take bfloat16 on a graphics card")
+        dtype = _dtype_of(precision)
         embedding = model.embedding
         positions: Tensor = embedding.positions.weight.detach()  # type: ignore[operator]
         if embedding.segments is not None:
@@ -93,7 +107,7 @@ class PackedEncoder:
         return cls(
             tokens=embedding.tokens.weight.detach().to(dtype),
             positions=positions.to(dtype),
-            norm=Norm(embedding.norm, dtype),
+            norm=_norm(embedding.norm, dtype),
             layers=tuple(_layer(block, precision) for block in model.layers if isinstance(block, EncoderBlock)),
             origin=_origin(model),
         )
@@ -128,14 +142,14 @@ class PackedEncoder:
             first += count
 
 
-def encoder_obstacle(model: nn.Module) -> str:
+def unsupported_encoder(model: nn.Module) -> str:
     """Why a model cannot be prepared, as half a sentence; empty where it can.
 
     What is looked at or changed from outside runs through the model itself, where whoever looks sees it.
     """
     if not isinstance(model, TextEncoder):
         return f"a {type(model).__name__} is no encoder of texts"
-    if any(map(is_watched, model.modules())):
+    if any(map(has_hooks, model.modules())):
         return "somebody looks at it, or has changed it"
     if type(model).forward is not TextEncoder.forward or type(model.embedding) is not TextEmbedding:
         return "its forward pass is its own"
@@ -152,9 +166,9 @@ def _is_plain(block: nn.Module) -> bool:
         return False
     feedforward, residuals = block.feedforward, (block.attention_residual, block.feedforward_residual)
     return (
-        not obstacle_in_attention(block.attention)
+        not unsupported_attention(block.attention)
         and type(feedforward) is FeedForward
-        and all(type(part) is nn.Linear for part in (feedforward.inner, feedforward.outer))
+        and all(type(part) in (nn.Linear, QuantizedLinear) for part in (feedforward.inner, feedforward.outer))
         and all(type(part) is Residual and type(part.before) is nn.Identity for part in residuals)
         and all(type(part.after) is nn.LayerNorm for part in residuals)
     )
@@ -173,12 +187,12 @@ class PackedLayer:
         scale: of the scores.
     """
 
-    projections: Linear
-    output: Linear
-    inner: Linear
-    outer: Linear
-    attention_norm: Norm
-    feedforward_norm: Norm
+    projections: PackedLinear
+    output: PackedLinear
+    inner: PackedLinear
+    outer: PackedLinear
+    attention_norm: nn.Module
+    feedforward_norm: nn.Module
     heads: int
     scale: float
 
@@ -201,15 +215,15 @@ class PackedLayer:
 
 def _layer(block: EncoderBlock, precision: Precision) -> PackedLayer:
     attention, feedforward = block.attention, block.feedforward
-    dtype = dtype_of(precision)
+    dtype = _dtype_of(precision)
     width = attention.query.out_features // attention.heads  # type: ignore[union-attr]
     return PackedLayer(
-        projections=linear([attention.query, attention.key, attention.value], precision),  # type: ignore[list-item]
-        output=linear([attention.output], precision),  # type: ignore[list-item]
-        inner=linear([feedforward.inner], precision, feedforward.activation),  # type: ignore[list-item]
-        outer=linear([feedforward.outer], precision),  # type: ignore[list-item]
-        attention_norm=Norm(block.attention_residual.after, dtype),
-        feedforward_norm=Norm(block.feedforward_residual.after, dtype),
+        projections=packed_linear([attention.query, attention.key, attention.value], precision),  # type: ignore[list-item]
+        output=packed_linear([attention.output], precision),  # type: ignore[list-item]
+        inner=packed_linear([feedforward.inner], precision, feedforward.activation),  # type: ignore[list-item]
+        outer=packed_linear([feedforward.outer], precision),  # type: ignore[list-item]
+        attention_norm=_norm(block.attention_residual.after, dtype),
+        feedforward_norm=_norm(block.feedforward_residual.after, dtype),
         heads=attention.heads,
         scale=product_scale(attention, width),  # type: ignore[arg-type]
     )
@@ -261,3 +275,235 @@ def _runs(lengths: Sequence[int]) -> list[tuple[int, int, int]]:
         runs.append((start, count, length))
         start += count * length
     return runs
+
+
+# Weights of 8 or 4 bits in an encoder's own blocks.
+
+E = TypeVar("E", bound=TextEncoder)
+
+
+def quantized_encoder(model: E, precision: QuantizedPrecision, *, compiled: Kernels | None = None) -> E:
+    """A copy of an encoder, of its own class, whose blocks have weights of 8 or 4 bits; all else is in float32.
+
+    Arguments:
+        model: on a processor.
+        precision: `int8` or `int4`.
+        compiled: the kernels; built where None.
+
+    Raises:
+        InputError: for another precision, and for a model on another device, or that is looked at.
+
+    >>> from regard.layers import Tokens
+    >>> from regard.models import Bert, BertConfig
+    >>> model = Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=1)).eval()
+    >>> tokens = Tokens.pad([[3, 4, 5]])
+    >>> (quantized_encoder(model, "int8")(tokens).hidden - model(tokens).hidden).abs().max().item() < 0.1
+    True
+    """
+    precision = check_precision(precision)  # type: ignore[assignment]
+    why = "" if precision in BITS else f"an encoder is quantized to {' or '.join(BITS)}"
+    why = why or ("" if isinstance(model, TextEncoder) else f"a {type(model).__name__} is no encoder of texts")
+    why = why or unsupported_place(model)
+    if why:
+        raise InputError(f"{precision}: the model cannot be prepared: {why}")
+    return inference_copy(model, precision, compiled, within=model.layers)
+
+
+OF_BITS: dict[int, Precision] = {8: "int8", 4: "int4", 16: "bfloat16"}
+OF_DTYPE: dict[torch.dtype, Precision] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+
+
+def own_precision(model: nn.Module) -> Precision | None:
+    """The precision that a model's weights are kept in; None where it is one that nothing is packed in."""
+    bits = next((part.bits for part in model.modules() if isinstance(part, QuantizedLinear)), None)
+    return OF_DTYPE.get(next(model.parameters()).dtype) if bits is None else OF_BITS[bits]
+
+
+# Linear layers for thousands of tokens at a time: plain, of bytes, or with all that follows them in one kernel.
+
+ActivationFunction = Callable[[Tensor], Tensor]
+
+USUAL_ROWS = 2048
+"""Tokens that weights are laid out for; others are read too."""
+
+
+class PackedLinear(Protocol):
+    """f(W x + b) + r."""
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Both of x (T, D) and r (T, outputs), where there is one, to (T, outputs)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainLinear:
+    """Linear layers of one input, what follows them apart.
+
+    Arguments:
+        layers: their outputs stand one after another.
+        activation: f; None for none.
+    """
+
+    layers: tuple[nn.Module, ...]
+    activation: ActivationFunction | None = None
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """As `PackedLinear`."""
+        outputs = [layer(x) for layer in self.layers]
+        return _finished(outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1), self.activation, residual)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ByteLinear:
+    """A linear layer of bytes: weights scaled output by output beforehand, activations token by token as they come.
+
+        y = (round(x / s) W8) s w + b,   s = max |x| / 127 of each token
+
+    The scale of a token is its own, so who else is in the batch changes nothing.
+
+    Arguments:
+        weight: W8, (D, outputs) int8.
+        scale: w, (outputs,) float32.
+        bias: b, (outputs,) float32.
+        activation: f; None for none.
+    """
+
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor
+    activation: ActivationFunction | None = None
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """As `PackedLinear`, in float32."""
+        bytes_of_x, scale = in_bytes(x)
+        product = torch._int_mm(bytes_of_x, self.weight)  # pyright: ignore[reportPrivateImportUsage]
+        return _finished(
+            torch.addcmul(self.bias, product.float().mul_(scale[:, None]), self.scale), self.activation, residual
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FusedLinear:
+    """A linear layer whose bias, activation and residual sum are part of oneDNN's matrix product.
+
+    These are the kernels that `torch.compile` chooses on processors; each of the three would else be a pass over the memory.
+
+    Arguments:
+        weight: laid out by oneDNN.
+        bias: (outputs,).
+        fused: the activation's name and algorithm as oneDNN has them; no activation goes with a residual sum.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    fused: tuple[str, str] = ("none", "none")
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """As `PackedLinear`."""
+        operation: Any = torch.ops.mkldnn._linear_pointwise
+        if residual is not None:
+            return operation.binary(x, residual, self.weight, self.bias, "add")
+        name, algorithm = self.fused
+        return operation(x, self.weight, self.bias, name, [], algorithm)
+
+
+def packed_linear(
+    layers: Sequence[nn.Linear], precision: Precision, activation: ActivationFunction | None = None
+) -> PackedLinear:
+    """Linear layers of one input as a single one, their outputs one after another.
+
+    Raises:
+        InputError: where this PyTorch multiplies no bytes.
+    """
+    if precision == "int4":
+        return PlainLinear(tuple(_of_four_bits(part) for part in layers), activation)
+    weight, bias = _joined(layers)
+    if precision == "int8":
+        return _byte_linear(weight.float(), bias.float(), activation)
+    dtype = _dtype_of(precision)
+    weight, bias = weight.to(dtype), bias.to(dtype)
+    fused = _fused_name(activation)
+    if dtype != torch.bfloat16 or fused is None or weight.device.type != "cpu" or not fuses():
+        return PlainLinear((_with_weights(weight, bias),), activation)
+    return FusedLinear(_laid_out(weight), bias, fused)
+
+
+@functools.cache
+def fuses() -> bool:
+    """Whether this PyTorch has the kernels of `FusedLinear` and they compute what they ought to."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    x, weight = (torch.linspace(-1, 1, 24 * 32).reshape(24, 32).roll(shift).bfloat16() for shift in (5, 17))
+    bias, residual = torch.linspace(-1, 1, 24).bfloat16(), torch.linspace(-2, 2, 24 * 24).reshape(24, 24).bfloat16()
+    plain = F.linear(x.float(), weight.float(), bias.float())
+    try:
+        laid_out = _laid_out(weight)
+        found = [
+            FusedLinear(laid_out, bias, fused)(x) for fused in (("none", "none"), ("relu", "none"), ("gelu", "none"))
+        ]
+        found.append(FusedLinear(laid_out, bias)(x, residual))
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return False
+    wanted = [plain, plain.relu(), F.gelu(plain), plain + residual.float()]
+    return all(
+        torch.allclose(ours.float(), right, rtol=2e-2, atol=2e-2) for ours, right in zip(found, wanted, strict=True)
+    )
+
+
+def _of_four_bits(layer: nn.Module) -> nn.Module:
+    if isinstance(layer, QuantizedLinear) and layer.bits == 4:
+        return layer
+    return linear_for(layer.weight, layer.bias, "int4")  # type: ignore[arg-type]
+
+
+def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
+    """Weight (outputs, D) and bias (outputs,) of them all; zeros for a layer that has no bias."""
+    weights = [layer.weight.detach() for layer in layers]
+    biases = [
+        weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach()
+        for layer, weight in zip(layers, weights, strict=True)
+    ]
+    return (weights[0], biases[0]) if len(layers) == 1 else (torch.cat(weights), torch.cat(biases))
+
+
+def _with_weights(weight: Tensor, bias: Tensor) -> nn.Linear:
+    layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
+    layer.weight, layer.bias = (nn.Parameter(part, requires_grad=False) for part in (weight, bias))
+    return layer
+
+
+def _norm(norm: nn.Module, dtype: torch.dtype) -> nn.Module:
+    return copy.deepcopy(norm).to(dtype).requires_grad_(False)
+
+
+def _dtype_of(precision: Precision) -> torch.dtype:
+    """What is between the linear layers."""
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def _laid_out(weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), USUAL_ROWS)
+
+
+def _fused_name(activation: ActivationFunction | None) -> tuple[str, str] | None:
+    """What oneDNN calls an activation; None where it has none of that kind."""
+    if activation is None:
+        return "none", "none"
+    if activation is F.relu:
+        return "relu", "none"
+    return ("gelu", "none") if activation is F.gelu else None
+
+
+def _byte_linear(weight: Tensor, bias: Tensor, activation: ActivationFunction | None) -> ByteLinear:
+    if not hasattr(torch, "_int_mm"):
+        raise InputError(
+            "precision int8 needs a PyTorch that multiplies matrices of bytes (2.1 or later); take bfloat16"
+        )
+    bytes_of_weight, scale = in_bytes(weight)
+    return ByteLinear(bytes_of_weight.t().contiguous(), scale, bias, activation)
+
+
+def _finished(y: Tensor, activation: ActivationFunction | None, residual: Tensor | None) -> Tensor:
+    if activation is not None:
+        y = activation(y)
+    return y if residual is None else y.add_(residual)

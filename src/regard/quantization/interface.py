@@ -37,7 +37,9 @@ class BlockStruct(ctypes.Structure):
     """`Block` of decoding.cpp."""
 
     _fields_ = (
-        ("projections", LinearStruct),
+        ("query", LinearStruct),
+        ("key", LinearStruct),
+        ("value", LinearStruct),
         ("output", LinearStruct),
         ("inner", LinearStruct),
         ("outer", LinearStruct),
@@ -159,21 +161,24 @@ def _goes_through_a_block(library: ctypes.CDLL) -> bool:
     The last row is infinite.
     """
     width = GROUP
-    zero, one = (ctypes.c_uint8 * (3 * width * width))(*[128] * (3 * width * width)), (ctypes.c_uint8 * width**2)()
+    zero, one = (ctypes.c_uint8 * width**2)(*[128] * width**2), (ctypes.c_uint8 * width**2)()
     for output in range(width):
         tile, own = divmod(output, TILE)
         for place in range(width):
             one[tile * TILE * width + place // 4 * 64 + own * 4 + place % 4] = 255 if output == place else 128
-    scale = (ctypes.c_float * (3 * width))(*[1 / 127] * (3 * width))
-    nothing = (ctypes.c_float * width)()
-    projected = (ctypes.c_float * (3 * width))(*[1.0] * width, *[0.0] * width, *[2.0] * width)  # query, key, value
-    three = (ctypes.c_float * width)(*[3.0] * width)
-    unit = (ctypes.c_float * width)(*[1.0] * width)
+    scale = (ctypes.c_float * width)(*[1 / 127] * width)
+    nothing, unit, two, three = ((ctypes.c_float * width)(*[number] * width) for number in (0.0, 1.0, 2.0, 3.0))
+
+    def linear(weight: ctypes.Array, bias: ctypes.Array, activation: int = 0) -> LinearStruct:
+        return LinearStruct(width, width, 8, activation, _place(weight), _place(scale), _place(bias))
+
     block = BlockStruct(
-        projections=LinearStruct(3 * width, width, 8, 0, _place(zero), _place(scale), _place(projected)),
-        output=LinearStruct(width, width, 8, 0, _place(one), _place(scale), _place(nothing)),
-        inner=LinearStruct(width, width, 8, 4, _place(zero), _place(scale), _place(three)),
-        outer=LinearStruct(width, width, 8, 0, _place(one), _place(scale), _place(nothing)),
+        query=linear(zero, unit),
+        key=linear(zero, nothing),
+        value=linear(zero, two),
+        output=linear(one, nothing),
+        inner=linear(zero, three, 4),
+        outer=linear(one, nothing),
         attention_before=NormStruct(_place(unit), _place(nothing), 1e-5),
         width=width,
         heads=1,

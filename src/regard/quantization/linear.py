@@ -1,17 +1,17 @@
-"""Linear maps for use: how weights are rounded to 8 or 4 bits, and what computes with them.
+"""Linear layers for inference: weights of 8 or 4 bits, or bfloat16, in the place of `nn.Linear`.
 
-`quantised_linear` makes the maps of decoders and Transformers, by the compiled kernels or by PyTorch; `linear` those of encoders
-that read many texts at once (`PackedEncoder`), in float32, bfloat16 or bytes.
+`QuantizedWeights` says how weights are rounded, `QuantizedLinear` computes with them, by the compiled kernels or by PyTorch, and
+`inference_copy` copies a module with such layers in the place of its own.
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NoReturn, Self, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -22,10 +22,15 @@ from regard.layers import ACTIVATIONS, Activation
 from regard.quantization.interface import LinearStruct
 from regard.quantization.native import Kernels, kernels
 
-QuantisedPrecision = Literal["int8", "int4"]
+QuantizedPrecision = Literal["int8", "int4"]
 """Weights of 8 bits, one scale for each output; or of 4, one for each output and 32 inputs."""
 
-BITS: Mapping[QuantisedPrecision, Literal[8, 4]] = MappingProxyType({"int8": 8, "int4": 4})
+Precision = Literal["float32", "bfloat16", "int8", "int4"]
+"""Of weights. All between the linear layers is in float32; in encoders that read without padding in bfloat16 beside bfloat16."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+BITS: Mapping[str, Literal[8, 4]] = MappingProxyType({"int8": 8, "int4": 4})
 """Of each weight."""
 
 LARGEST = 127
@@ -44,9 +49,28 @@ NARROWINGS = torch.linspace(0.7, 1.0, 13)
 """Shares of the largest magnitude that are tried as the end of a 4-bit scale: cutting a rare large weight off may make all others
 finer."""
 
+INFERENCE_ONLY = (
+    "its weights are rounded to {bits} bits, which is for inference, not for training or saving; take the model it was "
+    "made of"
+)
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def check_precision(precision: str) -> Precision:
+    """The precision of that name.
+
+    Raises:
+        InputError: where there is none, with the nearest.
+    """
+    for known in PRECISIONS:
+        if precision == known:
+            return known
+    raise InputError(f"precision is {precision!r}; {nearest(precision, PRECISIONS)}")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class QuantisedWeights:
+class QuantizedWeights:
     """A weight (outputs, inputs) in whole numbers and their scales.
 
         W_ok ~ w_o Q_ok,  Q in [-127, 127], w_o = max_k |W_ok| / 127                      8 bits
@@ -60,8 +84,8 @@ class QuantisedWeights:
         shape: (outputs, inputs) without the filling.
         bits: 8 or 4.
 
-    >>> weights = QuantisedWeights.of(torch.tensor([[1.0, -0.5, 0.25]]), 8)
-    >>> [round(x, 2) for x in weights.dequantised()[0].tolist()]
+    >>> weights = QuantizedWeights.of(torch.tensor([[1.0, -0.5, 0.25]]), 8)
+    >>> [round(x, 2) for x in weights.dequantized()[0].tolist()]
     [1.0, -0.5, 0.25]
     """
 
@@ -71,7 +95,7 @@ class QuantisedWeights:
     bits: Literal[8, 4]
 
     @classmethod
-    def of(cls, weight: Tensor, bits: Literal[8, 4]) -> QuantisedWeights:
+    def of(cls, weight: Tensor, bits: Literal[8, 4]) -> QuantizedWeights:
         """The nearest such weights, (outputs, inputs) in any floating dtype.
 
         Raises:
@@ -87,7 +111,7 @@ class QuantisedWeights:
         values, scales = quantise(filled)
         return cls(values=values, scales=scales, shape=(outputs, inputs), bits=bits)
 
-    def dequantised(self) -> Tensor:
+    def dequantized(self) -> Tensor:
         """(outputs, inputs) float32: what the numbers stand for."""
         outputs, inputs = self.shape
         scales = self.scales.float()
@@ -109,11 +133,11 @@ class QuantisedWeights:
         return (values[:, :, 0] | values[:, :, 1] << 4).contiguous(), scales.contiguous()
 
     @classmethod
-    def of_tiles(cls, values: Tensor, scales: Tensor, shape: tuple[int, int], bits: Literal[8, 4]) -> QuantisedWeights:
+    def of_tiles(cls, values: Tensor, scales: Tensor, shape: tuple[int, int], bits: Literal[8, 4]) -> QuantizedWeights:
         """The weights whose `tiled` these are.
 
-        >>> weights = QuantisedWeights.of(torch.linspace(-1, 1, 70).view(2, 35), 4)
-        >>> again = QuantisedWeights.of_tiles(*weights.tiled(), weights.shape, 4)
+        >>> weights = QuantizedWeights.of(torch.linspace(-1, 1, 70).view(2, 35), 4)
+        >>> again = QuantizedWeights.of_tiles(*weights.tiled(), weights.shape, 4)
         >>> torch.equal(again.values, weights.values), torch.equal(again.scales, weights.scales)
         (True, True)
         """
@@ -152,302 +176,188 @@ def _nibbles(groups: Tensor, scales: Tensor) -> Tensor:
     return (groups * inverse[..., None]).round_().clamp_(-8, 7)
 
 
-def joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
-    """Layers that read the same as one map: weight (outputs, D) and bias (outputs,), zeros for a layer that has none."""
-    weights = [layer.weight.detach() for layer in layers]
-    biases = [
-        layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.detach() for layer in layers
-    ]
-    return (weights[0], biases[0]) if len(layers) == 1 else (torch.cat(weights), torch.cat(biases))
+AfterLinear = Activation | Literal["none"]
+"""What follows a linear layer in the same kernel."""
 
-
-# Maps of decoders and Transformers, in 8 or 4 bits.
-
-AfterMap = Activation | Literal["none"]
-"""What follows a linear map."""
-
-AFTER_MAP: tuple[AfterMap, ...] = ("none", "relu", "gelu_tanh", "gelu", "swish")
+AFTER_LINEAR: tuple[AfterLinear, ...] = ("none", "relu", "gelu_tanh", "gelu", "swish")
 """In the order of `kernels/numbers.h`."""
 
 
 def activation_name(function: object) -> Activation | None:
     """What an activation is called; None where it is none of `ACTIVATIONS`, which the kernels all have."""
-    return next((name for name, own in ACTIVATIONS.items() if function is own), None)
+    return next((name for name, own in ACTIVATIONS.items() if _parts(function) == _parts(own)), None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class TiledLinear:
-    """f(W x + b) by the compiled kernel: weights in whole numbers, activations in bytes as they come.
-
-    Arguments:
-        struct: what the kernel is given.
-        outputs: real ones, without the filling.
-        inputs: likewise.
-        library: the kernels.
-        held: tensors that the struct points into.
-    """
-
-    struct: LinearStruct
-    outputs: int
-    inputs: int
-    library: ctypes.CDLL
-    held: tuple[Tensor, Tensor, Tensor]
-
-    @classmethod
-    def of(cls, weights: QuantisedWeights, bias: Tensor, activation: AfterMap, library: ctypes.CDLL) -> TiledLinear:
-        """Lay weights out for the kernel; bias (outputs,)."""
-        offset = F.pad(bias.detach().float(), (0, len(weights.values) - len(bias))).contiguous()
-        return cls._holding((*weights.tiled(), offset), weights.shape, weights.bits, activation, library)
-
-    @classmethod
-    def _holding(
-        cls,
-        held: tuple[Tensor, Tensor, Tensor],
-        shape: tuple[int, int],
-        bits: int,
-        activation: AfterMap,
-        library: ctypes.CDLL,
-    ) -> TiledLinear:
-        outputs, inputs = (size + -size % unit for size, unit in zip(shape, (UNIT, GROUP), strict=True))
-        places = (tensor.data_ptr() for tensor in held)
-        struct = LinearStruct(outputs, inputs, bits, AFTER_MAP.index(activation), *places)
-        return cls(struct=struct, outputs=shape[0], inputs=shape[1], library=library, held=held)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        activation = AFTER_MAP[self.struct.activation]
-        # Copies: multiprocessing moves the tensors that it sends, and the struct points to these.
-        held = tuple(tensor.clone() for tensor in self.held)
-        return _again, (held, (self.outputs, self.inputs), self.struct.bits, activation)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(T, inputs) float32 to (T, outputs) float32."""
-        x = F.pad(x.float(), (0, self.struct.inputs - self.inputs)).contiguous()
-        y = torch.empty(len(x), self.outputs)
-        scratch = torch.empty(self.library.regard_linear_scratch(self.struct, len(x)), dtype=torch.uint8)
-        self.library.regard_linear(self.struct, x.data_ptr(), len(x), y.data_ptr(), self.outputs, scratch.data_ptr())
-        return y
+def _parts(function: Any) -> tuple[Any, ...]:
+    """What two copies of a function have in common: one that is made of another is copied with a module, others are not."""
+    return (function.func, function.args, function.keywords) if isinstance(function, partial) else (function,)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class RoundedLinear:
-    """f(W x + b) by PyTorch, with the numbers that quantised weights stand for: as exact as those, as fast as bfloat16.
+class QuantizedLinear(nn.Module):
+    """y = W x + b with W in 8 or 4 bits, or in bfloat16: stands where a `nn.Linear` stood.
+
+    With 8 and 4 bits the compiled kernel rounds each group of 32 inputs to bytes and sums products of whole numbers, so a row of
+    the output does not depend on the other rows. Where there is no kernel, PyTorch computes with the same weights in bfloat16.
 
     Arguments:
-        weight: (outputs, inputs) bfloat16.
-        bias: (outputs,) bfloat16.
-        activation: f.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    activation: AfterMap
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(T, inputs) float32 to (T, outputs) float32."""
-        y = F.linear(x.to(self.weight.dtype), self.weight, self.bias).float()
-        return y if self.activation == "none" else ACTIVATIONS[self.activation](y)
-
-
-QuantisedLinear = TiledLinear | RoundedLinear
-
-
-def _again(
-    held: tuple[Tensor, Tensor, Tensor], shape: tuple[int, int], bits: Literal[8, 4], activation: AfterMap
-) -> QuantisedLinear:
-    """A `TiledLinear` in another process, which has kernels of its own, or none."""
-    library = kernels().library
-    if library is not None:
-        return TiledLinear._holding(held, shape, bits, activation, library)
-    values, scales, offset = held
-    weight = QuantisedWeights.of_tiles(values, scales, shape, bits).dequantised().bfloat16()
-    return RoundedLinear(weight=weight, bias=offset[: shape[0]].bfloat16(), activation=activation)
-
-
-def quantised_linear(
-    weight: Tensor, bias: Tensor | None, bits: Literal[8, 4], built: Kernels, activation: AfterMap = "none"
-) -> QuantisedLinear:
-    """A linear map (outputs, inputs) with so many bits a weight, by the kernels where there are any."""
-    weights = QuantisedWeights.of(weight, bits)
-    offset = weight.new_zeros(len(weight)) if bias is None else bias.detach()
-    if built.library is not None:
-        return TiledLinear.of(weights, offset, activation, built.library)
-    return RoundedLinear(weight=weights.dequantised().bfloat16(), bias=offset.bfloat16(), activation=activation)
-
-
-# Maps of encoders: thousands of tokens at a time, plain, of bytes, or with all that follows them in one kernel.
-
-Precision = Literal["float32", "bfloat16", "int8"]
-"""`int8` is weights of one byte, in float32 for everything between the matrices."""
-
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-
-
-def dtype_of(precision: Precision) -> torch.dtype:
-    """What is between the linear maps."""
-    return torch.bfloat16 if precision == "bfloat16" else torch.float32
-
-
-def check_precision(precision: str) -> Precision:
-    """The precision of that name.
+        weight: W, (outputs, inputs), any floating dtype.
+        bias: b, (outputs,); None for none.
+        bits: of each weight: 8, 4, or 16 for bfloat16.
+        compiled: the kernels; built where None. Without a library the weights are kept in bfloat16.
 
     Raises:
-        InputError: where there is none, with the nearest.
-    """
-    for known in PRECISIONS:
-        if precision == known:
-            return known
-    raise InputError(f"precision is {precision!r}; {nearest(precision, PRECISIONS)}")
+        InputError: for weights that hold NaN or infinite numbers, in 8 or 4 bits.
 
-
-ActivationFunction = Callable[[Tensor], Tensor]
-
-USUAL_ROWS = 2048
-"""Tokens that weights are laid out for; others are read too."""
-
-
-class Linear(Protocol):
-    """f(W x + b) + r."""
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Both of x (T, D) and r (T, outputs), where there is one, to (T, outputs)."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlainLinear:
-    """A linear map in the weight's own dtype.
-
-    Arguments:
-        weight: (outputs, D).
-        bias: (outputs,).
-        activation: f; None for none.
+    >>> layer = nn.Linear(6, 3)
+    >>> quantized = QuantizedLinear(layer.weight, layer.bias, bits=8)
+    >>> x = torch.randn(2, 5, 6)
+    >>> (quantized(x) - layer(x)).abs().max().item() < 0.05, quantized.weight.shape
+    (True, torch.Size([3, 6]))
     """
 
-    weight: Tensor
-    bias: Tensor
-    activation: ActivationFunction | None = None
+    values: Tensor
+    scales: Tensor | None
+    filled_bias: Tensor
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """As `Linear`."""
-        return _finished(F.linear(x, self.weight, self.bias), self.activation, residual)
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, bits: Literal[16, 8, 4], *, compiled: Kernels | None = None
+    ) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.bits = bits
+        self.has_bias = bias is not None
+        offset = weight.new_zeros(self.out_features) if bias is None else bias.detach()
+        self.register_buffer("filled_bias", F.pad(offset.float(), (0, -self.out_features % UNIT)).contiguous())
+        if bits == 16:
+            values, scales = weight.detach().bfloat16().contiguous(), None
+        else:
+            values, scales = QuantizedWeights.of(weight, bits).tiled()
+        self.register_buffer("values", values)
+        self.register_buffer("scales", scales)
+        if (kernels() if compiled is None else compiled).library is None:
+            self._without_kernels()
+        self.training = False
 
+    def _without_kernels(self) -> None:
+        """Keep the weights as PyTorch multiplies them."""
+        if self.scales is not None:
+            self.values, self.scales = self.weight.bfloat16(), None
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ByteLinear:
-    """A linear map of bytes: weights scaled output by output beforehand, activations token by token as they come.
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.scales is not None and kernels().library is None:  # in another process, which may have no compiler
+            self._without_kernels()
 
-        y = (round(x / s) W8) s w + b,   s = max |x| / 127 of each token
+    @property
+    def weight(self) -> Tensor:
+        """(outputs, inputs) float32, the numbers that it multiplies with; computed at each call."""
+        if self.scales is None:
+            return self.values.float()
+        shape = (self.out_features, self.in_features)
+        return QuantizedWeights.of_tiles(self.values, self.scales, shape, self.bits).dequantized()  # type: ignore[arg-type]
 
-    The scale of a token is its own, so who else is in the batch changes nothing.
+    @property
+    def bias(self) -> Tensor | None:
+        """(outputs,) float32."""
+        return self.filled_bias[: self.out_features] if self.has_bias else None
 
-    Arguments:
-        weight: W8, (D, outputs) int8.
-        scale: w, (outputs,) float32.
-        bias: b, (outputs,) float32.
-        activation: as in `PlainLinear`.
-    """
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., inputs) to (..., outputs) float32."""
+        if input.requires_grad and torch.is_grad_enabled():
+            return _Differentiable.apply(input, self)
+        return self.product(input)
 
-    weight: Tensor
-    scale: Tensor
-    bias: Tensor
-    activation: ActivationFunction | None = None
+    def product(self, input: Tensor) -> Tensor:
+        """As `forward`, without gradients."""
+        if self.scales is None:
+            bias = self.bias
+            return F.linear(input.to(self.values.dtype), self.values, None if bias is None else bias.bfloat16()).float()
+        library = kernels().library
+        if library is None:
+            raise RuntimeError("weights are laid out for kernels that are not there")
+        x = input.detach().float().reshape(-1, self.in_features)
+        x = F.pad(x, (0, -self.in_features % GROUP)).contiguous()
+        y = torch.empty(len(x), self.out_features)
+        struct = self.struct()
+        scratch = torch.empty(library.regard_linear_scratch(struct, len(x)), dtype=torch.uint8)
+        library.regard_linear(struct, x.data_ptr(), len(x), y.data_ptr(), self.out_features, scratch.data_ptr())
+        return y.view(*input.shape[:-1], self.out_features)
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """As `Linear`, in float32."""
-        bytes_of_x, scale = in_bytes(x)
-        product = torch._int_mm(bytes_of_x, self.weight)  # pyright: ignore[reportPrivateImportUsage]
-        return _finished(
-            torch.addcmul(self.bias, product.float().mul_(scale[:, None]), self.scale), self.activation, residual
+    def struct(self, activation: AfterLinear = "none") -> LinearStruct:
+        """What the kernels are given: it points into the tensors here."""
+        bits = 16 if self.scales is None else self.bits
+        outputs, inputs = self.out_features, self.in_features
+        if self.scales is not None:
+            outputs, inputs = outputs + -outputs % UNIT, inputs + -inputs % GROUP
+        scales = None if self.scales is None else self.scales.data_ptr()
+        places = self.values.data_ptr(), scales, self.filled_bias.data_ptr()
+        return LinearStruct(outputs, inputs, bits, AFTER_LINEAR.index(activation), *places)
+
+    def extra_repr(self) -> str:
+        """As `nn.Linear`'s, with the bits."""
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.has_bias}, bits={self.bits}"
         )
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: the numbers that the weights were rounded from are gone.
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FusedLinear:
-    """A linear map whose bias, activation and residual sum are part of oneDNN's matrix product.
+        Raises:
+            InputError: always.
+        """
+        raise InputError(INFERENCE_ONLY.format(bits=self.bits))
 
-    These are the kernels that `torch.compile` chooses on processors; each of the three would else be a pass over the memory.
+    def train(self, mode: bool = True) -> Self:
+        """Refused but for `train(False)`.
+
+        Raises:
+            InputError: where `mode` is true.
+        """
+        if mode:
+            raise InputError(INFERENCE_ONLY.format(bits=self.bits))
+        return self
+
+    def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
+        raise InputError("a model with quantized weights stays as it is, on the processor it was made for")
+
+
+class _Differentiable(torch.autograd.Function):
+    """A quantised layer whose gradient is that of the weights it multiplies with; rounding of the input is left out."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, layer: QuantizedLinear) -> Tensor:
+        ctx.layer, ctx.dtype = layer, input.dtype
+        return layer.product(input)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return (gradients[0] @ ctx.layer.weight).to(ctx.dtype), None
+
+
+def linear_for(weight: Tensor, bias: Tensor | None, precision: Precision, compiled: Kernels | None = None) -> nn.Module:
+    """A linear layer of a precision: `nn.Linear` in float32, else a `QuantizedLinear`."""
+    if precision != "float32":
+        return QuantizedLinear(weight, bias, BITS.get(precision, 16), compiled=compiled)
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    layer.weight = nn.Parameter(weight.detach().float().clone(), requires_grad=False)
+    if bias is not None:
+        layer.bias = nn.Parameter(bias.detach().float().clone(), requires_grad=False)
+    return layer.eval()
+
+
+def inference_copy(
+    module: M, precision: Precision, compiled: Kernels | None = None, *, within: nn.Module | None = None
+) -> M:
+    """A copy in evaluation mode: its linear layers in a precision, its other parameters in float32 and without gradients.
 
     Arguments:
-        weight: laid out by oneDNN.
-        bias: (outputs,).
-        fused: the activation's name and algorithm as oneDNN has them; no activation goes with a residual sum.
+        within: the part of the module whose linear layers are meant; all where None.
     """
-
-    weight: Tensor
-    bias: Tensor
-    fused: tuple[str, str] = ("none", "none")
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """As `Linear`."""
-        operation: Any = torch.ops.mkldnn._linear_pointwise
-        if residual is not None:
-            return operation.binary(x, residual, self.weight, self.bias, "add")
-        name, algorithm = self.fused
-        return operation(x, self.weight, self.bias, name, [], algorithm)
-
-
-def linear(layers: Sequence[nn.Linear], precision: Precision, activation: ActivationFunction | None = None) -> Linear:
-    """Linear layers that read the same as one map, their outputs one after another.
-
-    Raises:
-        InputError: where this PyTorch multiplies no bytes.
-    """
-    weight, bias = joined(layers)
-    if precision == "int8":
-        return _byte_linear(weight.float(), bias.float(), activation)
-    dtype = dtype_of(precision)
-    weight, bias = weight.to(dtype), bias.to(dtype)
-    fused = _fused_name(activation)
-    if dtype != torch.bfloat16 or fused is None or weight.device.type != "cpu" or not fuses():
-        return PlainLinear(weight, bias, activation)
-    return FusedLinear(_laid_out(weight), bias, fused)
-
-
-@functools.cache
-def fuses() -> bool:
-    """Whether this PyTorch has the kernels of `FusedLinear` and they compute what they ought to."""
-    if not torch.backends.mkldnn.is_available():
-        return False
-    x, weight = (torch.linspace(-1, 1, 24 * 32).reshape(24, 32).roll(shift).bfloat16() for shift in (5, 17))
-    bias, residual = torch.linspace(-1, 1, 24).bfloat16(), torch.linspace(-2, 2, 24 * 24).reshape(24, 24).bfloat16()
-    plain = F.linear(x.float(), weight.float(), bias.float())
-    try:
-        laid_out = _laid_out(weight)
-        found = [
-            FusedLinear(laid_out, bias, fused)(x) for fused in (("none", "none"), ("relu", "none"), ("gelu", "none"))
-        ]
-        found.append(FusedLinear(laid_out, bias)(x, residual))
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-        return False
-    wanted = [plain, plain.relu(), F.gelu(plain), plain + residual.float()]
-    return all(
-        torch.allclose(ours.float(), right, rtol=2e-2, atol=2e-2) for ours, right in zip(found, wanted, strict=True)
-    )
-
-
-def _laid_out(weight: Tensor) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), USUAL_ROWS)
-
-
-def _fused_name(activation: ActivationFunction | None) -> tuple[str, str] | None:
-    """What oneDNN calls an activation; None where it has none of that kind."""
-    if activation is None:
-        return "none", "none"
-    if activation is F.relu:
-        return "relu", "none"
-    return ("gelu", "none") if activation is F.gelu else None
-
-
-def _byte_linear(weight: Tensor, bias: Tensor, activation: ActivationFunction | None) -> ByteLinear:
-    if not hasattr(torch, "_int_mm"):
-        raise InputError(
-            "precision int8 needs a PyTorch that multiplies matrices of bytes (2.1 or later); take bfloat16"
-        )
-    bytes_of_weight, scale = in_bytes(weight)
-    return ByteLinear(bytes_of_weight.t().contiguous(), scale, bias, activation)
-
-
-def _finished(y: Tensor, activation: ActivationFunction | None, residual: Tensor | None) -> Tensor:
-    if activation is not None:
-        y = activation(y)
-    return y if residual is None else y.add_(residual)
+    layers = {part for part in (module if within is None else within).modules() if type(part) is nn.Linear}
+    # What stands in the memo for a layer is taken for its copy, so the weights are not copied first.
+    memo: dict[int, Any] = {id(part): linear_for(part.weight, part.bias, precision, compiled) for part in layers}
+    made = copy.deepcopy(module, memo)
+    for parameter in made.parameters():
+        parameter.requires_grad_(False)
+        parameter.data = parameter.data.float()
+    return made.eval()

@@ -1,49 +1,111 @@
-"""Models whose weights have 8 or 4 bits, for use: they are not trained, saved or moved.
+"""Models for inference on a processor, of ordinary blocks with weights of 8 or 4 bits, bfloat16 or float32.
 
-`PreparedDecoder` is made of a language model of GPT's family, `PreparedTransformer` of an encoder-decoder Transformer.
+`quantized` makes them: an `InferenceDecoder` of a language model of GPT's family, an `InferenceTransformer` of an encoder-decoder
+Transformer, and of an encoder a model of its own class. Looking, ablating and patching work as in any model. While nobody looks,
+the two that decode take their steps in one call of a compiled kernel (`StackKernel`).
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any, NoReturn, Self, cast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import KeysValues, LearnedPositions, NoPositions, Padding, SinusoidalPositions, positions_of
+from regard.attention import (
+    AttentionInputs,
+    KeysValues,
+    KVCache,
+    LearnedPositions,
+    NoPositions,
+    Padding,
+    Room,
+    SinusoidalPositions,
+)
 from regard.attention.positions import check_length
 from regard.errors import InputError
-from regard.layers import CausalTransformer, PositionedEmbedding, Reduction, Tokens, VocabularyOutput
-from regard.layers.causal import Entered
-from regard.models.transformer import Transformer, TransformerDecoder
-from regard.quantization.blocks import (
-    PreparedBlock,
-    PreparedSourceBlock,
-    RoundedEmbedding,
-    obstacle_in,
-    obstacle_outside,
+from regard.layers import (
+    CACHE,
+    LAST_STEP,
+    SOURCE,
+    CausalTransformer,
+    DecoderState,
+    PositionedEmbedding,
+    Reduction,
+    TextEncoder,
+    Tokens,
 )
-from regard.quantization.linear import BITS, QuantisedPrecision, quantised_linear
+from regard.layers.causal import Entered
+from regard.layers.state import side_by_side
+from regard.models.attention_encoder_decoder import TransformerState
+from regard.models.transformer import Transformer, TransformerDecoder, TransformerEncoder
+from regard.quantization.encoder import quantized_encoder
+from regard.quantization.linear import (
+    BITS,
+    INFERENCE_ONLY,
+    Precision,
+    QuantizedPrecision,
+    check_precision,
+    inference_copy,
+    linear_for,
+)
 from regard.quantization.native import Kernels, kernels
-from regard.quantization.stacks import CACHE_DTYPE, PreparedSourceStack, PreparedStack, PreparedState
+from regard.quantization.stack import (
+    SharedRows,
+    SourceRead,
+    StackKernel,
+    block_pasts,
+    unsupported_in,
+    unsupported_place,
+    visible_columns,
+)
 
-FOR_USE = "its weights are rounded to {bits} bits, which is for use, not for training or saving; take the model it was made of"
+M = TypeVar("M", bound=nn.Module)
 
 
-class ForUse(nn.Module):
-    """A model whose weights are rounded to whole numbers; it refuses what would need the numbers that they were rounded from."""
+class InferenceOnly(nn.Module, ABC):
+    """A model laid out for inference, which refuses training, saving and moving."""
 
-    bits: int
-    """Of each weight."""
-
+    precision: Precision
     slow: str
     """Why it is no faster than bfloat16, as a sentence; empty where it is."""
+    kernel: StackKernel | None
+    """The fast path of its steps; None where there is none."""
+
+    def _prepare(self, precision: Precision, built: Kernels) -> None:
+        """Find the fast path, once all modules are in their places."""
+        self.precision = precision
+        self.slow = built.slowness(BITS[precision]) if precision in BITS else ""
+        self.kernel = StackKernel.of(self._blocks(), built)
+        self.eval()
+
+    @abstractmethod
+    def _blocks(self) -> Sequence[Any]:
+        """Those that a step goes through."""
+
+    @property
+    def cache_dtype(self) -> torch.dtype:
+        """What keys and values are kept in: no more exact than what they came from, for all are read again with every token."""
+        return torch.float32 if self.precision == "float32" else torch.bfloat16
+
+    def _fast(self) -> StackKernel | None:
+        """The kernel, while nobody looks at the blocks or changes them."""
+        return self.kernel if self.kernel is not None and self.kernel.untouched else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With copies: multiprocessing moves the tensors that it sends, and the kernel was told where these are."""
+        return copy.deepcopy({name: part for name, part in self.__dict__.items() if name != "kernel"})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         # Another process has kernels of its own, or none.
-        self.slow = self.slow or kernels().slowness(self.bits)
+        built = Kernels(None) if self.slow else kernels()
+        self.slow = self.slow or (built.slowness(BITS[self.precision]) if self.precision in BITS else "")
+        self.kernel = StackKernel.of(self._blocks(), built)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the numbers that the weights were rounded from are gone.
@@ -64,59 +126,80 @@ class ForUse(nn.Module):
         return super().train(False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
-        raise InputError("a model with quantised weights stays as it is, on the processor it was made for")
+        raise InputError("a model with quantized weights stays as it is, on the processor it was made for")
 
     def _refuse(self) -> NoReturn:
-        raise InputError(FOR_USE.format(bits=self.bits))
+        raise InputError(INFERENCE_ONLY.format(bits=BITS.get(self.precision, self.precision)))
+
+
+class InferenceEmbedding(nn.Module):
+    """Token vectors and position vectors, those that were learnt kept in a dtype, and added in float32.
+
+    Arguments:
+        embedding: the embedding they come from.
+        dtype: bfloat16 or float32.
+    """
+
+    def __init__(self, embedding: PositionedEmbedding, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding.from_pretrained(embedding.tokens.weight.detach().to(dtype, copy=True))
+        positions = copy.deepcopy(embedding.positions).requires_grad_(False)
+        self.positions = positions.to(dtype if isinstance(positions, LearnedPositions) else torch.float32)
+        self.scale = embedding.scale
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """(B, L) ids and (B, L) positions to (B, L, D) float32."""
+        return self.tokens(ids).float() * self.scale + self.positions(positions).float()
 
 
 COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
-"""What `PreparedDecoder` computes itself or as a `CausalTransformer` does: all but `output_map`, which it takes over."""
+"""What `InferenceDecoder` computes itself or as a `CausalTransformer` does: all but `output_map`, which it takes over."""
 
 
-class PreparedDecoder(ForUse, CausalTransformer):
-    """A decoder with weights of 8 or 4 bits: it reads, goes on and steps as the model it was made of, up to their rounding.
+class InferenceDecoder(InferenceOnly, CausalTransformer):
+    """A decoder of ordinary blocks for inference: it reads, goes on and steps as the model it was made of, up to rounding.
 
-    Weights are rounded as `QuantisedWeights` says, activations to bytes in groups of 32 before each product, keys and values to
-    bfloat16. A row's numbers do not depend on the other rows of a batch. Where the machine has a C++ compiler, kernels are built
-    for its processor at the first use (`regard.quantization.native`); where it has none, `slow` says so, and PyTorch computes the
-    same in bfloat16 without being any faster for it.
+    Weights are rounded as `QuantizedWeights` says; before a product with 8 or 4 bits the kernel rounds activations to bytes in
+    groups of 32. Keys and values are kept in bfloat16, in float32 beside float32. A row's numbers do not depend on the other rows
+    of a batch. Where the machine has a C++ compiler, kernels are built for its processor at the first use
+    (`regard.quantization.native`); where it has none, `slow` says so, and PyTorch computes the same in bfloat16 without being
+    any faster for it.
 
     Arguments:
         model: of GPT's family, on a processor; it is not kept.
-        precision: `int8` or `int4`.
+        precision: `int8`, `int4`, `bfloat16` or `float32`.
         compiled: the kernels; built where None.
 
     Raises:
-        InputError: for a model that `decoder_obstacle` has a word about.
+        InputError: for a model that `unsupported_decoder` gives a reason about.
 
     >>> from regard.models import GPT2, GPT2Config
     >>> model = GPT2(GPT2Config(vocabulary=9, width=32, heads=1, feedforward_width=64, layers=1, maximum_positions=6)).eval()
-    >>> prepared = PreparedDecoder(model, "int8")
-    >>> (prepared(Tokens.pad([[0, 4, 5]])) - model(Tokens.pad([[0, 4, 5]]))).abs().max().item() < 0.05
+    >>> decoder = InferenceDecoder(model, "int8")
+    >>> (decoder(Tokens.pad([[0, 4, 5]])) - model(Tokens.pad([[0, 4, 5]]))).abs().max().item() < 0.05
     True
     """
 
-    def __init__(
-        self, model: CausalTransformer, precision: QuantisedPrecision, *, compiled: Kernels | None = None
-    ) -> None:
-        why = decoder_obstacle(model)
+    all_attention_in_layers: bool = True
+
+    def __init__(self, model: CausalTransformer, precision: Precision, *, compiled: Kernels | None = None) -> None:
+        precision = check_precision(precision)
+        why = unsupported_decoder(model)
         if why:
             raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
         built = kernels() if compiled is None else compiled
-        bits = BITS[precision]
         super().__init__(
             model.config,
-            embedding=RoundedEmbedding(model.embedding),  # type: ignore[arg-type]
-            layers=[PreparedBlock(block, bits, built) for block in model.layers],  # type: ignore[arg-type, misc]
-            norm=copy.deepcopy(model.norm).float(),
+            embedding=InferenceEmbedding(model.embedding, _table_dtype(precision)),  # type: ignore[arg-type]
+            layers=list(inference_copy(model.layers, precision, built)),
+            norm=inference_copy(model.norm, precision, built),
             bands=model.bands,
         )
-        self.bits = bits
-        self.stack = PreparedStack(list(self.layers), built)  # type: ignore[arg-type]
-        self.output = quantised_linear(*model.output_map(), bits, built)
-        self.slow = built.slowness(bits)
-        self.eval()
+        self.output = linear_for(*model.output_map(), precision, built)
+        self._prepare(precision, built)
+
+    def _blocks(self) -> Sequence[Any]:
+        return list(self.layers)
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
         """As `CausalTransformer`, but without `reduce`, which is training's.
@@ -126,153 +209,249 @@ class PreparedDecoder(ForUse, CausalTransformer):
         """
         if reduce is not None:
             self._refuse()
-        with torch.no_grad():
-            return super().forward(tokens)
+        return super().forward(tokens)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., D) to (..., V) float32."""
-        return self.output(hidden.flatten(0, -2)).unflatten(0, hidden.shape[:-1])
+        return self.output(hidden)
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
-        """As `CausalStack`, the keys and values of all blocks together."""
-        x, present = self.stack(entered.x, entered.masks, None if past is None else past[0], width=entered.after.width)
-        return x, (present,)
+        """As `CausalStack`, the keys and values of all blocks together: by the kernel where nobody looks, else block by block."""
+        x, count = entered.x, len(self.layers)
+        before = self._nothing(len(x)) if past is None else past[0]
+        present = before.lengthened(x.shape[1])
+        kernel = self._fast() if x.shape[1] == entered.after.width else None
+        if kernel is None:
+            return super()._through(entered, block_pasts(before, present, count))[0], (present,)
+        columns = present.key.shape[2]
+        seen = {id(mask): visible_columns(mask, x, columns) for mask in entered.masks if mask is not None}
+        visible = [None if mask is None else seen[id(mask)] for mask in entered.masks]
+        y = kernel(x.flatten(0, 1), SharedRows(present), visible, width=x.shape[1])
+        return y.view_as(x), (present,)
+
+    def _nothing(self, rows: int) -> KeysValues:
+        """Keys and values of all blocks before the first token."""
+        attention: Any = self.layers[0].attention
+        width = attention.key.out_features // attention.key_heads
+        none = torch.empty(rows, len(self.layers) * attention.key_heads, 0, width, dtype=self.cache_dtype)
+        return KeysValues(none, none)
 
 
-def decoder_obstacle(model: nn.Module) -> str:
-    """Why a model cannot be prepared, as half a sentence; empty where it can.
+def _table_dtype(precision: Precision) -> torch.dtype:
+    return torch.float32 if precision == "float32" else torch.bfloat16
 
-    What is looked at or changed from outside runs through the model itself, where whoever looks sees it.
-    """
-    if not isinstance(model, CausalTransformer) or isinstance(model, PreparedDecoder):
+
+def unsupported_decoder(model: nn.Module) -> str:
+    """Why a model cannot become an `InferenceDecoder`, as half a sentence; empty where it can."""
+    if not isinstance(model, CausalTransformer) or isinstance(model, InferenceDecoder):
         return f"a {type(model).__name__} is no decoder of GPT's family"
     own = next((name for name in COMPUTED if getattr(type(model), name) is not getattr(CausalTransformer, name)), None)
     if own is not None:
         return f"a {type(model).__name__} has a `{own}` of its own"
     if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) is not LearnedPositions:
         return "its positions are not learnt"
-    return obstacle_outside(model) or next(filter(None, map(obstacle_in, model.layers)), "")
+    return unsupported_place(model) or next(filter(None, map(unsupported_in, model.layers)), "")
 
 
 POSITIONS = (SinusoidalPositions, LearnedPositions, NoPositions)
 
 
-class PreparedTransformer(ForUse):
-    """A `Decoder` made of a `Transformer`, with weights of 8 or 4 bits: it writes as that does, up to their rounding.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InferenceState(DecoderState):
+    """N hypotheses about R of the P sources that were read together, as `TransformerState` has them.
 
-    Weights, activations, keys and values are rounded as in `PreparedDecoder`, the encoder's too, and kernels built likewise. All
-    hypotheses take a step in one call, each over its own past; what belongs to a source never moves.
+    Arguments:
+        memory: keys and values of all P sources, those of the first block first (P, blocks * H, S, E). They stay where they are.
+        source_rows: (R,) int64, which of the P each source is.
+        cache: all that was written about each source so far, the tokens of all its hypotheses side by side: one `SharedRows` of
+            all blocks, (P, blocks * H, C, E).
+        query: (N, H, E), the alignment block's last query over the source; None before the first step.
+    """
+
+    memory: KeysValues
+    source_rows: Tensor = field(metadata=SOURCE)
+    cache: KVCache = field(default_factory=KVCache, metadata=CACHE)
+    query: Tensor | None = field(default=None, metadata=LAST_STEP)
+
+    @classmethod
+    def _joined(cls, states: Sequence[Any]) -> Self:
+        """As `DecoderState`, each source's keys and values in a row of its own."""
+        apart = [
+            replace(state, cache=replace(state.cache, layers=tuple(part.copied() for part in state.cache.layers)))
+            for state in states
+        ]
+        joined = super()._joined(apart)
+        cache = replace(joined.cache, layers=tuple(SharedRows(part) for part in joined.cache.layers))
+        memory = side_by_side([state.memory.select(state.source_rows) for state in states])
+        return replace(
+            joined,
+            cache=cache,
+            source_rows=torch.arange(len(joined.source_valid)),
+            memory=memory.reserved(memory.key.shape[2]),  # in a room, as the kernel wants it
+        )
+
+
+class InferenceTransformer(InferenceOnly, Transformer):
+    """A `Transformer` of ordinary blocks for inference: it writes as the model it was made of, up to rounding.
+
+    Weights, activations, keys and values are rounded as in `InferenceDecoder`, and kernels built likewise. All hypotheses take a
+    step in one call, each over its own past; what belongs to a source never moves.
 
     Arguments:
         model: on a processor; it is not kept.
-        precision: `int8` or `int4`.
+        precision: `int8`, `int4`, `bfloat16` or `float32`.
         compiled: the kernels; built where None.
 
     Raises:
-        InputError: for a model that `transformer_obstacle` has a word about.
+        InputError: for a model that `unsupported_transformer` gives a reason about.
 
     >>> from regard.models import TransformerConfig
     >>> sizes = {"width": 32, "heads": 1, "feedforward_width": 64, "encoder_layers": 1, "decoder_layers": 1}
     >>> model = Transformer(TransformerConfig(source_vocabulary=9, target_vocabulary=9, **sizes)).eval()
-    >>> prepared = PreparedTransformer(model, "int8")
+    >>> quantized = InferenceTransformer(model, "int8")
     >>> source, start = Tokens.pad([[3, 4, 5, 2]]), torch.tensor([1])
-    >>> found, wanted = (each.step(start, each.start(source))[0] for each in (prepared, model))
+    >>> found, wanted = (each.step(start, each.start(source))[0] for each in (quantized, model))
     >>> (found - wanted).abs().max().item() < 0.1
     True
     """
 
-    has_alignment: bool = True
-    length_setting: str = "model.maximum_positions"
+    all_attention_in_layers: bool = True
 
-    def __init__(self, model: Transformer, precision: QuantisedPrecision, *, compiled: Kernels | None = None) -> None:
-        super().__init__()
-        why = transformer_obstacle(model)
+    def __init__(self, model: Transformer, precision: Precision, *, compiled: Kernels | None = None) -> None:
+        nn.Module.__init__(self)
+        precision = check_precision(precision)
+        why = unsupported_transformer(model)
         if why:
             raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
         built = kernels() if compiled is None else compiled
-        self.bits = bits = BITS[precision]
         self.config = model.config
-        decoder = cast(TransformerDecoder, model.decoder)
-        self.source_embedding = RoundedEmbedding(model.encoder.embedding)
-        self.encoder = nn.ModuleList(PreparedBlock(block, bits, built) for block in model.encoder.layers)  # type: ignore[arg-type]
-        self.encoder_norm = copy.deepcopy(model.encoder.norm).float().requires_grad_(False)
-        self.embedding = RoundedEmbedding(decoder.embedding)
-        self.blocks = nn.ModuleList(PreparedSourceBlock(block, bits, built) for block in decoder.layers)  # type: ignore[arg-type]
-        self.norm = copy.deepcopy(decoder.norm).float().requires_grad_(False)
-        self.stack = PreparedSourceStack(list(self.blocks), built, model.config.alignment_layer)  # type: ignore[arg-type]
-        self.output = quantised_linear(model.output.weight, _bias(model.output), bits, built)
-        self.slow = built.slowness(bits)
-        self.eval()
+        self.encoder = TransformerEncoder(*_stack_parts(model.encoder, precision, built))
+        self.decoder = TransformerDecoder(*_stack_parts(model.decoder, precision, built))
+        bias = model.output.bias if model.output.ruled_out is None else model.output.ruled_out
+        self.output = linear_for(model.output.weight, bias, precision, built)  # type: ignore[assignment]
+        self._prepare(precision, built)
 
-    @property
-    def maximum_source_length(self) -> int | None:
-        """The number of positions, the source's end token taking one."""
-        return self.config.maximum_positions
+    def _blocks(self) -> Sequence[Any]:
+        return list(self.decoder.layers)
 
-    @property
-    def maximum_target_length(self) -> int | None:
-        """The number of positions: the start token takes one and the end token needs none."""
-        return self.config.maximum_positions
-
-    @torch.no_grad()
-    def encoded(self, source: Tokens) -> Tensor:
-        """The encoder's output (B, S, D) float32.
-
-        Raises:
-            InputError: where the source is longer than `maximum_positions`.
-        """
-        rows, length = source.ids.shape
-        check_length(length, self.config.maximum_positions, "source")
-        x = self.source_embedding(source.ids, positions_of(source.valid))
-        mask = Padding(source.valid)
-        for block in self.encoder:
-            shapes = ((rows, block.heads, keys, block.head_width) for keys in (0, length))
-            nothing, own = (torch.empty(shape, dtype=CACHE_DTYPE) for shape in shapes)  # type: ignore[arg-type]
-            x = block(x, mask, KeysValues(nothing, nothing), KeysValues(own, torch.empty_like(own)))
-        return self.encoder_norm(x)
-
-    @torch.no_grad()
-    def start(self, source: Tokens) -> PreparedState:
+    def start(self, source: Tokens) -> InferenceState:  # type: ignore[override]
         """Read the source (B, S)."""
-        homes = torch.arange(len(source.ids))
-        return PreparedState(source_valid=source.valid, memory=self.stack.memory(self.encoded(source)), homes=homes)
+        layers = self.decoder.memory(self.encoded(source), source.places)
+        rows, heads, length, width = layers[0].key.shape
+        memory = torch.empty(2, rows, len(layers) * heads, length, width, dtype=self.cache_dtype)
+        for index, layer in enumerate(layers):
+            own = slice(index * heads, (index + 1) * heads)
+            memory[0, :, own], memory[1, :, own] = layer.key, layer.value
+        held = KeysValues(memory[0], memory[1], Room(memory, length))
+        return InferenceState(source_valid=source.valid, memory=held, source_rows=torch.arange(rows))
 
-    @torch.no_grad()
-    def step(self, tokens: Tensor, state: PreparedState) -> tuple[Tensor, PreparedState]:
+    def step(self, tokens: Tensor, state: InferenceState) -> tuple[Tensor, InferenceState]:  # type: ignore[override]
         """Consume tokens (N,); return the logits (N, V) float32 of the next and the state after.
 
         Raises:
             InputError: where no position is left.
         """
         check_length(state.longest + 1, self.config.maximum_positions, "target")
-        x = self.embedding(tokens, state.places().flatten())
+        past = state.cache.layers[0] if state.cache.layers else self._nothing(state)
+        kernel = self._fast()
+        if kernel is None:
+            return self._step_by_blocks(tokens, state, past)
+        x = self.decoder.embedded(tokens, state.places().flatten())
         cache = state.cache.extended(rows=state.rows, width=state.width, lengths=state.lengths)
-        x, cache, query = self.stack(x, state, cache)
-        return self.output(self.norm(x)), state.advanced(cache=cache, query=query)
+        present = past.lengthened(state.width)
+        block, attention = self._alignment_block()
+        query = torch.empty(len(x), attention.heads, state.memory.key.shape[3])
+        held = SharedRows(state.memory, state.source_rows)
+        source = SourceRead(held, state.source_valid.contiguous(), block, query)
+        seen = None if cache.seen is None else cache.seen.contiguous()
+        y = kernel(x, present, [seen] * len(self.decoder.layers), width=state.width, source=source)
+        after = state.advanced(cache=cache.filled([present]), query=query)
+        return self.logits(self.decoder.finished(y)), after
 
-    def alignment(self, state: PreparedState) -> Tensor:
+    def _step_by_blocks(self, tokens: Tensor, state: InferenceState, past: SharedRows) -> tuple[Tensor, InferenceState]:
+        """The same through the ordinary blocks, which whoever looks sees."""
+        count = len(self.decoder.layers)
+        before = past.copied()
+        present = before.lengthened(state.width)
+        memory = state.memory.select(state.source_rows)
+        parts = (part.float().chunk(count, dim=1) for part in (memory.key, memory.value))
+        ordinary = TransformerState(
+            length=state.length,
+            width=state.width,
+            lengths=state.lengths,
+            source_valid=state.source_valid,
+            memory=tuple(KeysValues(key, value) for key, value in zip(*parts, strict=True)),
+            cache=replace(state.cache, layers=block_pasts(before, present, count)),
+        )
+        x, after, queries = self.decoder.step(tokens, ordinary)
+        cache = replace(after.cache, layers=()).filled([SharedRows(present)])
+        query = queries[self.config.alignment_layer].transpose(1, 2).flatten(0, 1)
+        return self.logits(x), state.advanced(cache=cache, query=query)
+
+    def alignment(self, state: InferenceState) -> Tensor:  # type: ignore[override]
         """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
         if state.query is None:
             return state.no_alignment()
-        block = self.stack.blocks[self.stack.asked]
-        first = self.stack.asked * block.heads
-        keys = state.memory.key[state.homes, first : first + block.heads]
-        scores = (state.by_source(state.query).transpose(1, 2) * block.source_scale) @ keys.float().transpose(2, 3)
-        hidden = ~state.source_valid[:, None, None]
-        return scores.masked_fill(hidden, -torch.inf).softmax(dim=-1).mean(dim=1).flatten(0, 1)
+        block, attention = self._alignment_block()
+        first = block * attention.heads
+        keys = state.memory.key[state.source_rows, first : first + attention.heads].float()
+        query = state.by_source(state.query).transpose(1, 2)
+        inputs = AttentionInputs(query=query, key=keys, mask=Padding(state.source_valid))
+        return attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)
+
+    def _alignment_block(self) -> tuple[int, Any]:
+        """The number of the block whose attention over the source is the alignment, and that attention."""
+        number = self.config.alignment_layer % len(self.decoder.layers)
+        return number, self.decoder.layers[number].cross_attention
+
+    def _nothing(self, state: InferenceState) -> SharedRows:
+        """Keys and values of all blocks before the first token."""
+        _, heads, _, width = state.memory.key.shape
+        none = torch.empty(len(state.source_rows), heads, 0, width, dtype=self.cache_dtype)
+        return SharedRows(KeysValues(none, none))
 
 
-def transformer_obstacle(model: nn.Module) -> str:
-    """Why an encoder-decoder cannot be prepared, as half a sentence; empty where it can."""
+def _stack_parts(stack: Any, precision: Precision, built: Kernels) -> tuple[Any, list[Any], nn.Module]:
+    """Embedding, blocks and last norm of an encoder or a decoder, copied for inference."""
+    embedding = InferenceEmbedding(stack.embedding, _table_dtype(precision))
+    return embedding, list(inference_copy(stack.layers, precision, built)), inference_copy(stack.norm, precision, built)
+
+
+def unsupported_transformer(model: nn.Module) -> str:
+    """Why an encoder-decoder cannot become an `InferenceTransformer`, as half a sentence; empty where it can."""
     if type(model) is not Transformer:
         return f"a {type(model).__name__} is no Transformer with encoder and decoder"
     embeddings = (model.encoder.embedding, model.decoder.embedding)
     if any(type(part) is not PositionedEmbedding or type(part.positions) not in POSITIONS for part in embeddings):
         return "its positions are not added to its tokens"
-    return obstacle_outside(model) or next(
-        filter(None, map(obstacle_in, (*model.encoder.layers, *model.decoder.layers))), ""
-    )
+    blocks = (*model.encoder.layers, *model.decoder.layers)
+    return unsupported_place(model) or next(filter(None, map(unsupported_in, blocks)), "")
 
 
-def _bias(output: VocabularyOutput) -> Tensor | None:
-    return output.bias if output.ruled_out is None else output.ruled_out
+def quantized(model: M, precision: QuantizedPrecision, *, compiled: Kernels | None = None) -> M:
+    """A model with weights of 8 or 4 bits, for inference on a processor; the model itself is left as it is.
+
+    Arguments:
+        model: a language model of GPT's family, a `Transformer`, or an encoder of texts.
+        precision: `int8` or `int4`.
+        compiled: the kernels; built where None.
+
+    Returns:
+        An `InferenceDecoder`, an `InferenceTransformer`, or an encoder of the same class.
+
+    Raises:
+        InputError: for a model of another kind, on another device, or that is looked at.
+
+    >>> from regard.models import Bert, BertConfig
+    >>> model = quantized(Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=1)), "int4")
+    >>> model.layers[0].attention.query
+    QuantizedLinear(in_features=8, out_features=8, bias=True, bits=4)
+    """
+    made: Any
+    if isinstance(model, TextEncoder):
+        made = quantized_encoder(model, precision, compiled=compiled)
+    elif isinstance(model, CausalTransformer):
+        made = InferenceDecoder(model, precision, compiled=compiled)
+    else:
+        made = InferenceTransformer(model, precision, compiled=compiled)  # type: ignore[arg-type]
+    return made

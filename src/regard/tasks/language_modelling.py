@@ -23,7 +23,7 @@ from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.layers.output import check_finite
 from regard.models import GPT2Config, GPT3Config, GPTConfig, ReformerConfig
-from regard.quantization import PreparedDecoder, QuantisedPrecision
+from regard.quantization import InferenceDecoder, QuantizedPrecision
 from regard.structure import from_mapping
 from regard.tasks.examples import hold_out
 from regard.tasks.generation_config import read_generation_config
@@ -139,18 +139,18 @@ class LanguageModel(Predictor[LanguageModellingTask]):
                 state = self.model.prefill(Tokens.pad([ids[:-1]], device=self.device), state)
         return Beginning(text=text, ids=tuple(ids), state=state)
 
-    def quantised(self, precision: QuantisedPrecision) -> LanguageModel:
+    def quantised(self, precision: QuantizedPrecision) -> LanguageModel:
         """The same with weights of 8 or 4 bits, for use on a processor: a half to an eighth of the memory, and faster by as much.
 
         The model itself is left as it is. What the rounding costs, `regard evaluate MODEL TEXT precision=int4` tells.
 
         Arguments:
-            precision: `int8` or `int4`, as `regard.quantization.QuantisedWeights` says.
+            precision: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says.
 
         Raises:
             InputError: for a model that is not of GPT's family, is on another device, or is looked at.
         """
-        prepared = PreparedDecoder(self.model, precision)
+        prepared = InferenceDecoder(self.model, precision)
         return LanguageModel(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
 
     @overload  # a string is a sequence of strings too; the first that fits counts

@@ -25,7 +25,7 @@ from regard.generation.penalties import check_coverage
 from regard.layers.output import check_number
 from regard.models import TransformerConfig
 from regard.parts import own_metrics, own_scores
-from regard.quantization import PreparedTransformer, QuantisedPrecision
+from regard.quantization import InferenceTransformer, QuantizedPrecision
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.examples import hold_out
@@ -285,18 +285,18 @@ class Translator(PairPredictor[TranslationTask]):
     judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
     judged_by_own: ClassVar[bool] = True
 
-    def quantised(self, precision: QuantisedPrecision) -> Translator:
+    def quantised(self, precision: QuantizedPrecision) -> Translator:
         """The same with weights of 8 or 4 bits, for use on a processor, where it is faster.
 
         The model itself is left as it is. What the rounding costs, `regard evaluate MODEL PAIRS precision=int8` tells.
 
         Arguments:
-            precision: `int8` or `int4`, as `regard.quantization.QuantisedWeights` says.
+            precision: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says.
 
         Raises:
             InputError: for a model that is no Transformer, is on another device, or is looked at.
         """
-        prepared = PreparedTransformer(self.model, precision)
+        prepared = InferenceTransformer(self.model, precision)
         return Translator(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
 
     def encode_source(self, text: str, to: str | None = None) -> list[int]:

@@ -12,7 +12,7 @@ struct Norm {
 };
 
 struct Block {
-    Linear projections, output, inner, outer;
+    Linear query, key, value, output, inner, outer;
     Norm attention_before, attention_after, feedforward_before, feedforward_after;
     int32_t width, heads, head_width;
     float scale;
@@ -84,7 +84,7 @@ void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int3
 int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns) {
     int64_t inner = b->heads * b->head_width;
     return bytes_of(rows, b->width) + bytes_of(rows, inner) + bytes_of(rows, b->inner.outputs) +
-           rounded(int64_t(rows) * b->width * 4) + rounded(int64_t(rows) * b->projections.outputs * 4) +
+           rounded(int64_t(rows) * b->width * 4) + rounded(int64_t(rows) * 3 * inner * 4) +
            rounded(int64_t(rows) * inner * 4) + rounded(int64_t(rows) * b->inner.outputs * 4) +
            int64_t(rows) * b->heads * rounded(int64_t(columns) * 8);
 }
@@ -99,7 +99,7 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
                    const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible, int32_t asked,
                    float* queries, uint8_t* scratch) {
     const int width = blocks->width, heads = blocks->heads, each = blocks->head_width, inner = heads * each;
-    const int wide = blocks->inner.outputs, stride = blocks->projections.outputs;
+    const int wide = blocks->inner.outputs, stride = 3 * inner;
     Bytes input = laid_in(scratch, rows, width), attended = laid_in(scratch, rows, inner),
           hidden = laid_in(scratch, rows, wide);
     float* normal = floats_in(scratch, int64_t(rows) * width);
@@ -148,7 +148,11 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
         const Block* b = blocks + number;
         const Norm none = {nullptr, nullptr, 0.0f};
         normalised(none, b->attention_before);
-        mapped(b->projections, input, projected, stride);
+#pragma omp for schedule(static)
+        for (int first = 0; first < stride; first += UNIT) {  // query, key and value of a row, one after another
+            const Linear& w = first < inner ? b->query : first < 2 * inner ? b->key : b->value;
+            outputs_of(w, input, rows, first % inner, projected + first, stride);
+        }
 #pragma omp for schedule(static)
         for (int pair = 0; pair < rows * heads; ++pair) {
             int row = pair / heads, head = pair % heads;

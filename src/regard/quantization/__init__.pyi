@@ -1,0 +1,16 @@
+from .encoder import Group as Group
+from .encoder import PackedEncoder as PackedEncoder
+from .encoder import quantized_encoder as quantized_encoder
+from .encoder import unsupported_encoder as unsupported_encoder
+from .linear import BITS as BITS
+from .linear import PRECISIONS as PRECISIONS
+from .linear import Precision as Precision
+from .linear import QuantizedLinear as QuantizedLinear
+from .linear import QuantizedPrecision as QuantizedPrecision
+from .linear import QuantizedWeights as QuantizedWeights
+from .models import InferenceDecoder as InferenceDecoder
+from .models import InferenceOnly as InferenceOnly
+from .models import InferenceTransformer as InferenceTransformer
+from .models import quantized as quantized
+from .models import unsupported_decoder as unsupported_decoder
+from .models import unsupported_transformer as unsupported_transformer

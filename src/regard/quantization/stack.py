@@ -1,0 +1,372 @@
+"""The fast path of a decoder's steps: a token of each row through all blocks in one call of the compiled kernel.
+
+`StackKernel` is told where the weights of ordinary blocks are, and is taken while nobody looks at these blocks or changes them
+(`Untouched`). The keys and values of all blocks stand in one tensor (`SharedRows`), of which `block_pasts` shows each block its
+own part. `unsupported_in` says why a block has no fast path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Self
+
+import torch
+import torch.nn.modules.module as global_hooks
+from torch import Tensor, nn
+
+from regard.attention import AttentionLayer, KeysValues, Mask, ScoredAttention
+from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, Residual
+from regard.layers.blocks import Block
+from regard.quantization.interface import BlockStruct, CacheStruct, LinearStruct, NormStruct, Pointer
+from regard.quantization.linear import AFTER_LINEAR, UNIT, AfterLinear, QuantizedLinear, activation_name
+from regard.quantization.native import Kernels
+
+KERNEL_HEAD = 32
+"""The kernel takes heads whose width is a multiple of this."""
+
+
+# Keys and values of all blocks in one tensor.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedRows:
+    """Keys and values of what was written about R sources, in a memory of perhaps more.
+
+    A source that leaves a search leaves its row behind, and nothing is copied for it.
+
+    Arguments:
+        held: (P, blocks * G, C, E), those of the first block first.
+        rows: (R,) int64, the row of `held` that is each source's, no two alike; None where they stand in order.
+
+    >>> import torch
+    >>> written = SharedRows(KeysValues(torch.arange(3.0).view(3, 1, 1, 1), torch.zeros(3, 1, 1, 1)))
+    >>> fewer = written.select(torch.tensor([2, 0]))
+    >>> fewer.held is written.held, fewer.copied().key.flatten().tolist()
+    (True, [2.0, 0.0])
+    """
+
+    held: KeysValues
+    rows: Tensor | None = None
+
+    def select(self, rows: Tensor) -> SharedRows:
+        """Of these sources, in that order; one that is wanted twice gets a row of its own each time."""
+        own = rows if self.rows is None else self.rows.index_select(0, rows)
+        if len(own.unique()) < len(own):
+            return SharedRows(self.held.select(own))
+        return SharedRows(self.held, own.contiguous())
+
+    def lengthened(self, more: int) -> SharedRows:
+        """With room for `more` columns that are still to be written."""
+        return SharedRows(self.held.lengthened(more), self.rows)
+
+    def reserved(self, columns: int) -> SharedRows:
+        """With room for so many columns in all."""
+        return SharedRows(self.held.reserved(columns), self.rows)
+
+    def crop(self, columns: int) -> SharedRows:
+        """The first columns."""
+        return SharedRows(self.held.crop(columns), self.rows)
+
+    def rewound(self, columns: int) -> SharedRows:
+        """As `crop`, and the later columns are given up, as `KeysValues.rewound` does."""
+        return SharedRows(self.held.rewound(columns), self.rows)
+
+    def copied(self) -> KeysValues:
+        """(R, blocks * G, C, E), each source in its own row."""
+        return self.held if self.rows is None else self.held.select(self.rows)
+
+    def struct(self) -> CacheStruct:
+        """What the kernel is given; it points into the tensors here, which have to be in a room."""
+        room = self.held.room
+        if room is None:
+            raise RuntimeError("the kernel was called without a room")
+        rows = None if self.rows is None else self.rows.data_ptr()
+        count, columns = room.memory.shape[1], self.held.key.shape[2]
+        return CacheStruct(room.memory.data_ptr(), rows, count, room.capacity, columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockPast(KeysValues):
+    """One block's keys and values of the tokens before, to which it appends in the tensor of all blocks.
+
+    Arguments:
+        present: the same, with columns for the tokens that are still to be written.
+    """
+
+    present: KeysValues = field(kw_only=True)
+
+    def extended(self, later: KeysValues) -> KeysValues:
+        """Past and present in float32, rounded as the cache keeps them, so that a token read by the kernel sees the same."""
+        before = self.key.shape[2]
+        self.present.key[:, :, before:] = later.key
+        self.present.value[:, :, before:] = later.value
+        return KeysValues(self.present.key.float(), self.present.value.float())
+
+
+def block_pasts(past: KeysValues, present: KeysValues, count: int) -> tuple[BlockPast, ...]:
+    """What each of so many blocks is given as its past, of keys and values (B, blocks * G, C, E)."""
+    parts = (part.chunk(count, dim=1) for part in (past.key, past.value, present.key, present.value))
+    return tuple(
+        BlockPast(key, value, present=KeysValues(new_key, new_value))
+        for key, value, new_key, new_value in zip(*parts, strict=True)
+    )
+
+
+# Whether somebody looks.
+
+OUTSIDE = frozenset({"forward", "_compiled_call_impl"})
+"""Names that an object of a module has where somebody stands around its calls, or compiled it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Untouched:
+    """Whether modules still consist of what they consisted of, and nobody looks at them, changes or compiled them.
+
+    Arguments:
+        namespaces: of each module.
+        hooks: of each module, those before and after its forward pass, and those of all modules.
+        contents: modules, parameters and buffers of each, by name.
+        objects: what `contents` held.
+    """
+
+    namespaces: tuple[dict[str, Any], ...]
+    hooks: tuple[Mapping[int, Any], ...]
+    contents: tuple[Mapping[str, Any], ...]
+    objects: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, modules: Sequence[nn.Module]) -> Self:
+        """Of these modules and all that is in them, as they are now."""
+        every = list(dict.fromkeys(part for module in modules for part in module.modules()))
+        contents = tuple(
+            held for part in every for held in (part._modules, part._parameters, part._buffers) if len(held)
+        )
+        return cls(
+            tuple(part.__dict__ for part in every),
+            (
+                global_hooks._global_forward_hooks,
+                global_hooks._global_forward_pre_hooks,
+                *(hooks for part in every for hooks in (part._forward_hooks, part._forward_pre_hooks)),
+            ),
+            contents,
+            tuple(chain.from_iterable(held.values() for held in contents)),
+        )
+
+    def __bool__(self) -> bool:
+        if any(self.hooks) or not all(map(OUTSIDE.isdisjoint, self.namespaces)):
+            return False
+        now = list(chain.from_iterable(held.values() for held in self.contents))
+        return len(now) == len(self.objects) and all(map(operator.is_, now, self.objects))
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether the module is looked at, changed or compiled from outside, so that it must be called itself."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks)
+    return "forward" in module.__dict__ or module._compiled_call_impl is not None or any(hooks)
+
+
+# The kernel, and what it is given of blocks.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceRead:
+    """What a step attends to besides its own past.
+
+    Arguments:
+        held: keys and values of the sources.
+        visible: (R, S) bool, contiguous, True = may be attended to.
+        block: the number of the block whose queries are wanted.
+        queries: (N, H, E) float32, where they are written.
+    """
+
+    held: SharedRows
+    visible: Tensor
+    block: int
+    queries: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StackKernel:
+    """One token of each row through blocks of one shape.
+
+    Arguments:
+        library: the compiled kernels.
+        structs: the blocks, as the kernel is given them.
+        held: tensors of its own that the structs point into; all others are the blocks'.
+        untouched: whether the blocks are as they were and nobody looks at them.
+    """
+
+    library: ctypes.CDLL
+    structs: ctypes.Array[BlockStruct]
+    held: tuple[Tensor, ...]
+    untouched: Untouched
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block], kernels: Kernels) -> Self | None:
+        """The kernel for these blocks; None where there is none, or it takes no such blocks."""
+        held: list[Tensor] = []
+        structs = [] if kernels.library is None else [_block_struct(block, held) for block in blocks]
+        fitting = [struct for struct in structs if struct is not None]
+        shapes = {(s.width, s.heads, s.head_width, s.inner.outputs, s.query.bits) for s in fitting}
+        if kernels.library is None or len(fitting) < len(blocks) or len(shapes) != 1:
+            return None
+        return cls(kernels.library, (BlockStruct * len(fitting))(*fitting), tuple(held), Untouched.of(blocks))
+
+    def __call__(
+        self,
+        x: Tensor,
+        past: SharedRows,
+        visible: Sequence[Tensor | None],
+        *,
+        width: int = 1,
+        source: SourceRead | None = None,
+    ) -> Tensor:
+        """(N, D) float32 to the same; the keys and values of these tokens are written into the last columns of `past`.
+
+        Arguments:
+            past: of the tokens before and these, `width` columns for these.
+            visible: of each block (N, C) bool, contiguous, True = may be attended to; None = all.
+            width: how many rows there are about each text, next to one another.
+            source: what is attended to besides.
+        """
+        y = x.clone(memory_format=torch.contiguous_format)  # which the kernel changes in place
+        own, read = past.struct(), None if source is None else source.held.struct()
+        columns = own.columns if read is None else max(own.columns, read.columns)
+        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, len(x), columns), dtype=torch.uint8)
+        about: tuple[Any, ...] = (None, None, -1, None)
+        if source is not None:
+            about = (read, source.visible.data_ptr(), source.block, source.queries.data_ptr())
+        places = [None if seen is None else seen.data_ptr() for seen in visible]
+        self.library.regard_blocks(
+            self.structs,
+            len(self.structs),
+            y.data_ptr(),
+            len(x),
+            width,
+            own,
+            (Pointer * len(places))(*places),
+            *about,
+            scratch.data_ptr(),
+        )
+        return y
+
+
+def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
+    """(R * W, C) bool: what a mask lets the tokens x (R, W, D) attend to, as the kernel reads it."""
+    texts, width = x.shape[:2]
+    seen = mask.dense(batch=texts, heads=1, queries=width, keys=columns, device=x.device)
+    return seen.expand(texts, 1, width, columns).reshape(texts * width, columns).contiguous()
+
+
+def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
+    """What the kernel is given of a block; None where it takes no such block."""
+    if unsupported_in(block):
+        return None
+    attention: Any = block.attention
+    net: Any = block.feedforward
+    activation = activation_name(net.activation) or "none"
+    layers: list[Any] = [attention.query, attention.key, attention.value, attention.output, net.inner, net.outer]
+    residuals = [block.attention_residual, block.feedforward_residual]
+    across: Any = block.cross_attention if isinstance(block, DecoderBlock) else None
+    if isinstance(block, DecoderBlock):
+        layers += [across.query, across.output]
+        residuals.append(block.cross_residual)
+    structs = [_linear_struct(layer, activation if layer is net.inner else "none", held) for layer in layers]
+    norms = [_norm_struct(norm, held) for residual in residuals for norm in (residual.before, residual.after)]
+    fitting = [struct for struct in structs if struct is not None]
+    head_width = attention.query.out_features // attention.heads
+    if len(fitting) < len(structs) or head_width % KERNEL_HEAD or {struct.bits for struct in fitting} not in ({8}, {4}):
+        return None
+    scale = product_scale(attention, head_width)
+    struct = BlockStruct(*fitting[:6], *norms[:4], fitting[3].outputs, attention.heads, head_width, scale)
+    if across is not None:
+        struct.source_query, struct.source_output = fitting[6:]
+        struct.source_before, struct.source_after = norms[4:]
+        struct.source_scale = product_scale(across, head_width)
+    return struct
+
+
+def _linear_struct(layer: nn.Module, activation: AfterLinear, held: list[Tensor]) -> LinearStruct | None:
+    """What the kernel is given of a linear layer; None where it does not take it."""
+    if not isinstance(layer, QuantizedLinear | nn.Linear) or layer.out_features % UNIT:
+        return None
+    if isinstance(layer, QuantizedLinear):
+        return layer.struct(activation)
+    bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias
+    held.append(bias)
+    places = (layer.weight.data_ptr(), None, bias.data_ptr())
+    return LinearStruct(layer.out_features, layer.in_features, 32, AFTER_LINEAR.index(activation), *places)
+
+
+def _norm_struct(norm: nn.Module, held: list[Tensor]) -> NormStruct:
+    """What the kernel is given of a layer norm, or of nothing."""
+    if not isinstance(norm, nn.LayerNorm):
+        return NormStruct(None, None, 0.0)
+    bias = torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
+    held.append(bias)
+    return NormStruct(norm.weight.data_ptr(), bias.data_ptr(), norm.eps)
+
+
+def product_scale(attention: AttentionLayer, width: int) -> float:
+    """What the products of queries and keys of a width are multiplied by."""
+    return attention.attention.score.product_scale(width)  # type: ignore[union-attr, operator, return-value]
+
+
+# Why a model is not prepared for inference, as half a sentence; empty where it can be.
+
+
+def unsupported_place(model: nn.Module) -> str:
+    """What it is about the place or the use of a model, whatever it is made of."""
+    if any(map(has_hooks, model.modules())):
+        return "somebody looks at it, or has changed it"
+    if any(parameter.device.type != "cpu" for parameter in model.parameters()):
+        return "it is not on a processor"
+    return ""
+
+
+def unsupported_in(block: nn.Module) -> str:
+    """What it is about a block."""
+    if type(block) not in (CausalBlock, EncoderBlock, DecoderBlock):
+        return "its blocks are of another kind"
+    attentions = [block.attention, *([block.cross_attention] if isinstance(block, DecoderBlock) else [])]
+    residuals = [part for part in block.children() if isinstance(part, Residual)]
+    norms = [norm for residual in residuals for norm in (residual.before, residual.after)]
+    if any(type(part) is not Residual for part in residuals) or not all(
+        type(norm) in (nn.LayerNorm, nn.Identity) for norm in norms
+    ):
+        return "its norms are not layer norms"
+    return next(filter(None, map(unsupported_attention, attentions)), "") or _unsupported_net(block.feedforward)  # type: ignore[arg-type]
+
+
+def unsupported_attention(attention: nn.Module) -> str:
+    """What it is about an attention layer."""
+    if not isinstance(attention, AttentionLayer) or type(attention).forward is not AttentionLayer.forward:
+        return "the attention of its blocks is of another kind"
+    if not all(map(_is_linear, (attention.query, attention.key, attention.value, attention.output))):
+        return "its linear layers are not plain ones"
+    mechanism = attention.attention
+    dot = type(mechanism) is ScoredAttention and mechanism.alignment.plain_softmax
+    if (
+        not dot
+        or mechanism.score.product_scale(1) is None  # type: ignore[union-attr]
+        or attention.key_heads != attention.heads
+        or attention.rotary is not None
+    ):
+        return "its attention is not the scaled dot product with a softmax"
+    return ""
+
+
+def _unsupported_net(feedforward: nn.Module) -> str:
+    if type(feedforward) is not FeedForward or activation_name(feedforward.activation) is None:
+        return "the feed-forward nets of its blocks are of another kind"
+    if not all(map(_is_linear, (feedforward.inner, feedforward.outer))):
+        return "its linear layers are not plain ones"
+    return ""
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    return type(layer) in (nn.Linear, QuantizedLinear)

@@ -1,0 +1,245 @@
+"""Looking, ablating and patching at 8 and 4 bits: ordinary blocks do what the kernel does, and whoever looks sees them."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import regard
+from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
+from regard.errors import InputError
+from regard.inspection.editing import ScaleHeads, ablate, change, patch
+from regard.layers import Tokens
+from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
+from regard.quantization import QuantizedLinear, quantized
+from regard.quantization.native import Kernels, kernels
+
+ODD = {"vocabulary": 53, "width": 96, "heads": 3, "feedforward_width": 160, "layers": 3, "maximum_positions": 21}
+every_precision = pytest.mark.parametrize("precision", ["int8", "int4"])
+every_way = pytest.mark.parametrize("compiled", [None, Kernels(None, "left out by a test")], ids=["kernels", "pytorch"])
+built = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
+
+
+def drawn(model, generator, scale=0.3):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=scale if parameter.dim() > 1 else 0.1, generator=generator)
+        for part in model.modules():
+            if isinstance(part, torch.nn.LayerNorm):
+                part.weight.add_(1)
+    return model.eval()
+
+
+def gpt2(generator):
+    return drawn(GPT2(GPT2Config(**ODD)), generator)
+
+
+def translator(generator):
+    sizes = {"width": 64, "heads": 2, "feedforward_width": 96, "encoder_layers": 2, "decoder_layers": 2}
+    config = TransformerConfig(source_vocabulary=45, target_vocabulary=45, maximum_positions=24, norm="pre", **sizes)
+    return drawn(Transformer(config), generator, 0.2)
+
+
+def bert(generator):
+    return drawn(Bert(BertConfig(vocabulary=31, width=64, heads=2, feedforward_width=96, layers=2)), generator)
+
+
+def softmax_of(queries, keys):
+    """softmax(q . k / sqrt(E)) in float64, plainly, over the keys up to each query's own."""
+    scores = queries.double() @ keys.double().transpose(-1, -2) / queries.shape[-1] ** 0.5
+    ahead = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + keys.shape[2] - queries.shape[2])
+    return scores.masked_fill(ahead, -torch.inf).softmax(dim=-1)
+
+
+def near(found, wanted, share=0.02):
+    return (found - wanted).norm() <= share * wanted.norm()
+
+
+@every_precision
+@every_way
+def test_looking_at_a_decoder_shows_the_weights_of_its_own_queries_and_keys(precision, compiled, generator):
+    model = quantized(gpt2(generator), precision, compiled=compiled)
+    tokens = Tokens.pad([[3, 9, 4, 7, 5], [8, 1, 6, 2, 11]])
+    unlooked, state = model.read(tokens, model.start(2))
+    stepped = model.step(torch.tensor([4, 9]), state)[0]
+    with regard.look(model) as seen:
+        looked, again = model.read(tokens, model.start(2))
+        looked_step = model.step(torch.tensor([4, 9]), again)[0]
+    assert torch.equal(looked, unlooked)  # the prompt goes through the blocks in any case
+    assert near(looked_step, stepped)
+    assert len(seen.addresses) == 3
+    with regard.look(model) as alone:
+        model.read(tokens, model.start(2))
+    for address in seen.addresses:
+        weights = alone.weights(address)
+        assert seen.weights(address).shape == (2, 3, 6, 6)
+        torch.testing.assert_close(seen.weights(address)[:, :, :5, :5], weights)
+        own = softmax_of(alone.queries(address), alone.keys(address))
+        torch.testing.assert_close(weights.double(), own, rtol=1e-5, atol=1e-6)
+
+
+@built
+@every_precision
+def test_the_kernel_is_taken_when_nobody_looks_and_only_then(precision, generator, monkeypatch):
+    model = quantized(gpt2(generator), precision)
+    state = model.read(Tokens.pad([[3, 9, 4]]), model.start(1))[1]
+    taken = []
+    original = type(model.kernel).__call__
+    monkeypatch.setattr(type(model.kernel), "__call__", lambda *a, **k: (taken.append(1), original(*a, **k))[1])
+
+    def takes() -> bool:
+        taken.clear()
+        model.step(torch.tensor([5]), state)
+        return bool(taken)
+
+    assert takes()
+    with regard.look(model, ["layers.1.attention"]):
+        assert not takes()
+    with regard.look(model, hidden=["layers.2"]):
+        assert not takes()
+    with change(model, ScaleHeads(address="layers.0.attention", heads=[1])):
+        assert not takes()
+    assert takes()
+    handle = model.layers[0].feedforward.inner.register_forward_hook(lambda *_: None)
+    assert not takes()
+    handle.remove()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert not takes()
+    handle.remove()
+    assert takes()
+    kept, model.layers[2].attention.attention = model.layers[2].attention.attention, ScoredAttention(ScaledDot(0.25))
+    assert not takes()
+    model.layers[2].attention.attention = kept
+    assert takes()
+    model.layers[0].attention_residual.before.weight.data.mul_(2)  # in place: the kernel reads the same numbers
+    step = model.step(torch.tensor([5]), state)[0]
+    with regard.look(model):
+        assert near(model.step(torch.tensor([5]), state)[0], step)
+
+
+@every_precision
+@every_way
+def test_silencing_a_head_of_a_decoder_changes_the_answer_and_patching_brings_it_back(precision, compiled, generator):
+    model = quantized(gpt2(generator), precision, compiled=compiled)
+    one, two = Tokens.pad([[3, 9, 4, 7]]), Tokens.pad([[8, 1, 6, 2]])
+    whole = model(one)
+    with change(model, ScaleHeads(address="layers.1.attention", heads=[2])):
+        silenced = model(one)
+    assert not near(silenced, whole)
+    assert torch.equal(model(one), whole)
+
+    def score(logits):
+        return logits[0, -1, 5].item()
+
+    found = ablate(model, lambda: score(model(one)))
+    assert len(found.rows) == 9
+    assert any(row.effect for row in found.rows)
+    state = model.read(one, model.start(1))[1]
+    stepping = ablate(model, lambda: model.step(torch.tensor([6]), state)[0][0, 5].item(), by="layer")
+    assert all(row.effect for row in stepping.rows)
+    hidden = patch(model, lambda: model(one), lambda: model(two), score, hidden=["layers.2"])
+    assert hidden.rows[0].effect == pytest.approx(1.0, abs=1e-4)
+    heads = patch(model, lambda: model(one), lambda: model(two), score, by="layer")
+    assert len({row.effect for row in heads.rows}) == 3
+
+
+@every_precision
+@every_way
+def test_looking_at_a_translator_shows_encoder_decoder_and_what_lies_across(precision, compiled, generator):
+    model = quantized(translator(generator), precision, compiled=compiled)
+    source, columns = Tokens.pad([[3, 4, 5, 6, 2], [9, 8, 2]]), torch.tensor([[1, 1], [7, 8], [9, 6]])
+
+    def logits():
+        state, found = model.start(source), []
+        for tokens in columns:
+            step, state = model.step(tokens, state)
+            found.append(step[:, 1:])  # the first is padding's, which is ruled out
+        return torch.stack(found), model.alignment(state)
+
+    wanted, aligned = logits()
+    with regard.look(model) as seen:
+        found, alignment = logits()
+    assert near(found, wanted, 0.04)
+    assert (alignment - aligned).abs().max() < 0.03
+    across = "decoder.layers.1.cross_attention"
+    assert {"encoder.layers.0.attention", "decoder.layers.0.attention", across} <= set(seen.addresses)
+    weights = seen.weights(across)
+    torch.testing.assert_close(weights.mean(dim=1)[:, -1], alignment, rtol=1e-4, atol=1e-5)
+    with regard.look(model) as seen:
+        forced = model(source, Tokens.pad(columns.t().tolist()))
+    assert near(forced.transpose(0, 1)[..., 1:], wanted, 0.04)
+    torch.testing.assert_close(seen.weights(across), weights, rtol=0, atol=0.03)
+    visible, weights = source.valid[:, None, None], seen.weights(across)
+    scores = seen.queries(across).double() @ seen.keys(across).double().transpose(-1, -2) / 32**0.5
+    own = scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)
+    torch.testing.assert_close(weights.double(), own, rtol=1e-5, atol=1e-6)
+    with change(model, ScaleHeads(address=across, heads=[0])):
+        assert not near(logits()[0], wanted, 0.04)
+
+
+@every_precision
+@every_way
+def test_an_encoder_is_looked_at_and_changed_as_any_other(precision, compiled, generator):
+    plain = bert(generator)
+    model = quantized(plain, precision, compiled=compiled)
+    assert type(model) is Bert
+    assert all(isinstance(layer.attention.key, QuantizedLinear) for layer in model.layers)
+    tokens = Tokens.pad([[3, 4, 5, 6], [7, 8]])
+    wanted = model(tokens).hidden
+    assert near(wanted[tokens.valid], plain(tokens).hidden[tokens.valid], 0.03 if precision == "int8" else 0.3)
+    with regard.look(model) as seen:
+        assert torch.equal(model(tokens).hidden, wanted)
+    address = "layers.1.attention"
+    inputs = AttentionInputs(query=seen.queries(address), key=seen.keys(address))
+    torch.testing.assert_close(
+        seen.weights(address)[0], ScoredAttention(ScaledDot()).weights(inputs)[0], rtol=1e-5, atol=1e-6
+    )
+    with change(model, ScaleHeads(address=address, heads=[1])):
+        assert not near(model(tokens).hidden, wanted)
+    for forbidden in (model.train, model.state_dict):
+        with pytest.raises(InputError, match="which is for inference, not for training or saving"):
+            forbidden()
+    with pytest.raises(InputError, match="stays as it is"):
+        model.to("meta")
+    with pytest.raises(InputError, match="bfloat16: the model cannot be prepared: an encoder is quantized to int8 or"):
+        quantized(plain, "bfloat16")
+
+
+@every_precision
+def test_the_gradient_of_a_quantized_layer_is_that_of_its_weights(precision, generator):
+    layer = QuantizedLinear(torch.randn(33, 40, generator=generator), None, 8 if precision == "int8" else 4)
+    x = torch.randn(2, 3, 40, generator=generator, requires_grad=True)
+    out = torch.randn(2, 3, 33, generator=generator)
+    (layer(x) * out).sum().backward()
+    torch.testing.assert_close(x.grad, out @ layer.weight)
+
+
+def test_importing_the_package_imports_no_kernel():
+    code = (
+        "import sys, regard.quantization; "
+        "print([name for name in sys.modules if name.startswith(('torch', 'regard.quantization.'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["PreparedDecoder", "ForUse", "QuantisedWeights", "encoder_obstacle"])
+def test_an_old_name_works_with_a_warning(name):
+    import regard.quantization as package
+
+    with pytest.warns(DeprecationWarning, match=f"{name} is called {package.RENAMED[name]}"):
+        old = getattr(package, name)
+    assert old is getattr(package, package.RENAMED[name])
+    with pytest.raises(AttributeError):
+        _ = package.Nothing
+
+
+def test_the_old_name_of_the_package_warns_and_gives_the_same_things(monkeypatch):
+    monkeypatch.delitem(sys.modules, "regard.prepared", raising=False)
+    with pytest.warns(DeprecationWarning, match="regard.prepared is called regard.quantization"):
+        old = importlib.import_module("regard.prepared")
+    assert old.QuantizedLinear is QuantizedLinear
