@@ -41,7 +41,7 @@ from regard.layers import (
 )
 from regard.layers.causal import Entered
 from regard.layers.state import side_by_side
-from regard.models.attention_encoder_decoder import TransformerState
+from regard.models.encoder_decoder import TransformerState
 from regard.models.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from regard.quantization.encoder import quantized_encoder
 from regard.quantization.linear import (
