@@ -5,7 +5,9 @@ import os
 import resource
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -142,6 +144,22 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
     monkeypatch.setattr(folders, "machine", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["info"])
+
+
+def test_a_warning_is_shown_once_however_often_it_is_given(command, monkeypatch):
+    def warn_twice(*_, **__):
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                warnings.warn("the part was changed", stacklevel=1)
+        warnings.warn("another", stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(sys.modules["regard.cli.main"], "_commands", lambda: SimpleNamespace(main=warn_twice))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        answer = command("--version")
+    assert answer.err.count("UserWarning: the part was changed") == answer.err.count("UserWarning: another") == 1
 
 
 def test_a_message_cannot_act_on_the_terminal(command):

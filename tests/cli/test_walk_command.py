@@ -47,6 +47,15 @@ def test_files(command, model, tmp_path, name, beginning):
     assert place.read_text().startswith(beginning)
 
 
+def test_a_head_may_be_named_with_its_layer(command, model):
+    answer = command("walk", model, "abcd", "--target", "dcb", "--query", "c", "--head", "0.1", "--json")
+    read = json.loads(answer.out)
+    assert (read["address"], read["head"]) == ("decoder.layers.0.cross_attention", 1)
+    answer = command("walk", model, "abcd", "--query", "c", "--head", f"{FIRST}.0", "--json")
+    read = json.loads(answer.out)
+    assert (read["address"], read["head"]) == (FIRST, 0)
+
+
 def test_a_recurrent_model(command, dates_model):
     answer = command("walk", dates_model, "9 mai 2017", "--position", "0")
     assert "decoder.attention · ScoredAttention(Additive, Soft)" in answer.out
@@ -61,6 +70,9 @@ def test_a_recurrent_model(command, dates_model):
         (["abca", "--query", "a", "--layer", FIRST], "“a” occurs 2 times, at 0 and 3; choose one with position"),
         (["abcd", "--query", "a", "--layer", "decoder.0"], "no attention layer is called 'decoder.0'"),
         (["abcd", "--query", "a", "--layer", FIRST, "--head", "7"], "head is 7; the layer has heads 0 to 1"),
+        (["abcd", "--query", "a", "--head", "5.11"], "there is no layer '5' among encoder.layers.0.attention"),
+        (["abcd", "--query", "a", "--head", "x"], "head 'x' is no head; give a number, such as 3, or with its layer"),
+        (["abcd", "--query", "a", "--layer", FIRST, "--head", "decoder.*.1"], "is not of layer 'decoder.*'"),
         (["abcd", "--query", "a", "-o", "walk.pdf"], "give one that ends in .html or .json"),
         (["", "--query", "a"], "the text is empty"),
         (["abcd" * 4, "--query", "a"], "the source has 17 tokens and the model has positions for 12"),

@@ -31,7 +31,7 @@ def a_picture() -> AttentionView:
 
 
 def drawn(figure) -> list[tuple[int, int, str]]:
-    return [(int(line.get_ydata()[0]), int(line.get_ydata()[1]), line.get_color()) for line in figure.axes[0].lines]
+    return [(*map(round, line.get_ydata()), line.get_color()) for line in figure.axes[0].lines]
 
 
 def test_a_line_for_each_weight_that_can_be_seen():
@@ -40,6 +40,13 @@ def test_a_line_for_each_weight_that_can_be_seen():
     assert {colour for *_, colour in drawn(lines_figure(a_map()))} == set(COLOURS[:2])
     assert drawn(lines_figure(a_map(), heads=[1], query=0)) == [(0, 1, COLOURS[1])]
     assert [text.get_text() for text in lines_figure(a_map()).axes[0].texts] == ["la", "$x_", "the", "white", "house"]
+
+
+def test_lines_of_two_heads_that_attend_alike_can_be_told_apart():
+    alike = AttentionView.of(np.ones((3, 1, 1)), ["a"], ["b"]).maps[0]
+    heights = [float(line.get_ydata()[0]) for line in lines_figure(alike).axes[0].lines]
+    assert heights == pytest.approx([-0.2, 0.0, 0.2])
+    assert [float(line.get_ydata()[0]) for line in lines_figure(alike, heads=[2]).axes[0].lines] == [0.0]
 
 
 def test_the_stronger_the_weight_the_stronger_the_line():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import regard
 from regard.checkpoints import parameters_of, write_model
@@ -306,3 +307,36 @@ def test_folders_that_cannot_be_read_so(folder, tmp_path):
         TextReader.load(place)
     with pytest.raises(InputError, match="no such folder"):
         TextReader.load(tmp_path / "none")
+
+
+def test_a_torch_module_of_ones_own_is_called_with_ids(tokenizer):
+    class Own(nn.Module):
+        """Gives logits alone."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(tokenizer.size, 8)
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, ids):
+            x = self.table(ids)
+            return self.attention(x, x, x, need_weights=False)[0].mean(dim=1)
+
+    view = TextReader(Own().eval(), tokenizer).view("the cat", "is")
+    assert view.addresses == ("attention",)
+    assert view.maps[0].key_tokens == ("[CLS]", "the", "cat", "[SEP]", "is", "[SEP]")
+
+
+def test_a_model_that_returns_logits_alone_is_told_what_to_return(classifier):
+    class Alone(nn.Module):
+        def __init__(self, model) -> None:
+            super().__init__()
+            self.model, self.config, self.maximum_length = model, model.config, model.maximum_length
+
+        def forward(self, tokens, segments=None, **named):
+            return self.model(tokens, segments, **named).logits
+
+    alone = type(classifier)(Alone(classifier.model), classifier.task)
+    sentence = r"the forward of Alone returns a tensor; return a regard\.layers\.Encoded"
+    with pytest.raises(InputError, match=sentence), regard.look(alone):
+        alone.classify("the cat")

@@ -29,6 +29,23 @@ def forced(model, batch) -> Record:
     return seen
 
 
+def test_what_is_printed_of_a_record_is_short_and_has_no_numbers_of_tensors(forced, model, batch):
+    text = repr(forced.runs)
+    assert text.startswith(f"[Run(forward pass; {ENCODER}: 1 x (3, ")
+    assert f"{SELF}: 1 x (3, 3, 6, 6)" in text
+    assert "tensor" not in text
+    call = forced.runs[0].calls[SELF][0]
+    assert (
+        repr(call) == f"Call({SELF}, (B, H, L, S) = (3, 3, 6, 6), query (3, 3, 6, 4) float32, key (3, 3, 6, 4) float32)"
+    )
+    assert repr(call.query) == "Kept((3, 3, 6, 4) float32)"
+    assert repr(forced).startswith(f"Record(1 run of {ENCODER}, ")
+    looked_at = model("transformer")
+    with regard.look(looked_at, [], hidden=["encoder.layers.*"]) as seen, torch.no_grad():
+        looked_at(*batch)
+    assert repr(seen.runs[0]).startswith("Run(forward pass; encoder.layers.0: 1 x (3, 5, 12) float32")
+
+
 @pytest.mark.parametrize(
     "rows", [0, 2, -1, [1], [2, 0], [0, 0], slice(1, None), slice(None, None, 2), torch.tensor([1, 2])]
 )

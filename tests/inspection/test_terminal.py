@@ -58,6 +58,36 @@ def test_a_console_without_block_characters_gets_others():
     assert text.isascii()
 
 
+def test_a_causal_map_marks_what_cannot_be_attended():
+    weights = [[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1]]
+    causal = AttentionView.of(weights, ["a", "b", "c"], ["a", "b", "c"])
+    lines = printed(render(causal)).splitlines()
+    assert [line.rstrip() for line in lines[2:]] == [
+        "a ██· ·",
+        "b ▒▒▒▒·",
+        "c     ██",
+        "0 ▕░▒▓█▏ 1  rows: queries, columns: keys, · cannot be attended",
+    ]
+    assert "a ##x x" in printed(render(causal), encoding="ascii")
+    assert "·" in printed(render(causal), colour=True)
+    narrow = printed(render(causal), width=6).splitlines()
+    assert [line for line in narrow if line.startswith("b ")] == ["b ▒▒▒▒", "b ·"]
+    for other in (np.eye(3), np.ones((3, 3))):  # an identity says nothing of what could be attended
+        assert "·" not in printed(render(AttentionView.of(other, ["a", "b", "c"], ["a", "b", "c"]))).replace(" · ", "")
+
+
+def test_the_last_queries_of_a_causal_map_are_the_last_places():
+    item = AttentionMap(
+        address="x",
+        kind="self",
+        query_tokens=("b", "c"),
+        key_tokens=("a", "b", "c"),
+        weights=[[[0.5, 0.5, 0], [0, 0, 1]]],
+    )
+    assert item.is_causal
+    assert [line for line in printed(render(item)).splitlines() if line.startswith("b ")] == ["b ▒▒▒▒·"]
+
+
 def test_heads_are_averaged_unless_chosen():
     weights = np.stack([np.eye(2), np.eye(2)[::-1]])
     view = AttentionView.of(weights, ["a", "b"], ["c", "d"])

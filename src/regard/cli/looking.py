@@ -358,7 +358,11 @@ def walk(
         typer.Option(metavar="ADDRESS", help="The attention; the last that looks at the source if none is named."),
     ] = None,
     head: Annotated[
-        int | None, typer.Option(help="Which head, from 0; the one with the largest weight if none is named.")
+        str | None,
+        typer.Option(
+            metavar="[LAYER.]HEAD",
+            help="Which head, from 0, such as 3, or 5.3 in layer 5; the one with the largest weight if none is named.",
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Walk through the model reading this answer, not its own.")

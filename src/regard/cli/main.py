@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _say_warning
+            warnings.showwarning = _each_once(_say_warning)
             code = _commands().main(args=list(arguments), prog_name="regard", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -155,6 +155,18 @@ def run() -> None:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "RANK" not in os.environ:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))
+
+
+def _each_once(show: Callable[..., None]) -> Callable[..., None]:
+    """Show a warning the first time alone: a command may open a folder, and find the same amiss, several times."""
+    shown: set[tuple[type[Warning], str]] = set()
+
+    def once(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if (category, str(message)) not in shown:
+            shown.add((category, str(message)))
+            show(message, category, *where)
+
+    return once
 
 
 def _say_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:

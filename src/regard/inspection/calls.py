@@ -18,7 +18,16 @@ _SAMPLE = 1009  # prime, so that a sample does not run down one column
 _CHANGED = "changed since it was recorded, so its weights can no longer be computed; read them before the change"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def described(tensor: Tensor) -> str:
+    """A tensor by its shape and dtype.
+
+    >>> described(torch.zeros(2, 3))
+    '(2, 3) float32'
+    """
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Kept:
     """A tensor kept without copying it, and what tells that it was changed since: its version and its place in memory."""
 
@@ -28,6 +37,9 @@ class Kept:
     original: Tensor | None = (
         None  # of a copy: its memory must not be taken for another's while the copy is known by it
     )
+
+    def __repr__(self) -> str:
+        return f"Kept({described(self.tensor)})"
 
     @classmethod
     def of(cls, tensor: Tensor) -> Kept:
@@ -56,7 +68,7 @@ class Kept:
         return self.tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Snapshot:
     """A parameter and what it was.
 
@@ -68,6 +80,9 @@ class Snapshot:
     parameter: Tensor
     was: Tensor
     version: int
+
+    def __repr__(self) -> str:
+        return f"Snapshot({described(self.was)})"
 
     @classmethod
     def of(cls, parameter: Tensor) -> Snapshot:
@@ -120,7 +135,7 @@ class Called:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call:
     """What a mechanism was called with, or its weights where those are the smaller thing to keep.
 
@@ -144,6 +159,11 @@ class Call:
     parameters: tuple[Snapshot, ...] = ()
     weights: Kept | None = None
     few: Tensor | None = None
+
+    def __repr__(self) -> str:
+        kept = [(name, each) for name in ("weights", "query", "key") if (each := getattr(self, name)) is not None]
+        parts = ", ".join(f"{name} {described(each.tensor)}" for name, each in kept)
+        return f"Call({self.address}, (B, H, L, S) = {self.shape}, {parts})"
 
     @classmethod
     def keeping(cls, called: Called, inputs: AttentionInputs, key: Kept, parameters: tuple[Snapshot, ...]) -> Call:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 LINE, WIDTH, PICTURE = 0.24, 4.6, 1.7  # inches
 LEGEND_COLUMNS = 4
+SPREAD = 0.6  # of the distance of two tokens: how far the lines of the first and the last head are apart, nearly
 FAINTEST = 0.02  # of the largest weight: what is weaker is not drawn
 DARKEST = 0.75  # of the light that is taken from where nothing is seen
 
@@ -34,7 +35,8 @@ DARKEST = 0.75  # of the light that is taken from where nothing is seen
 def lines_figure(item: AttentionMap, *, heads: Sequence[int] | None = None, query: int | None = None) -> Figure:
     """The figure of a map as lines: queries left, keys right, strength and width by weight, a colour for each head.
 
-    Under the lines a legend says which colour is which head.
+    Lines of several heads run side by side, so that two heads that attend alike are two lines. Under the lines a legend says
+    which colour is which head.
 
     Arguments:
         item: what to draw.
@@ -64,11 +66,12 @@ def lines_figure(item: AttentionMap, *, heads: Sequence[int] | None = None, quer
     queries, keys = shown_tokens(item.query_tokens), shown_tokens(item.key_tokens)
     write = Writer.for_texts([item.address, *queries, *keys])
     largest = float(np.abs(item.weights[chosen]).max()) or 1.0
-    for head in chosen:
+    for number, head in enumerate(chosen):
+        aside = SPREAD * ((number + 0.5) / len(chosen) - 0.5)
         for row in rows:
             for column in np.flatnonzero(np.abs(item.weights[head, row]) >= FAINTEST * largest):
                 share = abs(float(item.weights[head, row, column])) / largest
-                axes.plot([0, 1], [row, column], _dash(head), color=COLOURS[head % len(COLOURS)], alpha=share,
+                axes.plot([0, 1], [row + aside, column + aside], _dash(head), color=COLOURS[head % len(COLOURS)], alpha=share,
                           linewidth=0.4 + 1.8 * share, solid_capstyle="butt")  # fmt: skip
     for x, tokens, side in ((-0.02, queries, "right"), (1.02, keys, "left")):
         for place, token in enumerate(tokens):

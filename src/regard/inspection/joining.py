@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation import Hypothesis
-from regard.inspection.calls import Call, Kept
+from regard.inspection.calls import Call, Kept, described
 from regard.layers import Pictures, Tokens
 
 Index = int | slice | Sequence[int] | Tensor
@@ -218,7 +218,7 @@ def _agree_outside(past: Tensor, present: Tensor, start: int, count: int) -> Ten
 # What was seen of one forward pass, or of one search.
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """The calls of one forward pass, or of one search.
 
@@ -242,6 +242,12 @@ class Run:
     hypotheses: list[list[Hypothesis]] | None = None
     predictions: list[Any] | None = None
     joined: Joined | None = None
+
+    def __repr__(self) -> str:
+        kind = "joined passes" if self.joined is not None else "search" if self.searched else "forward pass"
+        parts = [f"{address}: {len(calls)} x {calls[-1].shape}" for address, calls in self.calls.items()]
+        parts += [f"{address}: {len(kept)} x {described(kept[-1].tensor)}" for address, kept in self.hidden.items()]
+        return f"Run({kind}; {', '.join(parts) or 'no attention'})"
 
     @property
     def searched(self) -> bool:

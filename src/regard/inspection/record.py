@@ -57,6 +57,10 @@ class Record:
         self.task = task
         self._runs = runs
 
+    def __repr__(self) -> str:
+        runs = len(self.runs)
+        return f"Record({runs} {'run' if runs == 1 else 'runs'} of {', '.join(self.addresses) or 'no attention'})"
+
     @property
     def addresses(self) -> list[str]:
         """The attention layers that were looked at; those of other libraries' modules once they were called.

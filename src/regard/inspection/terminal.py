@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from regard.errors import InputError
-from regard.inspection.view import AttentionMap, AttentionView, Kind, readable
+from regard.inspection.view import AttentionMap, AttentionView, readable
 from regard.inspection.words import shown_tokens
 
 CELL = 2  # columns of a cell: about square in most fonts, and room for one wide character above it
@@ -21,6 +21,7 @@ LABEL_WIDTH = 20  # columns of an output token
 
 SHADES = " ░▒▓█"
 ASCII_SHADES = " .:+#"
+HIDDEN, ASCII_HIDDEN = "·", "x"  # in a causal map: a later token, which cannot be attended
 
 # A few colours along viridis, and along a purple-to-orange scale for weights that may be negative: both keep
 # their order for colour-blind readers.
@@ -38,7 +39,7 @@ def render(
     """The heatmap of every map in a view, for `rich.print` or `Console.print`.
 
     Rows are the query (output) tokens, columns the key (source) tokens, written downwards. A source too long
-    for the width goes on in a further block.
+    for the width goes on in a further block. In a causal map, tokens that cannot be attended have a dot.
 
     Arguments:
         view: what to show.
@@ -113,15 +114,18 @@ class _Paint:
     def __init__(self, coloured: bool, shades: str) -> None:
         self.coloured = coloured
         self.shades = shades
+        self.hidden = ASCII_HIDDEN if shades.isascii() else HIDDEN
 
-    def cell(self, weight: float, largest: float, signed: bool) -> Segment:
+    def cell(self, weight: float, largest: float, signed: bool, hidden: bool) -> Segment:
+        if hidden:
+            return Segment(self.hidden + " " * (CELL - 1), Style(dim=True))
         share = weight / largest
         if not self.coloured:
             shade = self.shades[round(min(abs(share), 1) * 4)]
             return Segment(("-" if share <= -0.125 else shade) + shade * (CELL - 1))
         return Segment(" " * CELL, Style(bgcolor=colour_of(share, signed)))
 
-    def legend(self, largest: float, signed: bool, width: int, kind: Kind) -> Iterator[Segment]:
+    def legend(self, largest: float, signed: bool, width: int, item: AttentionMap) -> Iterator[Segment]:
         scale = [Segment(f"{-largest:.2g} " if signed else "0 ")]
         if self.coloured:
             shares = np.linspace(-1 if signed else 0, 1, 16).tolist()
@@ -130,7 +134,8 @@ class _Paint:
             left, right = ("|", "|") if self.shades.isascii() else ("▕", "▏")
             scale.append(Segment(left + ("-" if signed else "") + self.shades.strip() + right))
         scale.append(Segment(f" {largest:.2g}"))
-        axes = "rows: queries, columns: keys" if kind == "self" else "rows: output, columns: source"
+        axes = "rows: queries, columns: keys" if item.kind == "self" else "rows: output, columns: source"
+        axes += f", {self.hidden} cannot be attended" if item.is_causal else ""
         together = sum(cell_len(piece.text) for piece in scale) + 2 + len(axes) <= width
         yield from scale
         yield Segment(("  " if together else "\n") + axes + "\n")
@@ -159,14 +164,15 @@ def _map_lines(
                 yield Segment(f"source {start} to {stop - 1} of 0 to {len(columns) - 1}\n", Style(dim=True))
             for line in _downwards(columns[start:stop]):
                 yield Segment((" " * (label_width + 1) + line).rstrip() + "\n")
-            for label, row in zip(labels, weights[:, start:stop], strict=True):
+            for place, (label, row) in enumerate(zip(labels, weights[:, start:stop], strict=True)):
                 yield Segment(label + " ")
-                cells = [paint.cell(float(weight), largest, signed) for weight in row]
+                seen = len(columns) - len(rows) + place + 1 - start if item.is_causal else len(columns)
+                cells = [paint.cell(float(weight), largest, signed, key >= seen) for key, weight in enumerate(row)]
                 if not paint.coloured:  # one piece of text, without blanks at its end
                     cells = [Segment("".join(cell.text for cell in cells).rstrip())]
                 yield from cells
                 yield Segment.line()
-    yield from paint.legend(largest, signed, width, item.kind)
+    yield from paint.legend(largest, signed, width, item)
 
 
 def _row_label(text: str, width: int) -> str:

@@ -116,9 +116,24 @@ class TextReader:
     """A model of whole texts and its tokenizer, without a task: enough to see what it looks at.
 
     Arguments:
-        model: an encoder, a decoder with a head, a model of text vectors, an ELMo or a model of the user's own that is called as
-            one of these, in evaluation mode.
+        model: an encoder, a decoder with a head, a model of text vectors or an ELMo, of this package or registered with
+            `regard.parts.model`; or any other torch module, which is called with the token ids alone, (1, L) int64. In
+            evaluation mode.
         tokenizer: for both texts.
+
+    >>> from regard.text import Tokenizer
+    >>> class Own(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.table = nn.Embedding(30, 8)
+    ...         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+    ...
+    ...     def forward(self, ids):
+    ...         x = self.table(ids)
+    ...         return self.attention(x, x, x)[0]
+    >>> tokenizer = Tokenizer.train(["a cat sat"], kind="bert", size=30)
+    >>> TextReader(Own().eval(), tokenizer).view("a cat").maps[0].key_tokens
+    ('[CLS]', 'a', 'cat', '[SEP]')
     """
 
     model: nn.Module
@@ -163,7 +178,7 @@ class TextReader:
         joined = join(self.tokenizer, *encoded, maximum=sum(map(len, encoded)) + len(encoded) + 1)
         tokens, segments = padded([joined], padding_id=self.tokenizer.padding_id)
         with torch.no_grad(), look(self.model, addresses) as seen:
-            self.model(tokens, segments)
+            self.model(tokens, segments) if self._interface else self.model(tokens.ids)
         title = " | ".join(texts)
         view = seen.view(0, addresses=addresses and list(seen.runs[-1].calls), tokens=self.tokenizer.tokens(joined.ids))
         return replace(view, title=title, examples=(title,))

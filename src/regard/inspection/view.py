@@ -115,6 +115,17 @@ class AttentionMap:
     __hash__ = None  # type: ignore[assignment]  # it holds an array
 
     @property
+    def is_causal(self) -> bool:
+        """Whether this is self-attention in which no query attends to a later token, and some query to an earlier one.
+
+        Fewer queries than keys are the last places, as with a cache.
+        """
+        later = len(self.key_tokens) - len(self.query_tokens) + 1
+        if self.kind != "self" or later < 1 or np.triu(self.weights, later).any():
+            return False
+        return bool(np.tril(self.weights, later - 2).any())
+
+    @property
     def heads(self) -> int:
         """The number of heads, H."""
         return self.weights.shape[0]
@@ -216,20 +227,15 @@ class AttentionView:
         """
         chosen: dict[tuple[int, str], AttentionMap] = {}
         for wanted in heads:
-            layer, _, number = str(wanted).rpartition(".")
-            if not number.isascii() or not number.isdigit():
-                raise InputError(
-                    f"head {wanted!r} is no head; give a number, such as 3, or with its layer, such as 0.3; both are counted "
-                    "from 0"
-                )
-            fitting = [item for item in self.maps if _is_layer(item.address, layer)]
+            layer, number = layer_and_head(wanted)
+            fitting = [item for item in self.maps if is_layer(item.address, layer)]
             if not fitting:
                 raise InputError(f"head {wanted!r}: there is no layer {layer!r} among {', '.join(self.addresses)}")
             for item in fitting:
-                if int(number) >= item.heads:
+                if number >= item.heads:
                     raise InputError(f"head {wanted!r}: {item.address} has heads 0 to {item.heads - 1}")
-                address = f"{item.address}, head {int(number)}"
-                one = replace(item, address=address, weights=item.weights[int(number) : int(number) + 1])
+                address = f"{item.address}, head {number}"
+                one = replace(item, address=address, weights=item.weights[number : number + 1])
                 chosen.setdefault((item.example, address), one)
         if not chosen:
             raise InputError("heads: the list is empty; name heads, such as 0.3")
@@ -353,7 +359,24 @@ def _tokens(tokens: Any, name: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-def _is_layer(address: str, layer: str) -> bool:
+def layer_and_head(head: int | str) -> tuple[str, int]:
+    """The layer and the number of a head such as `0.3`; the layer is empty where only the number is given.
+
+    Raises:
+        InputError: where it is not written so.
+
+    >>> layer_and_head("5.11"), layer_and_head(3), layer_and_head("decoder.layers.0.attention.1")
+    (('5', 11), ('', 3), ('decoder.layers.0.attention', 1))
+    """
+    layer, _, number = str(head).rpartition(".")
+    if not number.isascii() or not number.isdigit():
+        raise InputError(
+            f"head {head!r} is no head; give a number, such as 3, or with its layer, such as 0.3; both are counted from 0"
+        )
+    return layer, int(number)
+
+
+def is_layer(address: str, layer: str) -> bool:
     """Whether an address is a layer's, by its number or by a name with `*`; any is where no layer is named."""
     if not layer:
         return True

@@ -409,6 +409,11 @@ class EncoderPredictor(Predictor[E]):
             with torch.no_grad():
                 places = None if at is None else at(tokens)
                 found = self.model(tokens, segments.to(self.device), at=places, readings=readings)
+            if isinstance(found, Tensor):
+                raise InputError(
+                    f"the forward of {type(self.model).__name__} returns a tensor; return a regard.layers.Encoded with the "
+                    "logits in it: Encoded(hidden, pooled, logits=logits)"
+                )
             for part in (found.logits, found.next_sentence, found.next_token):
                 if part is not None:
                     # Of each token, padding too, or of each text, or of the places asked for.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attention import AttentionInputs, AttentionLayer
 from regard.errors import InputError, nearest
 from regard.generation import search
+from regard.inspection.view import is_layer
 from regard.inspection.walk.scene import quoted
 from regard.layers import PositionedEmbedding, Tokens
 from regard.models import GNMT, Bahdanau, Luong
@@ -234,8 +235,13 @@ def layers_of(model: nn.Module) -> dict[str, AttentionLayer]:
     return {name: part for name, part in model.named_modules() if isinstance(part, AttentionLayer)}
 
 
-def chosen_layer(model: nn.Module, address: str | None) -> tuple[str, AttentionLayer]:
+def chosen_layer(model: nn.Module, address: str | None, within: str = "") -> tuple[str, AttentionLayer]:
     """The layer at an address; where None, the last in which what is written looks at what was read, else the last.
+
+    Arguments:
+        model: which has it.
+        address: its name; of all layers where None.
+        within: only of layers of this number or name, as in `--head 5.11`.
 
     Raises:
         InputError: for a model without attention, or an address that no layer has.
@@ -246,13 +252,18 @@ def chosen_layer(model: nn.Module, address: str | None) -> tuple[str, AttentionL
             "there is no attention in this model to walk through: no layer of regard.attention; choose a model that has some "
             "(regard look shows attention of torch's functions too)"
         )
+    if within and not any(is_layer(name, within) for name in layers):
+        raise InputError(f"there is no layer {within!r} among {', '.join(layers)}")
     if address is None:
-        between = [name for name, layer in layers.items() if layer.between == ("target", "source")]
-        address = (between or list(layers))[-1]
+        fitting = {name: layer for name, layer in layers.items() if is_layer(name, within)}
+        between = [name for name, layer in fitting.items() if layer.between == ("target", "source")]
+        address = (between or list(fitting))[-1]
     if address not in layers:
         raise InputError(
             f"no attention layer is called {address!r}: {nearest(address, list(layers))} (there are {', '.join(layers)})"
         )
+    if not is_layer(address, within):
+        raise InputError(f"{address} is not of layer {within!r}; name the layer once, or name the same one")
     return address, layers[address]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.attention import Attention, AttentionInputs, AttentionLayer, ScoredAttention
 from regard.errors import InputError
+from regard.inspection.view import layer_and_head
 from regard.inspection.walk.layer_steps import given_step, output_step, projection_step, split_step
 from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
 from regard.inspection.walk.reading import Reading, asking, chosen_layer, layers_of, read
@@ -147,7 +148,7 @@ def walk(
     *,
     position: int | None = None,
     layer: str | None = None,
-    head: int | None = None,
+    head: int | str | None = None,
     target: str | None = None,
     to: str | None = None,
 ) -> Walk:
@@ -162,7 +163,8 @@ def walk(
         query: the word to follow: among the output tokens where a layer looks at the source, else among the tokens it reads.
         position: which token, counted from 0, where the word occurs more than once, or in place of a word.
         layer: the address of an attention layer; the last that looks from what is written at what was read where None.
-        head: which head, counted from 0; the one with the largest single weight for this query where None.
+        head: which head, counted from 0, or its layer and head, such as `"5.11"`; the one with the largest single weight for
+            this query where None.
         target: the text the model is to have written; its own answer where None.
         to: the language wanted, of a model of several.
 
@@ -183,7 +185,8 @@ def walk(
     """
     if not isinstance(model, Predictor):
         raise InputError(f"a {type(model).__name__} cannot be walked through; give what regard.load gives")
-    address, part = chosen_layer(model.model, layer)
+    within, number = ("", None) if head is None else layer_and_head(head)
+    address, part = chosen_layer(model.model, layer, within)
     reading = read(model, text, part, target=target, to=to)
     seen = reading.seen
     if not seen.calls:
@@ -197,7 +200,7 @@ def walk(
             "before it; choose a later one"
         )
     with torch.no_grad():
-        chosen, note = _head(part.attention, inputs, 0, place, head)
+        chosen, note = _head(part.attention, inputs, 0, place, number)
         token = shown_tokens(reading.queries)[found.position]
         scene = Scene(
             mechanism=part.attention,
