@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
 
 from regard.errors import InputError
-from regard.structure import coerced, finite, from_mapping
+from regard.structure import coerced, finite, from_mapping, renamed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,3 +149,30 @@ def test_a_long_value_is_not_shown_whole():
         with pytest.raises(InputError) as caught:
             coerced(value, hint, "seed")
         assert len(str(caught.value)) < 400
+
+
+@renamed(deviation="init_std")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    init_std: float = 0.02
+    width: int = 3
+
+
+def test_an_old_name_of_a_field_is_read_from_files_without_a_warning(recwarn):
+    assert from_mapping(Drawn, {"deviation": 0.1}, "config.json") == Drawn(init_std=0.1)
+    assert not recwarn
+
+
+def test_an_old_name_of_a_field_works_in_python_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="Drawn.deviation is called init_std"):
+        drawn = Drawn(deviation=0.1)
+    with pytest.warns(DeprecationWarning, match="Drawn.deviation is called init_std"):
+        assert drawn.deviation == 0.1
+    assert dataclasses.replace(drawn, width=4) == Drawn(init_std=0.1, width=4)
+
+
+def test_a_field_under_both_its_names_is_refused():
+    with pytest.raises(InputError, match="deviation is the old name of init_std, which is given too"):
+        from_mapping(Drawn, {"deviation": 0.1, "init_std": 0.2}, "config.json")
+    with pytest.raises(InputError, match="deviation is the old name of init_std, which is given too"):
+        Drawn(deviation=0.1, init_std=0.2)

@@ -6,8 +6,10 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
-from functools import lru_cache
+import warnings
+from collections.abc import Callable, Mapping
+from functools import lru_cache, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from regard.errors import InputError, nearest
@@ -17,6 +19,55 @@ D = TypeVar("D")
 
 LARGEST_WHOLE = (1 << 63) - 1
 """The largest whole number of a setting: the largest that the libraries beneath take."""
+
+
+def renamed(**names: str) -> Callable[[type[D]], type[D]]:
+    """A decorator for a dataclass some of whose fields had other names in an earlier release, given as old="new".
+
+    Files (`from_mapping`) may use either name. In Python an old name still works as a keyword and as an attribute, with a
+    `DeprecationWarning`.
+
+    >>> @renamed(deviation="init_std")
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Size:
+    ...     init_std: float = 0.02
+    >>> from_mapping(Size, {"deviation": 0.1}, "config.json")
+    Size(init_std=0.1)
+    """
+
+    def decorate(kind: type[D]) -> type[D]:
+        known = {**getattr(kind, "renamed_fields", {}), **names}
+        init = kind.__init__
+
+        def warn(old: str) -> None:
+            message = f"{kind.__name__}.{old} is called {known[old]}; use that name"
+            warnings.warn(message, DeprecationWarning, stacklevel=3)
+
+        @wraps(init)
+        def accepting(self: Any, *args: Any, **settings: Any) -> None:
+            for old in known.keys() & settings.keys():
+                if known[old] in settings:
+                    raise InputError(
+                        f"{kind.__name__}: {old} is the old name of {known[old]}, which is given too; give one"
+                    )
+                warn(old)
+                settings[known[old]] = settings.pop(old)
+            init(self, *args, **settings)
+
+        def attribute(old: str) -> property:
+            def read(self: Any) -> Any:
+                warn(old)
+                return getattr(self, known[old])
+
+            return property(read, doc=f"The old name of `{known[old]}`.")
+
+        for old in known:
+            setattr(kind, old, attribute(old))
+        kind.__init__ = accepting  # type: ignore[method-assign]
+        kind.renamed_fields = MappingProxyType(known)  # type: ignore[attr-defined]
+        return kind
+
+    return decorate
 
 
 def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
@@ -42,8 +93,12 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
         raise InputError(f"{where} is {values!r}; it must be a mapping of settings")
     known = {part.name: part for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = _hints(kind)
+    renamed_fields: Mapping[str, str] = getattr(kind, "renamed_fields", {})
     settings: dict[str, Any] = {}
-    for key, value in values.items():
+    for given, value in values.items():
+        key = renamed_fields.get(given, given)
+        if key != given and key in values:
+            raise InputError(f"{where}: {given} is the old name of {key}, which is given too; remove {given}")
         if key not in known:
             raise InputError(f"{where}: unknown key {key!r}; {nearest(str(key), sorted(known))}")
         settings[key] = coerced(value, hints[key], f"{where}.{key}")

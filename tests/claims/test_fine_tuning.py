@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     for name, count, seed in (("train", 120, 1), ("dev", 40, 2)):
         lines = [f"{text}\t{label}\n" for text, label in _reviews(count, seed)]
         (place / f"{name}.tsv").write_text("".join(lines))
-    sizes = {"width": 16, "heads": 2, "feedforward_width": 24, "layers": 2, "maximum_positions": 16, "deviation": 0.2}
+    sizes = {"width": 16, "heads": 2, "feedforward_width": 24, "layers": 2, "maximum_positions": 16, "init_std": 0.2}
     recipe = {
         "task": "language_modelling",
         "model": {"name": "gpt", **sizes},
@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_number(folder):
 
 def test_without_pre_training_the_sizes_and_nothing_else_are_kept(folder):
     sizes = sizes_of(str(folder / "gpt"))
-    assert (sizes["name"], sizes["width"], sizes["layers"], sizes["deviation"]) == ("gpt", 16, 2, 0.2)
+    assert (sizes["name"], sizes["width"], sizes["layers"], sizes["init_std"]) == ("gpt", 16, 2, 0.2)
     assert {"vocabulary", "padding_id", "end_id", "head", "outputs", "pretrained"}.isdisjoint(sizes)
 
 

@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     (place / "eng.testa").write_text(_sentences(40, 2))
     tokenizer = Tokenizer.train([" ".join([*NAMES, *PLACES, *OTHERS])] * 3, kind="bert", size=120)
     task = SentenceEmbeddingTask(tokenizer=tokenizer, maximum_length=32)
-    sizes = {"width": 32, "heads": 2, "feedforward_width": 24, "layers": 4, "maximum_positions": 32, "deviation": 0.3}
+    sizes = {"width": 32, "heads": 2, "feedforward_width": 24, "layers": 4, "maximum_positions": 32, "init_std": 0.3}
     for seed in (1, 2):
         torch.manual_seed(seed)
         SentenceEncoder(Bert(BertConfig(**sizes, **task.model_settings())), task).save(place / f"bert-{seed}")

@@ -13,7 +13,7 @@ import regard
 
 TINY = {"name": "bert", "width": 16, "heads": 2, "feedforward_width": 32, "layers": 1, "maximum_positions": 24}
 TRAINING = {"steps": 60, "batch_tokens": 400, "learning_rate": 1e-2, "schedule": "linear", "warmup": 5}
-SMALL = {"dropout": 0.0, "attention_dropout": 0.0, "deviation": 0.2}
+SMALL = {"dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.2}
 
 
 def recipe(task: str) -> dict:

@@ -26,7 +26,7 @@ def encoder_folder(tmp_path_factory) -> Path:
     """The folder of a small encoder with random weights; not to be changed."""
     tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, kind="bert", size=80, lowercase=True)
     task = SentenceEmbeddingTask(tokenizer=tokenizer, maximum_length=32)
-    sizes = {"width": 16, "heads": 2, "feedforward_width": 24, "layers": 4, "maximum_positions": 32, "deviation": 0.2}
+    sizes = {"width": 16, "heads": 2, "feedforward_width": 24, "layers": 4, "maximum_positions": 32, "init_std": 0.2}
     folder = tmp_path_factory.mktemp("encoder") / "model"
     SentenceEncoder(Bert(BertConfig(**sizes, **task.model_settings())), task).save(folder)  # type: ignore[arg-type]
     return folder

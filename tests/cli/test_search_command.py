@@ -22,7 +22,7 @@ def encoder_folder(tmp_path_factory) -> Path:
     """The folder of a small encoder with random weights; not to be changed."""
     tokenizer = Tokenizer.train(list(TEXTS.values()) * 3, kind="bert", size=90, lowercase=True)
     task = SentenceEmbeddingTask(tokenizer=tokenizer, maximum_length=64)
-    sizes = {"width": 32, "heads": 2, "feedforward_width": 24, "layers": 1, "maximum_positions": 64, "deviation": 0.5}
+    sizes = {"width": 32, "heads": 2, "feedforward_width": 24, "layers": 1, "maximum_positions": 64, "init_std": 0.5}
     folder = tmp_path_factory.mktemp("encoder") / "model"
     SentenceEncoder(Bert(BertConfig(**sizes, **task.model_settings())), task).save(folder)  # type: ignore[arg-type]
     return folder

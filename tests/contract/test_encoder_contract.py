@@ -406,8 +406,8 @@ def test_a_compiled_model_is_the_eager_one(variant, build, batch):
         ({"attention_dropout": 1.5}, "attention_dropout is 1.5"),
         ({"head_dropout": 1.0}, "head_dropout is 1.0"),
         ({"norm_epsilon": 0.0}, "norm_epsilon is 0.0 but must be above 0"),
-        ({"deviation": float("nan")}, "deviation is nan; it must be a finite number"),
-        ({"deviation": 0.0}, "deviation is 0.0 but must be above 0"),
+        ({"init_std": float("nan")}, "init_std is nan; it must be a finite number"),
+        ({"init_std": 0.0}, "init_std is 0.0 but must be above 0"),
         ({"padding_id": 13}, r"padding_id is 13 but must be in \[0, 13\)"),
         ({"padding_id": -1}, "padding_id is -1"),
         ({"pruned_heads": ((0, 3),)}, r"pruned_heads is \(\(0, 3\),\) but must be different pairs of a layer below"),
@@ -432,7 +432,7 @@ def test_every_error_of_a_config_is_one_sentence(variant, changes, sentence):
 @every_variant
 def test_matrices_start_small_and_cut_and_biases_at_zero(variant, seeded):
     """Normal with the config's deviation, cut at two of it (the authors' code); norms at one and zero."""
-    config = dataclasses.replace(VARIANTS[variant], deviation=0.05)
+    config = dataclasses.replace(VARIANTS[variant], init_std=0.05)
     model = MODELS[config.model_type].model(config)
     for name, parameter in model.named_parameters():
         if "norm" in name or "_residual" in name:

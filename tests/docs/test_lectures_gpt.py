@@ -97,7 +97,7 @@ def test_b25_telling_a_text_well_is_not_doing_a_task_that_is_put_as_text(tmp_pat
     recipe = {
         "task": "language_modelling",
         "model": {"name": "gpt2", "width": 48, "heads": 4, "feedforward_width": 96, "layers": 2, "maximum_positions": 24,
-                  "dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, "deviation": 0.1},
+                  "dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.1},
         "data": {"length": 9},
         "tokenizer": {"kind": "word", "size": 60},
         "training": {"steps": 150, "batch_tokens": 300, "precision": "float32", "learning_rate": 3e-3, "warmup": 10},

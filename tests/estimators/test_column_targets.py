@@ -27,7 +27,7 @@ def test_several_targets_that_are_no_indicator_are_refused():
 
 def test_an_indicator_of_labels_is_learnt_and_told():
     indicator = np.array([[1, 0, 0], [1, 1, 0]] * 10)
-    wide = {**TINY, "deviation": 0.3, "dropout": 0.0}
+    wide = {**TINY, "init_std": 0.3, "dropout": 0.0}
     found = TextClassifier(model=wide, epochs=None, steps=60, learning_rate=1e-2, maximum_length=8)
     found.fit(TEXTS, indicator)
     assert found.predict(["poor", "fine"]).tolist() == [[1, 1, 0], [1, 0, 0]]

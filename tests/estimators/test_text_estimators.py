@@ -30,7 +30,7 @@ TINY = {
     "maximum_positions": 24,
     "dropout": 0.0,
     "attention_dropout": 0.0,
-    "deviation": 0.2,
+    "init_std": 0.2,
 }
 SETTINGS = {
     "model": TINY,

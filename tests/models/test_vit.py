@@ -149,7 +149,7 @@ def test_the_claims_convolutional_network_has_as_many_parameters_as_its_vit():
         ({"heads": 3}, "heads is 3 but must be a divisor of width 16"),
         ({"convolutions": (0,)}, "convolutions"),
         ({"pixel_mean": (0.5, 0.5)}, "pixel_mean"),
-        ({"pixel_deviation": (0.0,)}, "pixel_deviation"),
+        ({"pixel_std": (0.0,)}, "pixel_std"),
         ({"attention_dropout": 1.0}, "attention_dropout"),
         ({"pooling": "max"}, "pooling"),
     ],

@@ -249,7 +249,7 @@ def test_epsilon_segments_and_dropouts_are_read(made_elsewhere):
     ours: Any = read_model(folder)
     config = ours.config
     assert (config.norm_epsilon, config.segments, config.dropout, config.attention_dropout) == (1e-3, 3, 0.25, 0.35)
-    assert (config.head_dropout, config.deviation, config.padding_id) == (0.45, 0.07, 4)
+    assert (config.head_dropout, config.init_std, config.padding_id) == (0.45, 0.07, 4)
     tokens, segments = batch("bert")
     with torch.no_grad():
         expected = theirs("bert", "ForSequenceClassification", model, tokens, segments * 2)

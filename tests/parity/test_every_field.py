@@ -92,7 +92,7 @@ TRAINED: Mapping[str, str] = {
     "resid_pdrop": "dropout",
     "embd_pdrop": "embedding_dropout",
     "attn_pdrop": "attention_dropout",
-    "initializer_range": "deviation",
+    "initializer_range": "init_std",
 }
 """Those of training that our configs take over, by our names."""
 

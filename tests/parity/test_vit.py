@@ -86,7 +86,7 @@ def test_our_folder_opens_there_with_the_same_logits(randomize, tmp_path):
         feedforward_width=40,
         layers=2,
         pixel_mean=tuple(MEAN),
-        pixel_deviation=tuple(DEVIATION),
+        pixel_std=tuple(DEVIATION),
     )
     task = PictureClassificationTask(size=PictureSize(height=12, width=12), classes=("cat", "dog", "owl"))
     ours = PictureClassifierPredictor(randomize(ViT(config)), task)

@@ -145,7 +145,7 @@ def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, Senten
         return place, encoder, f"{name}, {_shape(encoder.model.config)}"
     tokenizer = Tokenizer.train(sentences(), kind="bert", size=sizes.pieces, lowercase=True)
     task = SentenceEmbeddingTask(tokenizer=tokenizer, maximum_length=256)
-    config = MODELS["bert"].config(**sizes.embedder, **task.model_settings(), deviation=0.05)
+    config = MODELS["bert"].config(**sizes.embedder, **task.model_settings(), init_std=0.05)
     encoder = SentenceEncoder(MODELS["bert"].model(config), task)
     encoder.save(folder / "model")
     return folder / "model", encoder, f"random weights, {_shape(config)}, {tokenizer.size:,} pieces"

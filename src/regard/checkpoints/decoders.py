@@ -74,7 +74,7 @@ GPT_FIELDS = {
     "embedding_dropout": "embd_pdrop",
     "attention_dropout": "attn_pdrop",
     "norm_epsilon": "layer_norm_epsilon",
-    "deviation": "initializer_range",
+    "init_std": "initializer_range",
 }
 GPT_COMMON_NAMES = {
     "hidden_size": "n_embd",
@@ -317,7 +317,7 @@ REFORMER = HFFormat(
         "attention_dropout": "lsh_attention_probs_dropout_prob",
         "local_attention_dropout": "local_attention_probs_dropout_prob",
         "norm_epsilon": "layer_norm_eps",
-        "deviation": "initializer_range",
+        "init_std": "initializer_range",
     },
     special_fields={
         "output_bias": "lm_head.bias, a tensor",

@@ -17,6 +17,7 @@ from regard.data.pictures import FILTERS, PictureSteps
 from regard.errors import InputError
 from regard.layers.pictures import SCALE
 from regard.models.vit import ViTConfig
+from regard.structure import renamed
 
 # --- ViT --------------------------------------------------------------------------------------------------------
 
@@ -25,17 +26,18 @@ BESIDE = "preprocessor"
 """Under which key of a config.json's content that of `PREPROCESSOR` is handed over."""
 
 
+@renamed(pixel_deviation="pixel_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTExtra:
     """What their config.json cannot say."""
 
     pixel_mean: tuple[float, ...] = (0.5,)
-    pixel_deviation: tuple[float, ...] = (0.5,)
+    pixel_std: tuple[float, ...] = (0.5,)
     pixel_scale: float = SCALE
 
 
 def _vit_extra(config: ViTConfig) -> dict[str, Any]:
-    kept = {"pixel_mean": list(config.pixel_mean), "pixel_deviation": list(config.pixel_deviation)}
+    kept = {"pixel_mean": list(config.pixel_mean), "pixel_std": list(config.pixel_std)}
     return kept if config.pixel_scale == SCALE else {**kept, "pixel_scale": config.pixel_scale}
 
 
@@ -88,7 +90,7 @@ def _pixels_from_hf(reading: Reading) -> dict[str, Any]:
     if type(size[2]) is not int or size[2] < 1:  # which the config refuses
         return {}
     prepared = _prepared(reading.values.get(BESIDE) or {}, reading.where, *size)
-    return {"pixel_mean": prepared.mean, "pixel_deviation": prepared.deviation, "pixel_scale": prepared.scale}
+    return {"pixel_mean": prepared.mean, "pixel_std": prepared.std, "pixel_scale": prepared.scale}
 
 
 VIT = HFFormat(
@@ -113,7 +115,7 @@ VIT = HFFormat(
         "picture_height": "image_size",
         "picture_width": "image_size",
         "outputs": "id2label",
-        **dict.fromkeys(("pixel_mean", "pixel_deviation", "pixel_scale"), PREPROCESSOR),
+        **dict.fromkeys(("pixel_mean", "pixel_std", "pixel_scale"), PREPROCESSOR),
     },
     defaults={"num_channels": 3, "layer_norm_eps": 1e-12, "hidden_act": "gelu"},
     implied={"convolutions": (), "pooling": "token"},
@@ -123,7 +125,7 @@ VIT = HFFormat(
         "pooler_output_size": "a pooling layer that a classifier has not",
         "pooler_act": "a pooling layer that a classifier has not",
     },
-    unwritten={"position_deviation": "parameters before training"},
+    unwritten={"position_init_std": "parameters before training"},
     extra=ViTExtra,
     unsupported=_needs_a_head,
     to_hf=(_size_to_hf, _classes_to_hf),
@@ -181,13 +183,13 @@ class Preprocessing:
 
     Arguments:
         steps: to the model's size.
-        scale, mean, deviation: of pixels; `ViTConfig.pixel_scale` and so on.
+        scale, mean, std: of pixels; `ViTConfig.pixel_scale` and so on.
     """
 
     steps: PictureSteps
     scale: float
     mean: tuple[float, ...]
-    deviation: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: int, channels: int) -> Preprocessing:
@@ -235,12 +237,12 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
     scale = said["rescale_factor"] if asked["do_rescale"] else 1.0
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < math.inf:
         raise InputError(f"{where}: rescale_factor is {scale!r}; it must be a number above 0, such as 1 / 255")
-    mean, deviation = (0.0,), (1.0,)
+    mean, std = (0.0,), (1.0,)
     if asked["do_normalize"]:
         mean = _channels(said["image_mean"], channels, f"{where}: image_mean")
-        deviation = _channels(said["image_std"], channels, f"{where}: image_std", least=sys.float_info.min)
+        std = _channels(said["image_std"], channels, f"{where}: image_std", least=sys.float_info.min)
     steps = PictureSteps(size=size, resample=FILTERS[resample], crop=crop)
-    return Preprocessing(steps=steps, scale=float(scale), mean=mean, deviation=deviation)
+    return Preprocessing(steps=steps, scale=float(scale), mean=mean, std=std)
 
 
 def prepared_as(config: ViTConfig, beside: Mapping[str, Any], where: str) -> Preprocessing:
@@ -271,9 +273,9 @@ def preprocessor_to_hf(config: ViTConfig, steps: PictureSteps | None) -> dict[st
         steps: what a picture goes through; None where pictures are made to fit in our way, which is told as plain resizing.
     """
     steps = steps or PictureSteps(size=(config.picture_height, config.picture_width))
-    mean, deviation = (
+    mean, std = (
         list(each) * (config.picture_channels if len(each) == 1 else 1)
-        for each in (config.pixel_mean, config.pixel_deviation)
+        for each in (config.pixel_mean, config.pixel_std)
     )
     values: dict[str, Any] = {
         "image_processor_type": "ViTImageProcessor",
@@ -281,9 +283,9 @@ def preprocessor_to_hf(config: ViTConfig, steps: PictureSteps | None) -> dict[st
         "resample": FILTERS.index(steps.resample),
         "do_rescale": config.pixel_scale != 1,
         "rescale_factor": config.pixel_scale,
-        "do_normalize": any(mean) or any(each != 1 for each in deviation),
+        "do_normalize": any(mean) or any(each != 1 for each in std),
         "image_mean": mean,
-        "image_std": deviation,
+        "image_std": std,
         "do_center_crop": bool(steps.crop),
     }
     if steps.size:

@@ -83,7 +83,7 @@ class Pictures:
 Grid = tuple[int, int]
 """Rows and columns of patches."""
 
-POSITION_DEVIATION = 0.02
+POSITION_INIT_STD = 0.02
 """Of the normal distribution that positions are drawn from, in the paper."""
 
 
@@ -102,7 +102,7 @@ class PatchEmbedding(nn.Module):
         grid: rows and columns of patches.
         token: whether there is x_class, which is learnt.
         positions: whether there is E_pos; without it patches are a set, and their order means nothing.
-        deviation: of the normal distribution that positions are drawn from.
+        init_std: of the normal distribution that positions are drawn from.
 
     >>> PatchEmbedding(3, 8, patch=4, grid=(2, 3))(torch.zeros(5, 3, 8, 12)).shape
     torch.Size([5, 7, 8])
@@ -117,10 +117,10 @@ class PatchEmbedding(nn.Module):
         grid: Grid,
         token: bool = True,
         positions: bool = True,
-        deviation: float = POSITION_DEVIATION,
+        init_std: float = POSITION_INIT_STD,
     ) -> None:
         super().__init__()
-        self.deviation = deviation
+        self.init_std = init_std
         self.projection = nn.Conv2d(channels, width, kernel_size=patch, stride=patch)  # E
         self.token = nn.Parameter(torch.empty(1, 1, width)) if token else None  # x_class
         places = grid[0] * grid[1] + token
@@ -130,7 +130,7 @@ class PatchEmbedding(nn.Module):
     def reset_parameters(self) -> None:
         """As the authors' code: positions from a normal distribution, the class token zero, E by what goes into it."""
         if self.positions is not None:
-            nn.init.normal_(self.positions, std=self.deviation)
+            nn.init.normal_(self.positions, std=self.init_std)
         if self.token is not None:
             nn.init.zeros_(self.token)
         incoming = self.projection.weight[0].numel()
@@ -316,11 +316,11 @@ SCALE = 1 / 255
 class Pixels(nn.Module):
     """Pictures of one size as numbers about zero.
 
-        x = (scale pixels - mean) / deviation
+        x = (scale pixels - mean) / std
 
     Arguments:
         size: (C, Y, X) of a picture.
-        mean, deviation: one number for all channels, or one for each; with 0.5 and 0.5 numbers lie between -1 and 1.
+        mean, std: one number for all channels, or one for each; with 0.5 and 0.5 numbers lie between -1 and 1.
         scale: what pixels, which are 0 to 255, are multiplied by before.
 
     >>> white = Pictures(torch.full((3, 1, 1, 2, 2), 255, dtype=torch.uint8), torch.ones(3, 1, dtype=torch.bool))
@@ -333,13 +333,13 @@ class Pixels(nn.Module):
         size: tuple[int, int, int],
         *,
         mean: tuple[float, ...] = (0.5,),
-        deviation: tuple[float, ...] = (0.5,),
+        std: tuple[float, ...] = (0.5,),
         scale: float = SCALE,
     ) -> None:
         super().__init__()
         self.size = size
         self.mean = mean
-        self.deviation = deviation
+        self.std = std
         self.scale = scale
 
     def forward(self, pictures: Pictures, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -355,12 +355,12 @@ class Pixels(nn.Module):
                 f"and {self.size}"
             )
         pixels = pictures.pixels[:, 0].to(dtype)
-        mean, deviation = (
-            torch.tensor(each, device=pixels.device, dtype=dtype).view(-1, 1, 1) for each in (self.mean, self.deviation)
+        mean, std = (
+            torch.tensor(each, device=pixels.device, dtype=dtype).view(-1, 1, 1) for each in (self.mean, self.std)
         )
         # The quotient is the nearest number there is, which a product with a rounded 1 / 255 is not.
         scaled = pixels / 255 if self.scale == SCALE else pixels * self.scale
-        return (scaled - mean) / deviation
+        return (scaled - mean) / std
 
     def extra_repr(self) -> str:
         """The size."""

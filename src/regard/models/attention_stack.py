@@ -24,8 +24,10 @@ from regard.layers import (
     TextEncoder,
 )
 from regard.models.bert import check_encoder, draw, head_of, self_attention
+from regard.structure import renamed
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionStackConfig:
     """The sizes of a stack of self-attention, and which of its other parts it has; the defaults are the paper's for sorting.
@@ -45,7 +47,7 @@ class AttentionStackConfig:
         attention_dropout: of attention weights.
         head_dropout: in front of the head of a task; as `dropout` where null.
         norm_epsilon: added to the variance in layer norms.
-        deviation: standard deviation of the normal distribution, cut at two of it, that all matrices are drawn from; where null
+        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are drawn from; where null
             1/sqrt(D), which keeps vectors about as long as they are where no skip connection does.
         padding_id: the id that fills padding.
         pruned_heads: (layer, head) of each head that is not there.
@@ -72,7 +74,7 @@ class AttentionStackConfig:
     attention_dropout: float = 0.0
     head_dropout: float | None = None
     norm_epsilon: float = 1e-5
-    deviation: float | None = None
+    init_std: float | None = None
     padding_id: int = 0
     pruned_heads: tuple[tuple[int, int], ...] = ()
     head: HeadKind = "none"
@@ -84,8 +86,8 @@ class AttentionStackConfig:
                 f"head is {self.head!r}, which an attention_stack has not: it reads one text; choose 'masked', or a bert"
                 " (in a recipe data.next_sentence=false, or model.name=bert)"
             )
-        if self.deviation is None and isinstance(self.width, int) and self.width > 0:
-            object.__setattr__(self, "deviation", self.width**-0.5)
+        if self.init_std is None and isinstance(self.width, int) and self.width > 0:
+            object.__setattr__(self, "init_std", self.width**-0.5)
         check_encoder(self)
 
     @property
@@ -130,7 +132,7 @@ class AttentionStack(TextEncoder):
             pooler=Pooler(config.width) if config.head in POOLED else None,
             head=head_of(config, tokens),
         )
-        draw(self, config.deviation or config.width**-0.5)
+        draw(self, config.init_std or config.width**-0.5)
 
 
 def _block(config: AttentionStackConfig, layer: int) -> EncoderBlock:

@@ -27,11 +27,13 @@ from regard.layers import (
     build_head,
 )
 from regard.models.config import check, check_outputs, check_shares, check_sizes, check_tokens, check_types
+from regard.structure import renamed
 
 NORM_EPSILON = 1e-12
 """TensorFlow's default, which the released models were trained with."""
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertConfig:
     """The sizes of a BERT and what it tells of a text; the defaults are the base model's.
@@ -53,7 +55,7 @@ class BertConfig:
         head_dropout: in front of the head of a task; where null none for spans and next sentences, and as `dropout` for the
             others, as published.
         norm_epsilon: added to the variance in layer norms.
-        deviation: standard deviation of the normal distribution, cut at two of it, that all matrices are drawn from.
+        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are drawn from.
         padding_id: the id that fills padding.
         pruned_heads: (layer, head) of each head that was taken out for good, counted as before any was.
         pooler: whether a tanh layer makes one vector of the whole text; heads that need it have it in any case, others of a task
@@ -80,7 +82,7 @@ class BertConfig:
     attention_dropout: float = 0.1
     head_dropout: float | None = None
     norm_epsilon: float = NORM_EPSILON
-    deviation: float = 0.02
+    init_std: float = 0.02
     padding_id: int = 0
     pruned_heads: tuple[tuple[int, int], ...] = ()
     pooler: bool = True
@@ -145,7 +147,7 @@ class Bert(TextEncoder):
             pooler=Pooler(config.width) if config.has_pooler else None,
             head=head_of(config, tokens),
         )
-        draw(self, config.deviation)
+        draw(self, config.init_std)
 
 
 def check_encoder(config: Any) -> None:
@@ -159,7 +161,7 @@ def check_encoder(config: Any) -> None:
     width, heads, layers = config.width, config.heads, config.layers
     check(width % heads == 0, "heads", heads, f"a divisor of width {width}", "change one of the two")
     check_shares(config, "dropout", "attention_dropout", "head_dropout", usual="0.1 is usual")
-    for name in ("norm_epsilon", "deviation"):
+    for name in ("norm_epsilon", "init_std"):
         check(getattr(config, name) > 0, name, getattr(config, name), "above 0", "leave it out for the published one")
     check_tokens(config, "padding_id")
     pruned = tuple(sorted((layer, head) for layer, head in config.pruned_heads))
@@ -227,15 +229,16 @@ def head_of(config: Any, tokens: nn.Embedding) -> nn.Module:
     )
 
 
-def draw(model: nn.Module, deviation: float) -> None:
-    """Draw all matrices from a normal distribution cut at two deviations, as the authors' code does; biases are zero."""
+def draw(model: nn.Module, std: float) -> None:
+    """Draw all matrices from a normal distribution cut at two standard deviations, as the authors' code does; biases are zero."""
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
-            nn.init.trunc_normal_(module.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DistilBertConfig:
     """The sizes of a DistilBERT and what it tells of a text; the defaults are the published model's.
@@ -253,7 +256,7 @@ class DistilBertConfig:
         head_dropout: in front of the head of a task; where null 0.2 for whole texts, 0.1 for spans and as `dropout` for tokens,
             as published.
         norm_epsilon: added to the variance in layer norms.
-        deviation: standard deviation of the matrices at the start.
+        init_std: standard deviation of the matrices at the start.
         padding_id: the id that fills padding.
         pruned_heads: (layer, head) of each head that was taken out for good.
         head: what the model tells of a text, as for `BertConfig`; it was not trained on `next_sentence`, and has none.
@@ -276,7 +279,7 @@ class DistilBertConfig:
     attention_dropout: float = 0.1
     head_dropout: float | None = None
     norm_epsilon: float = NORM_EPSILON
-    deviation: float = 0.02
+    init_std: float = 0.02
     padding_id: int = 0
     pruned_heads: tuple[tuple[int, int], ...] = ()
     head: HeadKind = "none"
@@ -331,4 +334,4 @@ class DistilBert(TextEncoder):
             pooler=Pooler(config.width, activation=F.relu) if config.head in POOLED else None,
             head=head_of(config, tokens),
         )
-        draw(self, config.deviation)
+        draw(self, config.init_std)

@@ -27,11 +27,13 @@ from regard.layers import (
     Residual,
 )
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
+from regard.structure import renamed
 
 POSITION_SHARE = 0.5
-"""The deviation that positions are drawn with is this times that of the matrices: 0.01 and 0.02 in the authors' code."""
+"""Positions are drawn with this times the standard deviation of the matrices: 0.01 and 0.02 in the authors' code."""
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPTConfig:
     """The sizes of a GPT; the defaults are the published model's: 116,534,784 parameters at its 40,478 tokens.
@@ -48,7 +50,7 @@ class GPTConfig:
         embedding_dropout: of the embeddings.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
-        deviation: standard deviation of the normal distribution that matrices are drawn from.
+        init_std: standard deviation of the normal distribution that matrices are drawn from.
         scaled_residuals: whether the maps at the end of each sub-layer are drawn 1/sqrt(N) times as large, N the number of
             sub-layers, as in GPT-2; not in the paper.
         padding_id: the token that fills padding.
@@ -71,7 +73,7 @@ class GPTConfig:
     embedding_dropout: float = 0.1
     attention_dropout: float = 0.1
     norm_epsilon: float = 1e-5
-    deviation: float = 0.02
+    init_std: float = 0.02
     scaled_residuals: bool = False
     padding_id: int = 0
     end_id: int = 0
@@ -105,6 +107,7 @@ class GPT(CausalTransformer):
         draw_causal(self, config, scaled_residuals=config.scaled_residuals)
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPT2Config:
     """The sizes of a GPT-2; the defaults are the small model's.
@@ -112,7 +115,7 @@ class GPT2Config:
     Arguments:
         vocabulary, width, heads, feedforward_width, layers, maximum_positions, activation, dropout, embedding_dropout: as in
             `GPTConfig`.
-        attention_dropout, norm_epsilon, deviation, scaled_residuals, padding_id, end_id: likewise.
+        attention_dropout, norm_epsilon, init_std, scaled_residuals, padding_id, end_id: likewise.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -131,7 +134,7 @@ class GPT2Config:
     embedding_dropout: float = 0.1
     attention_dropout: float = 0.1
     norm_epsilon: float = 1e-5
-    deviation: float = 0.02
+    init_std: float = 0.02
     scaled_residuals: bool = True
     padding_id: int = 0
     end_id: int = 0
@@ -210,6 +213,7 @@ SIZES = MappingProxyType(
 of the 1.3B model, which has 16 here, and 40 heads of 128 are 5120 and not 5140 in the 13B model."""
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPT3Config:
     """The sizes of a GPT-3; the defaults are the smallest model's, `GPT3Config.named` has all eight.
@@ -219,7 +223,7 @@ class GPT3Config:
         width, heads, feedforward_width, layers, maximum_positions: as in `GPT2Config`.
         band: how many tokens back every second block looks, from the second on, its own included; null for all the way
             everywhere. The paper says that dense and locally banded blocks alternate, not how wide the bands were.
-        activation, dropout, embedding_dropout, attention_dropout, norm_epsilon, deviation: as in `GPT2Config`.
+        activation, dropout, embedding_dropout, attention_dropout, norm_epsilon, init_std: as in `GPT2Config`.
         padding_id, end_id: likewise.
 
     Raises:
@@ -240,7 +244,7 @@ class GPT3Config:
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0
     norm_epsilon: float = 1e-5
-    deviation: float = 0.02
+    init_std: float = 0.02
     padding_id: int = 0
     end_id: int = 0
 
@@ -309,7 +313,7 @@ def check_causal(config: Any) -> None:
     width, heads = config.width, config.heads
     check(width % heads == 0, "heads", heads, f"a divisor of width {width}", "change one of the two")
     check_shares(config, "dropout", "embedding_dropout", "attention_dropout", usual="0.1 is usual")
-    for name in ("norm_epsilon", "deviation"):
+    for name in ("norm_epsilon", "init_std"):
         check(getattr(config, name) > 0, name, getattr(config, name), "above 0", "leave it out for the published one")
     check_tokens(config, "padding_id", "end_id")
 
@@ -349,15 +353,15 @@ def draw_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> N
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=config.deviation)
+            nn.init.normal_(module.weight, std=config.init_std)
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
         if isinstance(module, LearnedPositions):
-            nn.init.normal_(module.weight, std=POSITION_SHARE * config.deviation)
+            nn.init.normal_(module.weight, std=POSITION_SHARE * config.init_std)
     if scaled_residuals:
         for block in model.layers:
             for last in (block.attention.output, block.feedforward.outer):  # type: ignore[union-attr]
-                nn.init.normal_(last.weight, std=config.deviation / math.sqrt(2 * config.layers))  # type: ignore[union-attr, arg-type]
+                nn.init.normal_(last.weight, std=config.init_std / math.sqrt(2 * config.layers))  # type: ignore[union-attr, arg-type]
 
 
 def _released(vocabulary: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from torch import nn
 from regard.layers import CausalClassifier, PooledHead
 from regard.models.config import check_outputs, check_shares
 from regard.models.gpt import GPT2Config, GPT3Config, GPTConfig, bands_of, causal_blocks, causal_embedding, draw_causal
+from regard.structure import renamed
 
 Head = Literal["sequence", "choice"]
 """A class or a number of the whole text; or how well a text answers, to be compared with others."""
@@ -38,6 +39,7 @@ class _Headed:
         check_outputs(self)
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPTClassifierConfig(_Headed, GPTConfig):
     """The sizes of a GPT with a head.
@@ -60,6 +62,7 @@ class GPTClassifierConfig(_Headed, GPTConfig):
         self.check_head()
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPT2ClassifierConfig(_Headed, GPT2Config):
     """The sizes of a GPT-2 with a head.
@@ -80,6 +83,7 @@ class GPT2ClassifierConfig(_Headed, GPT2Config):
         self.check_head()
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPT3ClassifierConfig(_Headed, GPT3Config):
     """The sizes of a GPT-3 with a head.

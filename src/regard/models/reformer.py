@@ -41,10 +41,12 @@ from regard.layers import (
 )
 from regard.layers.causal import Entered
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
+from regard.structure import renamed
 
 Kind = Literal["local", "lsh"]
 
 
+@renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReformerConfig:
     """The sizes of a Reformer that reads from the left; the defaults are those of Hugging Face's.
@@ -75,7 +77,7 @@ class ReformerConfig:
         dropout: probability of dropping an entry of embeddings and of each sub-layer's output in training.
         attention_dropout, local_attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
-        deviation: standard deviation of the normal distribution that matrices are drawn from.
+        init_std: standard deviation of the normal distribution that matrices are drawn from.
         padding_id: the token that fills padding.
         end_id: the token that ends a text, and stands before the first of one.
 
@@ -109,7 +111,7 @@ class ReformerConfig:
     attention_dropout: float = 0.0
     local_attention_dropout: float = 0.05
     norm_epsilon: float = 1e-12
-    deviation: float = 0.02
+    init_std: float = 0.02
     padding_id: int = 0
     end_id: int = 0
 
@@ -125,7 +127,7 @@ class ReformerConfig:
         if self.axial_shape or self.axial_widths:
             self._check_axial()
         check_shares(self, "dropout", "attention_dropout", "local_attention_dropout", usual="0.05 is usual")
-        for name in ("norm_epsilon", "deviation"):
+        for name in ("norm_epsilon", "init_std"):
             check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the usual one")
         check_tokens(self, "padding_id", "end_id")
 
@@ -187,7 +189,7 @@ class Reformer(CausalReader):
         """Draw all matrices from a normal distribution, axial positions from a standard normal one; biases are zero."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
-                nn.init.normal_(module.weight, std=self.config.deviation)
+                nn.init.normal_(module.weight, std=self.config.init_std)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
             if isinstance(module, AxialPositions):

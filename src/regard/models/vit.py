@@ -23,13 +23,15 @@ from regard.layers import (
     Residual,
     halving_blocks,
 )
-from regard.layers.pictures import POSITION_DEVIATION, SCALE, Grid, resized_positions
+from regard.layers.pictures import POSITION_INIT_STD, SCALE, Grid, resized_positions
 from regard.models.config import check, check_channels, check_divides, check_picture_classifier, check_shares
+from regard.structure import renamed
 
 NORM_EPSILON = 1e-6
 """Of the layer norms in the authors' code."""
 
 
+@renamed(position_deviation="position_init_std", pixel_deviation="pixel_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTConfig:
     """The sizes of a ViT; the defaults are those of ViT-B/16.
@@ -50,10 +52,10 @@ class ViTConfig:
         dropout: probability of dropping an entry of the embedding, inside feed-forward nets and of each sub-layer's output in
             training.
         attention_dropout: of attention weights.
-        position_deviation: standard deviation of the normal distribution that positions are drawn from. The paper's 0.02 is next
+        position_init_std: standard deviation of the normal distribution that positions are drawn from. The paper's 0.02 is next
             to nothing beside what a patch is mapped to; 1 is about as much, and a small model learns sooner from it.
         norm_epsilon: added to the variance in layer norms.
-        pixel_mean, pixel_deviation: what pixels between 0 and 1 are moved and divided by, one number or one for each channel.
+        pixel_mean, pixel_std: what pixels between 0 and 1 are moved and divided by, one number or one for each channel.
         pixel_scale: what makes pixels, from 0 to 255, such numbers before; 1 / 255, unless a folder of another library says
             otherwise.
 
@@ -78,10 +80,10 @@ class ViTConfig:
     query_key_value_bias: bool = True
     dropout: float = 0.0
     attention_dropout: float = 0.0
-    position_deviation: float = POSITION_DEVIATION
+    position_init_std: float = POSITION_INIT_STD
     norm_epsilon: float = NORM_EPSILON
     pixel_mean: tuple[float, ...] = (0.5,)
-    pixel_deviation: tuple[float, ...] = (0.5,)
+    pixel_std: tuple[float, ...] = (0.5,)
     pixel_scale: float = SCALE
 
     def __post_init__(self) -> None:
@@ -96,9 +98,9 @@ class ViTConfig:
         )
         check_divides(self, "patch", self.step, "the pixels from one patch to the next")
         check_shares(self, "attention_dropout", usual="0.1 is usual")
-        for name in ("norm_epsilon", "position_deviation", "pixel_scale"):
+        for name in ("norm_epsilon", "position_init_std", "pixel_scale"):
             check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the paper's")
-        for name in ("pixel_mean", "pixel_deviation"):
+        for name in ("pixel_mean", "pixel_std"):
             value = getattr(self, name)
             check(
                 len(value) in (1, self.picture_channels),
@@ -107,7 +109,7 @@ class ViTConfig:
                 "one number, or one for each channel",
                 "give so many",
             )
-        check(min(self.pixel_deviation) > 0, "pixel_deviation", self.pixel_deviation, "above 0", "0.5 is usual")
+        check(min(self.pixel_std) > 0, "pixel_std", self.pixel_std, "above 0", "0.5 is usual")
 
     @property
     def grid(self) -> Grid:
@@ -190,7 +192,7 @@ class ViT(nn.Module):
         self.pixels = Pixels(
             (config.picture_channels, config.picture_height, config.picture_width),
             mean=config.pixel_mean,
-            deviation=config.pixel_deviation,
+            std=config.pixel_std,
             scale=config.pixel_scale,
         )
         self.stem = halving_blocks(config.picture_channels, config.convolutions)
@@ -200,7 +202,7 @@ class ViT(nn.Module):
             patch=config.patch,
             grid=config.grid,
             token=config.pooling == "token",
-            deviation=config.position_deviation,
+            init_std=config.position_init_std,
         )
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(_block(config) for _ in range(config.layers))

@@ -26,7 +26,7 @@ SENTENCES = ["The bank lent money.", "He sat by the river bank.", "Money is in t
 def model(tmp_path_factory) -> Path:
     tokenizer = Tokenizer.train(SENTENCES * 3, kind="bert", size=60, lowercase=True)
     task = SentenceEmbeddingTask(tokenizer=tokenizer)
-    sizes = {"width": 8, "heads": 2, "feedforward_width": 12, "layers": 2, "maximum_positions": 20, "deviation": 0.3}
+    sizes = {"width": 8, "heads": 2, "feedforward_width": 12, "layers": 2, "maximum_positions": 20, "init_std": 0.3}
     folder = tmp_path_factory.mktemp("encoder") / "model"
     SentenceEncoder(Bert(BertConfig(**sizes, **task.model_settings())), task).save(folder)  # type: ignore[arg-type]
     return folder

@@ -20,7 +20,7 @@ from regard.text import Tokenizer
 from regard.training.recipe import read_recipe
 
 TINY = {"name": "gpt2", "width": 16, "heads": 2, "feedforward_width": 24, "layers": 2, "maximum_positions": 24}
-QUIET = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, "deviation": 0.2}
+QUIET = {"dropout": 0.0, "embedding_dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.2}
 WORDS = ["ape", "bee", "cat", "dog", "emu"]
 
 

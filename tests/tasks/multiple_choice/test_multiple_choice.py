@@ -49,7 +49,7 @@ def recipe(**changes: Any) -> dict[str, Any]:
             "maximum_positions": 20,
             "dropout": 0.0,
             "attention_dropout": 0.0,
-            "deviation": 0.15,
+            "init_std": 0.15,
         },
         "data": {"maximum_length": 16},
         "tokenizer": {"size": 120},

@@ -50,7 +50,7 @@ def _recipe(**changes: Any) -> dict[str, Any]:
             "maximum_positions": 20,
             "dropout": 0.0,
             "attention_dropout": 0.0,
-            "deviation": 0.15,
+            "init_std": 0.15,
         },
         "data": {
             "maximum_length": 17,

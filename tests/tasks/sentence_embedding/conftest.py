@@ -20,7 +20,7 @@ TINY = {
     "maximum_positions": 32,
     "dropout": 0.0,
     "attention_dropout": 0.0,
-    "deviation": 0.15,
+    "init_std": 0.15,
 }
 TRAINING = {
     "steps": 120,
