@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.claims.own_data import SPLITS
 from regard.errors import InputError
-from regard.tasks.kinds import kind_of
+from regard.tasks.spec import spec_of
 from regard.training.run import train
 from regard.word_embeddings.training import Corpus
 from regard.word_embeddings.training.corpus import Tokenisation
@@ -55,7 +55,7 @@ def trained(
             **training,
         },
     }
-    if "tokenizer" in kind_of(task).sections:
+    if "tokenizer" in spec_of(task).sections:
         recipe["tokenizer"] = {"kind": "word", "size": 1_000, **(tokenizer or {})}
     with tempfile.TemporaryDirectory(prefix="regard-") as place:
         folder = Path(place) / "run"

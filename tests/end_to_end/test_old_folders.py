@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from regard.models import MODELS
-from regard.tasks.kinds import TASKS
+from regard.tasks.spec import TASKS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 _specification = importlib.util.spec_from_file_location("make_folders", GOLDEN / "make_folders.py")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,23 @@ def test_a_long_message_is_cut_in_its_middle():
     assert said.startswith("seed is 999")
     assert said.endswith("999; give a whole number")
     assert str(InputError("short")) == "short"
+
+
+def test_finding_the_task_of_a_model_imports_no_task():
+    code = (
+        "import sys\n"
+        "from types import SimpleNamespace\n"
+        "from regard.tasks.spec import TASKS, task_for\n"
+        "found = [task_for(SimpleNamespace(model_type='bert', **made), 'folder') for made in (\n"
+        "    {'head': 'sequence', 'outputs': 3}, {'head': 'sequence', 'outputs': 1}, {'head': 'tokens'}, {'head': 'none'})]\n"
+        "homes = {TASKS.packaged._homes[name].partition(':')[0] for name in TASKS}\n"
+        "print(found, homes & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("] ")[1].strip() == "set()"
+    assert done.stdout.startswith("['classification', 'regression', 'tagging', 'sentence_embedding']")
+
+
+def test_the_old_name_of_a_task_spec_works_with_a_warning():
+    with pytest.warns(DeprecationWarning, match=r"regard\.tasks\.Kind is called regard\.tasks\.TaskSpec"):
+        assert regard.tasks.spec.Kind is regard.tasks.TaskSpec

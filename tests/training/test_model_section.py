@@ -10,7 +10,7 @@ import pytest
 from regard.checkpoints import parameters_of, write_model
 from regard.errors import InputError
 from regard.models import MODELS, BertConfig, DistilBertConfig
-from regard.tasks.kinds import TASKS
+from regard.tasks.spec import TASKS
 from regard.training.recipe import check_section, config_of, folder_of, resolved
 
 SIZES: dict[str, Any] = {"vocabulary": 20, "width": 8, "heads": 2, "feedforward_width": 6, "layers": 3}

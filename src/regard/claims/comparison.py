@@ -16,7 +16,7 @@ from regard.claims.scoring import check_scored
 from regard.errors import InputError, nearest
 from regard.reading import yaml_value
 from regard.structure import coerced, from_mapping
-from regard.tasks.kinds import kind_of
+from regard.tasks.spec import spec_of
 from regard.tasks.translation import TranslationTask
 from regard.tasks.translation_data import TranslationData
 from regard.training.recipe import Recipe, put, read_override, read_recipe, read_yaml, recipe_file
@@ -58,7 +58,7 @@ class Comparison:
         if not self.measures:
             decodes = all(recipe.training.evaluate_generated > 0 for _, recipe in recipes)
             names = ("loss", "perplexity", "token_accuracy", *(("exact_match", "bleu") if decodes else ()))
-            kinds = [kind_of(recipe.task) for _, recipe in recipes]
+            kinds = [spec_of(recipe.task) for _, recipe in recipes]
             if all(kind.interface in ("encoder", "whole_text", "text_vectors", "picture_classifier") for kind in kinds):
                 judged = [kind.judged or ("masked_loss", "masked_accuracy") for kind in kinds]
                 names = ("loss", *dict.fromkeys(name for each in judged for name in each))

@@ -11,7 +11,7 @@ from regard.errors import InputError, nearest
 from regard.parts import own_names
 from regard.reading import parse_yaml
 from regard.structure import from_mapping
-from regard.tasks.kinds import TASKS
+from regard.tasks.spec import TASKS
 from regard.tasks.translation_data import TranslationData
 
 Kind = Literal[

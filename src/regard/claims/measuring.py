@@ -21,8 +21,8 @@ from regard.files import replace_file
 from regard.generation import GenerationSettings
 from regard.reading import parse_json, read_json_object, read_text
 from regard.structure import from_mapping
-from regard.tasks.kinds import kind_of
 from regard.tasks.loading import load
+from regard.tasks.spec import spec_of
 from regard.tasks.translation import Translator
 from regard.tasks.translation_data import TranslationData, builtin_pairs
 from regard.training.recipe import Recipe
@@ -143,7 +143,7 @@ class RunMeasures:
         return statistics.median(speeds) if speeds else None
 
     def _tokens_per_epoch(self) -> int:
-        task = kind_of(self.recipe.task).task.load(self.trained, read_card(self.trained).task)
+        task = spec_of(self.recipe.task).task.load(self.trained, read_card(self.trained).task)
         return int(task.labels(TokenStore.open(self.trained / "data" / "train")).sum())
 
     def _judged(self, measure: Measure) -> Value:

@@ -27,9 +27,9 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.models.config import config_from_json, config_to_json
 from regard.structure import from_mapping
-from regard.tasks.kinds import kind_of
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import COLUMN, LanguageModellingTask
+from regard.tasks.spec import spec_of
 from regard.tasks.translation import Translator, evaluate, teacher_forced
 from regard.training.recipe import Recipe
 
@@ -102,7 +102,7 @@ def evaluated(measure: Measure, recipe: Recipe, predictor: Any) -> dict[str, flo
     Raises:
         InputError: for data that cannot be read, or a metric that the task does not have.
     """
-    kind, where = kind_of(recipe.task), f"measure {measure.name!r}"
+    kind, where = spec_of(recipe.task), f"measure {measure.name!r}"
     read, section = _section_of(measure, recipe, where)
     examples = list(itertools.islice(read(section, MalformedRows()), measure.size))
     metrics = dict(kind.evaluate(predictor, examples).metrics)
@@ -116,7 +116,7 @@ def _section_of(measure: Measure, recipe: Recipe, where: str) -> tuple[Callable[
 
     Nothing of the data is held out from what is asked for.
     """
-    read = kind_of(recipe.task).read
+    read = spec_of(recipe.task).read
     if read is None:
         raise InputError(f"{where}: evaluated is for tasks of examples, and {recipe.task} is none; choose another kind")
     own = dataclasses.asdict(recipe.data)

@@ -175,11 +175,11 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
     from regard.data.malformed import MalformedRows
     from regard.structure import from_mapping
     from regard.tasks.evaluation import evaluate
-    from regard.tasks.kinds import kind_of
+    from regard.tasks.spec import spec_of
 
     predictor = opened(request.model, request.device)
     task = predictor.task.name
-    kind = kind_of(task)
+    kind = spec_of(task)
     fields = {part.name for part in dataclasses.fields(kind.sections["data"])}
     request.refuse_options(task, but=[name for name in DECIDING if name in fields])
     settings = request.settings_and(*DECIDING)

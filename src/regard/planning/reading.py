@@ -21,8 +21,8 @@ from regard.models import MODELS
 from regard.planning.counting import Shape, Work, outline
 from regard.planning.devices import Device, NumberFormat
 from regard.planning.published import published
-from regard.tasks.kinds import kind_of
 from regard.tasks.preparation import Prepared
+from regard.tasks.spec import spec_of
 from regard.training.optimizers import freeze, give_adapters
 from regard.training.recipe import Recipe, folder_of, packaged_recipe, read_recipe
 from regard.training.settings import OptimizerName, TrainingSettings
@@ -162,7 +162,7 @@ def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tupl
     if read and asked.length is None and is_here(recipe.sections["data"]):
         data, times = _made(recipe.sections["data"])
         with tempfile.TemporaryDirectory() as folder:
-            kind = kind_of(recipe.task)
+            kind = spec_of(recipe.task)
             prepared = kind.prepare(
                 folder=Path(folder) / "data",
                 seed=recipe.seed,
@@ -208,7 +208,7 @@ def _files(place: Any) -> Iterator[str]:
 
 def _sizes(recipe: Recipe) -> dict[str, Any]:
     """What the task decides of the config, the vocabularies as large as the tokenizer may become."""
-    filled_in = dict(kind_of(recipe.task).filled_in)
+    filled_in = dict(spec_of(recipe.task).filled_in)
     if recipe.model.get("pretrained") is None and recipe.tokenizer is not None:
         filled_in |= {name: recipe.tokenizer.size for name in filled_in if name.endswith("vocabulary")}
     return filled_in

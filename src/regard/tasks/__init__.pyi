@@ -1,6 +1,4 @@
 from .gaps import with_gaps as with_gaps
-from .kind import Kind as Kind
-from .kinds import TASKS as TASKS
 from .language_modelling import LanguageModel as LanguageModel
 from .language_modelling import TextScore as TextScore
 from .language_task import LanguageModellingTask as LanguageModellingTask
@@ -13,6 +11,8 @@ from .predictor import Predictor as Predictor
 from .span_corruption import FilledSpans as FilledSpans
 from .span_corruption import SpanCorruptionTask as SpanCorruptionTask
 from .span_corruption import SpanFiller as SpanFiller
+from .spec import TASKS as TASKS
+from .spec import Kind as Kind
 from .spec import TaskSpec as TaskSpec
 from .task import LossSum as LossSum
 from .task import Task as Task

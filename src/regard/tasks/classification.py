@@ -42,7 +42,6 @@ from regard.tasks.labelled import (
     Text,
     begun,
     beside,
-    classifies,
     content_of,
     few,
     joined,
@@ -54,7 +53,6 @@ from regard.tasks.labelled import (
     notes_of,
     read_folder,
     stored_labels,
-    tells_of_texts,
     where_of,
     written,
 )
@@ -857,8 +855,6 @@ CLASSIFICATION = TaskSpec(
     beside=class_beside,
     filled_in=decided_of_encoder("sequence", 2),
     decided_of_some=OF_VECTOR_READERS,
-    fits=classifies,
-    problems=("single_label_classification", None),
     foreign=foreign_classifier,
 )
 
@@ -874,7 +870,5 @@ MULTI_LABEL = TaskSpec(
     beside=labels_beside,
     filled_in=decided_of_encoder("sequence", 2),
     decided_of_some=OF_VECTOR_READERS,
-    fits=tells_of_texts,
-    problems=("multi_label_classification",),
     foreign=foreign_multi_label,
 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
-from regard.tasks.kinds import kind_of
 from regard.tasks.predictor import Evaluation, Predictor
+from regard.tasks.spec import spec_of
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner, CaptionEvaluation
@@ -176,7 +176,7 @@ def evaluate(
     """Measure a model on examples it has not seen.
 
     For a `Translator` this is `regard.tasks.translation.evaluate`, on pairs; for a `LanguageModel`
-    `regard.tasks.language_modelling.evaluate`, on texts; and so on, as `regard.tasks.kinds` names them.
+    `regard.tasks.language_modelling.evaluate`, on texts; and so on, as `regard.tasks.spec` names them.
 
     Arguments:
         model: a predictor, such as `regard.load` gives.
@@ -200,7 +200,7 @@ def evaluate(
         InputError: for an argument that is not for the model's task, and as the task's own function does.
     """
     _check_order(model, data)
-    kind = kind_of(model.task.name)
+    spec = spec_of(model.task.name)
     given = {
         "settings": settings,
         "to": to,
@@ -219,13 +219,13 @@ def evaluate(
         "batch_words": batch_words,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    known = list(signature(kind.evaluate).parameters)[2:]
+    known = list(signature(spec.evaluate).parameters)[2:]
     for name in given:
         if name not in known:
             raise InputError(
                 f"{name} is not for task {model.task.name}; " + (nearest(name, known) if known else "leave it out")
             )
-    return kind.evaluate(model, data, **given)
+    return spec.evaluate(model, data, **given)
 
 
 def _check_order(model: Any, data: Any) -> None:

@@ -523,16 +523,6 @@ def content_of(text: LabelledText) -> Text:
     return text.text if text.pair is None else (text.text, text.pair)
 
 
-def tells_of_texts(config: Any) -> bool:
-    """Whether a model tells of whole texts by one number or several."""
-    return getattr(config, "head", None) == "sequence"
-
-
-def classifies(config: Any) -> bool:
-    """Whether a model tells of whole texts by several numbers."""
-    return tells_of_texts(config) and config.outputs > 1
-
-
 def names_of(folder: Path, outputs: int) -> tuple[str, ...]:
     """The names of a model's outputs in a config.json: `id2label`, or LABEL_0 and so on where it names none.
 

@@ -22,7 +22,6 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.layers.output import check_finite
-from regard.models import GPT2Config, GPT3Config, GPTConfig, ReformerConfig
 from regard.quantization import InferenceDecoder, QuantizedPrecision
 from regard.structure import from_mapping
 from regard.tasks.examples import hold_out
@@ -646,15 +645,6 @@ def _exp(x: float) -> float:
     return math.exp(min(700.0, x))
 
 
-FAMILIES = (GPTConfig, GPT2Config, GPT3Config, ReformerConfig)
-"""Configs of the models that `transformers` writes as language models too."""
-
-
-def writes_text(config: Any) -> bool:
-    """Whether a config is that of a language model which other programs write."""
-    return type(config) in FAMILIES
-
-
 def foreign_language_modelling(folder: Path, config: Any) -> LanguageModellingTask:
     """The task of a folder that another program wrote: its tokenizer, and what that puts before prompts.
 
@@ -691,6 +681,5 @@ LANGUAGE_MODELLING = TaskSpec(
     prepare=prepare,
     evaluate=evaluate,
     filled_in={"vocabulary": 1, "padding_id": 0, "end_id": 0},
-    fits=writes_text,
     foreign=foreign_language_modelling,
 )

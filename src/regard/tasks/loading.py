@@ -16,7 +16,7 @@ from regard.machine import device_named
 from regard.parts import Code, load_code
 from regard.quantization import BITS
 from regard.reading import read_json_object
-from regard.tasks.kinds import kind_of, task_for
+from regard.tasks.spec import models_of, spec_of, task_for
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner
@@ -275,18 +275,18 @@ def load(
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; {nearest(dtype, [*DTYPES, *BITS])}")
     if task is not None:
-        kind_of(task)
+        spec_of(task)
     card = None if is_foreign(place) else read_card(place)
     own = None if card is None else str(card.task.get("name"))
     if own is not None:
-        kind_of(own, f"{folder}: its task")
+        spec_of(own, f"{folder}: its task")
     if card is None or (task is not None and task != own):
         return _adapted(folder, place, task, own, device, dtype)
-    kind = kind_of(str(own))
+    spec = spec_of(str(own))
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
-    decided = kind.task.load(place, card.task)
+    decided = spec.task.load(place, card.task)
     _check_fits(decided.model_settings(), model.config, place)
-    return kind.predictor(model, decided, recipe=card.recipe, metrics=card.metrics)
+    return spec.predictor(model, decided, recipe=card.recipe, metrics=card.metrics)
 
 
 def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
@@ -333,12 +333,13 @@ def _adapted(
     config = read_config(place)
     problem = _problem_of(place)
     name = task if task is not None else task_for(config, str(folder), problem)
-    kind = kind_of(name)
+    spec, models = spec_of(name), models_of(name)
     # A folder of ours says what it is for; but what was trained to classify texts can give their vectors too.
     if (
-        kind.foreign is None
-        or not kind.fits(config)
-        or (own is not None and kind.interface not in ("encoder", "whole_text", "text_vectors"))
+        spec.foreign is None
+        or models is None
+        or not models.fits(config)
+        or (own is not None and spec.interface not in ("encoder", "whole_text", "text_vectors"))
     ):
         what = (
             f"a model for {_spoken(own)}"
@@ -346,13 +347,13 @@ def _adapted(
             else f"a {config.model_type}" + (f" with the head {config.head!r}" if hasattr(config, "head") else "")
         )
         raise InputError(f"{folder}: {what}, and {_spoken(name)} is wanted; use the command for that")
-    if kind.problems and (own is not None or (problem is not None and problem not in kind.problems)):
+    if models.problems and (own is not None or (problem is not None and problem not in models.problems)):
         what = f"for {_spoken(own)}" if own is not None else f"one whose config.json has the problem_type {problem!r}"
         raise InputError(f"{folder}: the model is {what}, and {_spoken(name)} is wanted; load it for its own task")
-    if kind.problems and problem is None and task is None:
+    if models.problems and problem is None and task is None:
         warnings.warn(_assumed(str(folder), config.outputs), UserWarning, stacklevel=3)
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
-    return kind.predictor(model, kind.foreign(place, config))
+    return spec.predictor(model, spec.foreign(place, config))
 
 
 def _problem_of(place: Path) -> str | None:

@@ -24,7 +24,7 @@ from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, HeadKind, Tokens
 from regard.layers.output import check_number
 from regard.models.config import check
-from regard.tasks.distillation import HEADS, Teacher, TeacherSettings, teacher_folder
+from regard.tasks.distillation import Teacher, TeacherSettings, teacher_folder
 from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader, texts_of
 from regard.tasks.encoders import (
     BATCH_TOKENS,
@@ -928,11 +928,6 @@ def _sums(
     return sums
 
 
-def fills(config: Any) -> bool:
-    """Whether a model tells which token stands where one is masked."""
-    return getattr(config, "head", None) in HEADS
-
-
 def foreign_masked(folder: Path, config: Any) -> MaskedLanguageModellingTask:
     """The task of a folder with a masked language model, which tells of next sentences where it has the head for it.
 
@@ -955,6 +950,5 @@ MASKED_LANGUAGE_MODELLING = TaskSpec(
     evaluate=evaluate_masked,
     read=read_documents_of,
     filled_in=decided_of_encoder("masked", 0),
-    fits=fills,
     foreign=foreign_masked,
 )

@@ -499,11 +499,6 @@ def choice_beside(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choi
     }
 
 
-def chooses(config: Any) -> bool:
-    """Whether a model gives one number to each choice."""
-    return getattr(config, "head", None) == "choice"
-
-
 def foreign_chooser(folder: Path, config: Any) -> MultipleChoiceTask:
     """The task of a folder whose model chooses.
 
@@ -524,6 +519,5 @@ MULTIPLE_CHOICE = TaskSpec(
     beside=choice_beside,
     filled_in=decided_of_encoder("choice", 1),
     decided_of_some=OF_VECTOR_READERS,
-    fits=chooses,
     foreign=foreign_chooser,
 )

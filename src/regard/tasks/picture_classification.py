@@ -629,11 +629,6 @@ def read_pictures(data: PictureData, malformed: MalformedRows) -> Iterator[Label
     return iter(read_labelled_pictures(data.place, part, colour=data.colour))
 
 
-def classifies_pictures(config: Any) -> bool:
-    """Whether a model is a classifier of pictures."""
-    return isinstance(config, ViTConfig) and config.outputs > 0
-
-
 def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassificationTask:
     """The task of a folder that another program wrote: the classes of its config.json, and pictures of the model's size.
 
@@ -691,6 +686,5 @@ PICTURE_CLASSIFICATION = TaskSpec(
     read=read_pictures,
     beside=picture_beside,
     filled_in={"picture_height": ANY_SIDE, "picture_width": ANY_SIDE, "picture_channels": 1, "outputs": 2},
-    fits=classifies_pictures,
     foreign=foreign_picture_classifier,
 )

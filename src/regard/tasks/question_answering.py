@@ -661,11 +661,6 @@ LENGTH, STRIDE, LONGEST_QUESTION = 384, 128, 64
 """Tokens of a window, from one window to the next, and of a question, as published; a smaller model has less of each."""
 
 
-def answers(config: Any) -> bool:
-    """Whether a model tells where an answer begins and where it ends."""
-    return getattr(config, "head", None) == "spans"
-
-
 def foreign_answerer(folder: Path, config: Any) -> QuestionAnsweringTask:
     """The task of a folder whose model finds answers; whether it was trained to say that there is none is not told there.
 
@@ -693,6 +688,5 @@ QUESTION_ANSWERING = TaskSpec(
     examples=QUESTIONS,
     beside=answer_beside,
     filled_in=decided_of_encoder("spans", 2),
-    fits=answers,
     foreign=foreign_answerer,
 )

@@ -32,7 +32,6 @@ from regard.tasks.labelled import (
     Text,
     begun,
     beside,
-    classifies,
     content_of,
     few,
     joined,
@@ -44,7 +43,6 @@ from regard.tasks.labelled import (
     ratings_of,
     read_folder,
     refuse_classes,
-    tells_of_texts,
     where_of,
     written,
 )
@@ -522,11 +520,6 @@ def numbers_beside(task: MultiOutputTask, example: LabelledText, said: Ratings) 
     return beside(example, {"label": right, "predicted": said.values})
 
 
-def rates(config: Any) -> bool:
-    """Whether a model tells of whole texts by one number."""
-    return tells_of_texts(config) and config.outputs == 1
-
-
 def foreign_rater(folder: Path, config: Any) -> RegressionTask:
     """The task of a folder whose model gives one number; whether it reads texts or pairs is not told there.
 
@@ -560,8 +553,6 @@ REGRESSION = TaskSpec(
     beside=number_beside,
     filled_in=decided_of_encoder("sequence", 1),
     decided_of_some=OF_VECTOR_READERS,
-    fits=rates,
-    problems=("regression", None),
     foreign=foreign_rater,
 )
 
@@ -578,7 +569,5 @@ MULTI_OUTPUT = TaskSpec(
     beside=numbers_beside,
     filled_in=decided_of_encoder("sequence", 2),
     decided_of_some=OF_VECTOR_READERS,
-    fits=classifies,
-    problems=("regression",),
     foreign=foreign_multi_output,
 )

@@ -846,11 +846,6 @@ def _ranks(first: NDArray[np.float32], second: NDArray[np.float32], texts: Seque
     return ranks
 
 
-def gives_vectors(config: Any) -> bool:
-    """Whether a model makes vectors of texts, or of their tokens, whatever its head."""
-    return MODELS[config.model_type].serves("text_vectors")
-
-
 def foreign_encoder(folder: Path, config: Any) -> SentenceEmbeddingTask:
     """The task of a folder: as its `modules.json` has it; without one the mean of all tokens, not normalised.
 
@@ -886,6 +881,5 @@ SENTENCE_EMBEDDING = TaskSpec(
     beside=similarity_beside,
     filled_in=decided_of_encoder("none", 0),
     decided_of_some=OF_VECTOR_READERS,
-    fits=gives_vectors,
     foreign=foreign_encoder,
 )

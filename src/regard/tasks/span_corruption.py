@@ -20,7 +20,6 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
 from regard.layers.output import check_number
-from regard.models import T5Config
 from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
@@ -596,6 +595,5 @@ SPAN_CORRUPTION = TaskSpec(
     evaluate=evaluate_spans,
     filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
     read=read_span_texts,
-    fits=lambda config: isinstance(config, T5Config),
     foreign=foreign_spans,
 )

@@ -1,27 +1,36 @@
-"""`TaskSpec`: what a task is to recipes, training, folders and the command line."""
+"""`TaskSpec`: what a task is to recipes, training, folders and the command line; and `TASKS`, which names every task.
+
+A task is imported when it is asked for by its name. To find the task of a model that another program wrote, none is imported:
+`MODELS_OF` says of each task which models are for it.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from regard.data.malformed import MalformedRows
-from regard.layers import HeadKind
-from regard.models import Interface
-from regard.parts import own_metrics
-from regard.tasks.examples import Examples
-from regard.tasks.predictor import Predictor
-from regard.tasks.preparation import Prepared
-from regard.tasks.task import Task
+from regard.errors import InputError, nearest
+from regard.models import MODELS
+from regard.parts import Imported, WithOwn, own_hint, own_metrics
+
+if TYPE_CHECKING:
+    from regard.data.malformed import MalformedRows
+    from regard.layers import HeadKind
+    from regard.models import Interface
+    from regard.tasks.examples import Examples
+    from regard.tasks.predictor import Predictor
+    from regard.tasks.preparation import Prepared
+    from regard.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSpec:
     """All that recipes, training, folders and commands need to know of one task.
 
-    It stands at the end of the task's own file, and `regard.tasks.registry` names it there.
+    It stands at the end of the task's own file, and `TASKS` names it there.
 
     Arguments:
         task: what holds tokenizers and settings.
@@ -39,8 +48,10 @@ class TaskSpec:
             otherwise. Where there is neither, the command line has its own way.
         beside: of the task, one of those examples and what was predicted of it: what was read, the right answer and the predicted
             one, by name; the prediction's own fields where None.
-        fits: whether a model is one for this task, by its config; asked of folders that another program wrote.
-        problems: what `problem_type` has to be in such a folder's config.json, None where it is absent; () for whatever it is.
+        fits: of a task of your own, whether a model is one for it, by its config; asked of folders that another program wrote.
+            `MODELS_OF` says it of the package's tasks.
+        problems: of a task of your own, what `problem_type` has to be in such a folder's config.json, None where it is absent; ()
+            for whatever it is.
         foreign: the task in such a folder, by the folder and the model's config; None where no other program writes any.
     """
 
@@ -78,3 +89,138 @@ sentences."""
 def decided_of_encoder(head: HeadKind, outputs: int) -> dict[str, Any]:
     """What every task of an encoder decides of its config: `filled_in` of a head with so many outputs."""
     return {"vocabulary": 1, "padding_id": 0, "head": head, "outputs": outputs}
+
+
+TASKS: WithOwn[TaskSpec] = WithOwn(
+    "task",
+    Imported(
+        {
+            "translation": "regard.tasks.translation:TRANSLATION",
+            "language_modelling": "regard.tasks.language_modelling:LANGUAGE_MODELLING",
+            "masked_language_modelling": "regard.tasks.masked_language_modelling:MASKED_LANGUAGE_MODELLING",
+            "bidirectional_language_modelling": (
+                "regard.tasks.bidirectional_language_modelling:BIDIRECTIONAL_LANGUAGE_MODELLING"
+            ),
+            "text_to_text": "regard.tasks.text_to_text:TEXT_TO_TEXT",
+            "span_corruption": "regard.tasks.span_corruption:SPAN_CORRUPTION",
+            "classification": "regard.tasks.classification:CLASSIFICATION",
+            "multi_label_classification": "regard.tasks.classification:MULTI_LABEL",
+            "regression": "regard.tasks.regression:REGRESSION",
+            "multi_output_regression": "regard.tasks.regression:MULTI_OUTPUT",
+            "tagging": "regard.tasks.tagging:TAGGING",
+            "question_answering": "regard.tasks.question_answering:QUESTION_ANSWERING",
+            "multiple_choice": "regard.tasks.multiple_choice:MULTIPLE_CHOICE",
+            "captioning": "regard.tasks.captioning:CAPTIONING",
+            "copying": "regard.tasks.copying:COPYING",
+            "few_shot": "regard.tasks.few_shot:FEW_SHOT",
+            "picture_classification": "regard.tasks.picture_classification:PICTURE_CLASSIFICATION",
+            "sentence_embedding": "regard.tasks.sentence_embedding:SENTENCE_EMBEDDING",  # last: it takes any encoder
+        }
+    ),
+    lambda part: part.value,
+)
+"""By name: the package's, each imported when it is asked for, and after them those of the user's own (`regard.parts.task`)."""
+
+
+OUTPUTS: Mapping[str, Callable[[int], bool]] = {
+    "one": lambda count: count == 1,
+    "several": lambda count: count > 1,
+    "some": lambda count: count > 0,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelsOf:
+    """Which models that other programs wrote are for a task, by their config.
+
+    Arguments:
+        families: by `model_type`; of any where empty.
+        heads: what the head gives; of any where empty.
+        outputs: how many numbers a head gives: `one`, `several`, or `some`, not none; any count where None.
+        vectors: whether the model has to make vectors of texts or of their tokens.
+        problems: what `problem_type` has to be in config.json, None where it is absent; () for whatever it is.
+    """
+
+    families: tuple[str, ...] = ()
+    heads: tuple[HeadKind, ...] = ()
+    outputs: Literal["one", "several", "some"] | None = None
+    vectors: bool = False
+    problems: tuple[str | None, ...] = ()
+
+    def fits(self, config: Any) -> bool:
+        """Whether a model of this config is one of them."""
+        if self.families and config.model_type not in self.families:
+            return False
+        if self.heads and getattr(config, "head", None) not in self.heads:
+            return False
+        if self.outputs is not None and not OUTPUTS[self.outputs](config.outputs):
+            return False
+        return not self.vectors or MODELS[config.model_type].serves("text_vectors")
+
+
+MODELS_OF: Mapping[str, ModelsOf] = {
+    "translation": ModelsOf(families=("transformer",)),
+    "language_modelling": ModelsOf(families=("gpt", "gpt2", "gpt3", "reformer")),
+    "masked_language_modelling": ModelsOf(heads=("masked", "pretraining")),
+    "text_to_text": ModelsOf(families=("t5",)),
+    "span_corruption": ModelsOf(families=("t5",)),
+    "classification": ModelsOf(heads=("sequence",), outputs="several", problems=("single_label_classification", None)),
+    "multi_label_classification": ModelsOf(heads=("sequence",), problems=("multi_label_classification",)),
+    "regression": ModelsOf(heads=("sequence",), outputs="one", problems=("regression", None)),
+    "multi_output_regression": ModelsOf(heads=("sequence",), outputs="several", problems=("regression",)),
+    "tagging": ModelsOf(heads=("tokens",)),
+    "question_answering": ModelsOf(heads=("spans",)),
+    "multiple_choice": ModelsOf(heads=("choice",)),
+    "picture_classification": ModelsOf(families=("vit",), outputs="some"),
+    "sentence_embedding": ModelsOf(vectors=True),
+}
+"""Of the package's tasks, as far as other programs write models for them; asked in the order of `TASKS`."""
+
+
+def models_of(name: str) -> ModelsOf | TaskSpec | None:
+    """What tells, by `fits` and `problems`, which models of other programs are for a task; None where none is."""
+    return MODELS_OF.get(name) if name in TASKS.packaged else TASKS[name]
+
+
+def task_for(config: Any, where: str, problem: str | None = None) -> str:
+    """The name of the task that a model which another program wrote is for.
+
+    Arguments:
+        where: what messages call its folder.
+        problem: the `problem_type` of its config.json; None where there is none.
+
+    Raises:
+        InputError: where it is for none of them.
+    """
+    unfit = []
+    for name in TASKS:
+        models = models_of(name)
+        if models is None or not models.fits(config) or (unfit and not models.problems):
+            continue
+        if not models.problems or problem in models.problems:
+            return name
+        unfit += [each for each in models.problems if each is not None]
+    if unfit:
+        raise InputError(
+            f"{where}: config.json has the problem_type {problem!r}, and the model {config.outputs} outputs; "
+            f"{nearest(str(problem), sorted(set(unfit)))}, or name a task to load it for"
+        )
+    raise InputError(f"{where}: a {config.model_type} without a head is for no task by itself; name one to load it for")
+
+
+def spec_of(name: str, where: str = "task") -> TaskSpec:
+    """The `TaskSpec` of a task by its name.
+
+    Raises:
+        InputError: where there is none of that name, with the nearest.
+    """
+    if name not in TASKS:
+        raise InputError(f"{where} is {name!r}; {nearest(name, list(TASKS))}{own_hint('task')}")
+    return TASKS[name]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Kind":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("regard.tasks.Kind is called regard.tasks.TaskSpec; use that name", DeprecationWarning, stacklevel=2)
+    return TaskSpec

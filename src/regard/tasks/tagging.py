@@ -754,11 +754,6 @@ def tags_beside(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> d
     return right | {"predicted": list(said.tags), "probabilities": list(said.probabilities)}
 
 
-def tags_words(config: Any) -> bool:
-    """Whether a model tells of every token."""
-    return getattr(config, "head", None) == "tokens"
-
-
 def foreign_tagger(folder: Path, config: Any) -> TaggingTask:
     """The task of a tagger's folder: its tokenizer, its tags as config.json names them.
 
@@ -796,6 +791,5 @@ TAGGING = TaskSpec(
     examples=SENTENCES,
     beside=tags_beside,
     filled_in=decided_of_encoder("tokens", 2),
-    fits=tags_words,
     foreign=foreign_tagger,
 )

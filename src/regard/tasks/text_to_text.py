@@ -24,7 +24,6 @@ from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings, Hypothesis
 from regard.generation.penalties import check_coverage
 from regard.metrics.answers import exact_match, rouge_scores, token_f1
-from regard.models import T5Config
 from regard.models.config import check
 from regard.reading import read_json_object
 from regard.structure import coerced, from_mapping
@@ -864,6 +863,5 @@ TEXT_TO_TEXT = TaskSpec(
     prepare=prepare,
     evaluate=evaluate_text_to_text,
     filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
-    fits=lambda config: isinstance(config, T5Config),
     foreign=foreign_text_to_text,
 )

@@ -23,7 +23,6 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
 from regard.generation.penalties import check_coverage
 from regard.layers.output import check_number
-from regard.models import TransformerConfig
 from regard.parts import own_metrics, own_scores
 from regard.quantization import InferenceTransformer, QuantizedPrecision
 from regard.structure import coerced, from_mapping
@@ -888,6 +887,5 @@ TRANSLATION = TaskSpec(
     prepare=prepare,
     evaluate=evaluate,
     filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
-    fits=lambda config: isinstance(config, TransformerConfig),
     foreign=foreign_translation,
 )

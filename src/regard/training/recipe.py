@@ -20,9 +20,8 @@ from regard.models.config import check
 from regard.parts import own_hint
 from regard.structure import coerced, from_mapping
 from regard.tasks.card import SEEN
-from regard.tasks.kinds import kind_of
 from regard.tasks.loading import model_folder
-from regard.tasks.spec import TaskSpec
+from regard.tasks.spec import TaskSpec, spec_of
 from regard.text import INPUT_TOKENS
 from regard.training.settings import AdapterSettings, TrainingSettings
 
@@ -60,7 +59,7 @@ class Recipe:
     adapters: AdapterSettings | None = None
 
     def __post_init__(self) -> None:
-        kind = kind_of(self.task)
+        kind = spec_of(self.task)
         object.__setattr__(self, "model", resolved(self.model, kind.interface))
         for name in SECTIONS:
             object.__setattr__(self, name, _section(kind, self.task, name, getattr(self, name), name))
@@ -118,7 +117,7 @@ class Recipe:
     @property
     def sections(self) -> dict[str, Any]:
         """The sections that the task has, by name."""
-        return {name: getattr(self, name) for name in kind_of(self.task).sections}
+        return {name: getattr(self, name) for name in spec_of(self.task).sections}
 
     def to_mapping(self) -> dict[str, Any]:
         """The recipe as plain YAML and JSON values, every default written out."""
@@ -161,7 +160,7 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
         put(values, *read_override(override))
     task = values.get("task", "translation")
     if isinstance(task, str):
-        kind = kind_of(task, f"{where}.task")
+        kind = spec_of(task, f"{where}.task")
         for name in SECTIONS:
             if name in values:
                 values[name] = _section(kind, task, name, values[name], f"{where}.{name}")

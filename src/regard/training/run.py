@@ -24,10 +24,10 @@ from regard.models.config import check_memory
 from regard.parts import Code, load_code
 from regard.rendering import html_table, metric_rows, text_table
 from regard.tasks.card import README, SEEN, run_section
-from regard.tasks.kinds import kind_of
 from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
 from regard.tasks.preparation import READY, Prepared, is_prepared
+from regard.tasks.spec import spec_of
 from regard.tasks.task import Task
 from regard.training.callbacks import Callback, ProgressBar, in_notebook, tracker_of
 from regard.training.checkpoint import OPTIMIZER, PROGRESS, Checkpoints
@@ -164,7 +164,7 @@ class _Run:
     ) -> None:
         settings = recipe.training
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
-        self.task, self.kind = prepared.task, kind_of(recipe.task)
+        self.task, self.kind = prepared.task, spec_of(recipe.task)
         self.talk = talk
         seen: dict[str, Any] = {"training": len(prepared.train), "validation": len(prepared.validation)}
         counts = self.task.counts(prepared.train)
@@ -360,7 +360,7 @@ def _prepared(
     """The data, prepared by the first worker and opened by all."""
 
     def run() -> Prepared[Any]:
-        return kind_of(recipe.task).prepare(
+        return spec_of(recipe.task).prepare(
             folder=folder / "data", seed=recipe.seed, given=data, given_validation=validation, **recipe.sections
         )
 

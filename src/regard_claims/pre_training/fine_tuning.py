@@ -15,7 +15,7 @@ from regard.checkpoints import read_config
 from regard.data.labelled import LabelledText, read_labelled
 from regard.errors import InputError
 from regard.models.config import check
-from regard.tasks.kinds import kind_of
+from regard.tasks.spec import spec_of
 from regard.training.recipe import folder_of
 from regard.training.run import train
 from regard_claims.shared import NEVER, file_of, split_file
@@ -128,6 +128,6 @@ class FineTuning:
 def sizes_of(folder: str) -> dict[str, Any]:
     """The `model` section that gives a model of the sizes of the one in a folder, with weights of its own."""
     config = read_config(folder)
-    filled = {*kind_of(TASK).filled_in, "end_id"}
+    filled = {*spec_of(TASK).filled_in, "end_id"}
     values = {part.name: getattr(config, part.name) for part in dataclasses.fields(config) if part.name not in filled}
     return {"name": config.model_type, **values}
