@@ -380,8 +380,8 @@ def measured(arguments: argparse.Namespace, counter: ctypes.CDLL) -> None:
     sys.path[:0] = [str(HERE.parent)]
     import torch._dynamo  # noqa: F401  # which the first step of an optimizer would import in each fork
 
-    import regard.tasks.spec
     import regard.tasks.loading
+    import regard.tasks.spec
     import regard.training.run  # noqa: F401  # everything is to be imported before the first fork
     from measured import record
 
