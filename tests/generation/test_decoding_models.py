@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation import (
@@ -172,15 +174,15 @@ def test_samples_of_a_prompt_branch_after_one_reading(before, seeded, randomize,
     """The prompt is read by one row; the samples are those of so many prompts alike."""
     reader = randomize(gpt2().double())
     rows: list[int] = []
-    prefill = reader.prefill
+    read_texts = reader.read_texts
 
-    def counted(tokens: Tokens, state: Any) -> Any:
-        rows.append(len(tokens))
-        return prefill(tokens, state)
+    def counted(texts: Sequence[Tensor], before: Any = None) -> Any:
+        rows.append(len(texts))
+        return read_texts(texts, before)
 
-    monkeypatch.setattr(reader, "prefill", counted)
+    monkeypatch.setattr(reader, "read_texts", counted)
     with torch.no_grad():
-        state = None if before is None else prefill(Tokens.pad([before]), reader.start(1))
+        state = None if before is None else reader.prefill(Tokens.pad([before]), reader.start(1))
     model, seeds = Continuation(reader, state), [5, 6, 7, 8]
     prompts = Tokens.pad([[0, 5, 6], [0, 9]])
     found = generate(model, prompts, draws=2, choose=SampleRows(seeds), limit=FixedLength(6))

@@ -8,10 +8,11 @@ from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
 from regard.attention.cache import KeysValues, KVCache, Room
 from regard.attention.chunked import ChunkedAttention
 from regard.attention.inputs import AttentionInputs, Positions
+from regard.attention.kernels import BatchInvariant
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
 from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
 from regard.attention.lsh import LSHAttention
-from regard.attention.masks import Causal, Dense, Document, Mask, Padding, Window
+from regard.attention.masks import Causal, Dense, Document, Mask, Packed, Padding, Window
 from regard.attention.mechanism import Attention, Declaration, ScoredAttention
 from regard.attention.positions import (
     AxialPositions,
@@ -40,6 +41,7 @@ __all__ = [
     "AttentionInputs",
     "AttentionLayer",
     "AxialPositions",
+    "BatchInvariant",
     "Causal",
     "ChunkedAttention",
     "Cosine",
@@ -60,6 +62,7 @@ __all__ = [
     "Mask",
     "MultiHeadAttention",
     "NoPositions",
+    "Packed",
     "Padding",
     "Positions",
     "RelativeAttention",

@@ -7,15 +7,18 @@ constant times the inner product plus a term; which way it takes was measured, p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from regard.attention.inputs import AttentionInputs
-from regard.attention.masks import Causal
+from regard.attention.inputs import AttentionInputs, Positions
+from regard.attention.masks import Causal, Packed
 
 SHORT, LONG = 24, 256
 """Fewer queries or keys than the first, and PyTorch's fused kernel trains fastest in float32; more keys than the second, and it
@@ -65,6 +68,8 @@ def _better_laid_out(inputs: AttentionInputs, dropout: float) -> bool:
 
 def fused(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None, dropout: float) -> Tensor:
     """PyTorch's `scaled_dot_product_attention`, which never lays the weights out."""
+    if type(inputs.mask) is Packed and term is None:
+        return _each_text(inputs, inputs.mask, value, scale, dropout)
     # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
     mask = inputs.mask
     square = inputs.query.shape[2] == inputs.key.shape[2]
@@ -89,6 +94,22 @@ def fused(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | N
     if term is not None and visible is not None:  # a query with nothing visible looked at everything alike
         output = output * visible.any(dim=-1, keepdim=True)
     return output.to(inputs.query.dtype)
+
+
+def _each_text(inputs: AttentionInputs, mask: Packed, value: Tensor, scale: float, dropout: float) -> Tensor:
+    """Several texts in one row, each by itself: what is computed for one does not depend on the others."""
+    outputs, end = [], 0
+    for length in mask.lengths:
+        own = slice(end, end + length)
+        end += length
+        alone = AttentionInputs(
+            query=inputs.query[:, :, own],
+            key=inputs.key[:, :, own],
+            mask=mask.of_one(length),
+            positions=Positions(length, length, device=value.device),
+        )
+        outputs.append(fused(alone, value[:, :, own], scale, None, dropout))
+    return torch.cat(outputs, dim=2)
 
 
 def laid_out(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None, dropout: float) -> Tensor:
@@ -176,3 +197,99 @@ def kept(x: Tensor, p: float, seed: int) -> Tensor:
     bits = draw.integers(-(2**63), 2**63 - 1, -(-x.numel() // 4), dtype=np.int64, endpoint=True)
     held = torch.from_numpy(bits).view(torch.int16)[: x.numel()].view(x.shape) >= share - 32768
     return held.to(x.dtype).mul_(65536 / (65536 - share))
+
+
+# The same bits for a row whatever the other rows of its batch are.
+
+ROWS = 4
+"""Products of a multiple of so many rows are computed alike in float32, row by row; of fewer, by other kernels (measured with MKL
+on AVX2, 1 to 1100 rows and 1 to 8 threads: `benchmarks/cache.py`). In bfloat16 the number of rows changes nothing."""
+
+VECTOR, SERIAL = 32, 32768
+"""PyTorch computes elementwise functions on so many numbers at a time, and the rest at the end of a thread's share by another
+formula. Below the second number there is one thread."""
+
+ALIGNED = 64
+"""Bytes: where products of matrices begin at a multiple of it, where exactly does not change their bits."""
+
+
+class BatchInvariant(TorchFunctionMode):
+    """Within it the numbers of a row have the same bits on a processor, alone and in any batch.
+
+    Linear maps in float32 run on a multiple of `ROWS` rows, with zeros behind the last. Attention runs row by row, from the first
+    key that the row sees. Activations run on whole vectors. That is enough for models of linear maps, norms and fused attention
+    without a bias by position, such as GPT-2, in evaluation. Only the last bits change. In float32 a single row takes longer: its
+    products are of 4 rows instead of one. The mode is of the thread that enters it.
+
+    >>> linear, x = torch.nn.Linear(8, 8), torch.randn(5, 8)
+    >>> with torch.no_grad(), BatchInvariant():
+    ...     bool((linear(x)[:1] == linear(x[:1])).all())
+    True
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The call itself, or the same by rows."""
+        by_rows = _BY_ROWS.get(func)
+        named = kwargs or {}
+        if by_rows is None or torch.is_grad_enabled() or args[0].device.type != "cpu":
+            return func(*args, **named)
+        return by_rows(func, *args, **named)
+
+
+def _linear_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **named: Any) -> Tensor:
+    rows = x.shape[:-1].numel()
+    if x.dtype not in (torch.float32, torch.float64) or not rows % ROWS or torch.is_autocast_enabled("cpu"):
+        return function(x, *args, **named)
+    filled = x.new_zeros(rows + -rows % ROWS, x.shape[-1])
+    filled[:rows] = x.reshape(rows, -1)
+    return function(filled, *args, **named)[:rows].unflatten(0, x.shape[:-1])
+
+
+def _vectors_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **named: Any) -> Tensor:
+    if not x.dim() or not x.numel():
+        return function(x, *args, **named)
+    flat = x.reshape(-1, x.shape[-1])
+    width = flat.shape[1]
+    if width % VECTOR:
+        flat = F.pad(flat, (0, -width % VECTOR))
+    parts = flat.split(max(1, (SERIAL - 1) // flat.shape[1]))
+    made = torch.cat([function(part, *args, **named) for part in parts])
+    # Laid out anew: a product of what stands further apart in memory may be another.
+    return (made[:, :width].clone(memory_format=torch.contiguous_format) if width % VECTOR else made).view(x.shape)
+
+
+def _attention_of_rows(
+    function: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    **named: Any,
+) -> Tensor:
+    if query.dim() != 4:
+        return function(query, key, value, attn_mask=attn_mask, **named)
+    outputs = []
+    for row in range(len(query)):
+        own = slice(row, row + 1)
+        mask = None if attn_mask is None else attn_mask[own] if attn_mask.shape[0] > 1 else attn_mask
+        first = 0
+        if mask is not None and mask.dtype == torch.bool and mask.shape[3] > 1:
+            seen = mask.flatten(0, 2).any(dim=0)
+            first = int(seen.int().argmax())
+            mask = mask[..., first:]
+            if bool(mask.all()):
+                mask = None
+        parts = (query[own], key[own, :, first:], value[own, :, first:])
+        outputs.append(function(*map(_aligned, parts), attn_mask=mask, **named))
+    return torch.cat(outputs)
+
+
+def _aligned(x: Tensor) -> Tensor:
+    return x if x.shape[-1] * x.element_size() % ALIGNED == 0 else x.clone(memory_format=torch.contiguous_format)
+
+
+_BY_ROWS: dict[Any, Callable[..., Tensor]] = {
+    F.linear: _linear_of_rows,
+    F.scaled_dot_product_attention: _attention_of_rows,
+    **dict.fromkeys((F.gelu, F.silu, torch.sigmoid, Tensor.sigmoid), _vectors_of_rows),
+}

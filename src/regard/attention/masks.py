@@ -194,6 +194,37 @@ class Document(Mask):
 
 
 @dataclass(frozen=True, eq=False)
+class Packed(Mask):
+    """Texts one after another in one row: a token sees those of its own text up to itself.
+
+    The fused kernel runs text by text, so that none is computed otherwise for the others (`regard.attention.kernels`).
+
+    Arguments:
+        lengths: tokens of each text.
+        sliding_window: how many tokens back each looks, itself included; None = all the way.
+
+    >>> Packed((2, 1)).dense(batch=1, queries=3, keys=3)[0, 0].int().tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    """
+
+    lengths: tuple[int, ...]
+    sliding_window: int | None = None
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        text = torch.arange(len(self.lengths), device=query.device).repeat_interleave(
+            torch.tensor(self.lengths, device=query.device)
+        )
+        seen = (text[query] == text[key]) & (key <= query)
+        return seen if self.sliding_window is None else seen & (query - key < self.sliding_window)
+
+    def of_one(self, length: int) -> Mask:
+        """What the tokens of one text of so many see of one another."""
+        if self.sliding_window is None or length <= self.sliding_window:
+            return Causal()
+        return Causal() & Window(before=self.sliding_window - 1, after=0)
+
+
+@dataclass(frozen=True, eq=False)
 class Dense(Mask):
     """A mask already laid out as a tensor.
 

@@ -70,6 +70,11 @@ class Attention(nn.Module, ABC):
         value = inputs.per_query_head(value)
         return weights.to(value.dtype) @ value
 
+    @property
+    def fuses_plainly(self) -> bool:
+        """Whether `forward` is PyTorch's fused kernel without a bias by position."""
+        return False
+
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with what is random in the mechanism drawn into their record; nothing is by default.
 
@@ -122,6 +127,12 @@ class ScoredAttention(Attention):
         """A distribution where the alignment gives one, drawn where it draws."""
         reads = {**self.score.reads, **self.alignment.reads}
         return Declaration(distribution=self.alignment.distribution, drawn=self.alignment.drawn, reads=reads)
+
+    @property
+    def fuses_plainly(self) -> bool:
+        """Whether `forward` is PyTorch's fused kernel without a bias by position."""
+        plain = type(self.score).product_and_term is Score.product_and_term
+        return plain and self.alignment.plain_softmax and self.score.product_scale(1) is not None
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with what the alignment draws in their record."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.attention import BatchInvariant
 from regard.errors import InputError
 from regard.generation.stopping import LengthLimit
-from regard.layers import TARGET, DecoderState, Reader, Source, Tokens, join
+from regard.layers import TARGET, CausalStack, DecoderState, Reader, Source, Tokens, join
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -59,21 +61,29 @@ class ContinuationState(DecoderState):
 class Continuation(Generic[S]):
     """Continues prompts: `start` reads them but for their last token, which the first `step` reads in place of a start token.
 
-    Prompts of different lengths may be padded on either side, which changes no answer: they are read with padding in front, so
-    that all end in the last column.
+    Prompts of different lengths may be padded on either side, which changes no answer. On a processor, decoders of GPT's family
+    read each without its padding; other models read them with padding in front, so that all end in the last column.
 
     Arguments:
         model: the language model.
         before: its state after a text that stands before every prompt, of one row; none where None. It is left as it is, so
             that one reading of it serves any number of prompts.
+        batch_invariant: whether the logits of a text have the same bits alone and in any batch, on a processor
+            (`regard.attention.BatchInvariant`). In float32 a text alone takes longer for it, some two times as long with a GPT-2;
+            in bfloat16 it costs next to nothing. None for true in bfloat16 and false otherwise. Decoders with weights of 8 or 4
+            bits and compiled kernels are so in any case.
     """
 
     has_alignment = False
     maximum_target_length: int | None = None
 
-    def __init__(self, model: Reader[S], before: S | None = None) -> None:
+    def __init__(self, model: Reader[S], before: S | None = None, *, batch_invariant: bool | None = None) -> None:
         self.model = model
         self.before = before
+        if batch_invariant is None:
+            kinds = {part.dtype for part in model.parameters()} if isinstance(model, nn.Module) else set()
+            batch_invariant = torch.bfloat16 in kinds
+        self.batch_invariant = batch_invariant
         config = model.config
         self.config = ContinuationConfig(config.vocabulary, config.padding_id, config.padding_id, config.end_id)
 
@@ -95,19 +105,36 @@ class Continuation(Generic[S]):
             InputError: for a prompt without a token: nothing is there to continue.
         """
         source = _ending_together(source)
-        if self.before is None:
-            state = self.model.start(len(source))
-        else:
-            state = self.before.select(torch.zeros(len(source), dtype=torch.long, device=source.ids.device))
-        if source.ids.shape[1] > 1:
-            before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padded)
-            state = self.model.prefill(before, state)
+        with BatchInvariant() if self.batch_invariant else nullcontext():
+            state = self._read(source)
         return ContinuationState(source_valid=source.valid, reader=state, last=source.ids[:, -1])
+
+    def _read(self, source: Tokens) -> Any:
+        """The model's state after prompts that end in the last column, all but that column read."""
+        model: Any = self.model
+        if source.ids.shape[1] > 1 and source.device.type == "cpu":
+            texts = [ids[valid] for ids, valid in zip(source.ids[:, :-1], source.valid[:, :-1], strict=True)]
+            if isinstance(model, CausalStack):
+                return model.read_texts(texts, self.before)
+            if self.batch_invariant:
+                return join([self._prefilled(Tokens.pad([text.tolist()]), self._begun(1)) for text in texts])
+        before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padded)
+        return self._prefilled(before, self._begun(len(source)))
+
+    def _begun(self, rows: int) -> Any:
+        """The state before so many prompts."""
+        if self.before is None:
+            return self.model.start(rows)
+        return self.before.select(torch.zeros(rows, dtype=torch.long, device=self.before.source_valid.device))
+
+    def _prefilled(self, tokens: Tokens, state: Any) -> Any:
+        return self.model.prefill(tokens, state) if tokens.ids.shape[1] else state
 
     def step(self, tokens: Tensor, state: ContinuationState) -> tuple[Tensor, ContinuationState]:
         """Consume tokens (N,), or the prompts' last ones; logits (N, V) of what follows, and the state after."""
         reader: Any = state.reader
-        logits, after = self.model.step(tokens if state.last is None else state.last, reader)
+        with BatchInvariant() if self.batch_invariant else nullcontext():
+            logits, after = self.model.step(tokens if state.last is None else state.last, reader)
         return logits, state.advanced(reader=after, last=None)
 
     def alignment(self, state: ContinuationState) -> Tensor:

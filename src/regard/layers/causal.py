@@ -21,6 +21,7 @@ from regard.attention import (
     KeysValues,
     KVCache,
     Mask,
+    Packed,
     Padding,
     Positions,
     Window,
@@ -31,8 +32,11 @@ from regard.layers.blocks import CausalBlock
 from regard.layers.embeddings import PositionedEmbedding
 from regard.layers.encoder import Encoded, EncoderConfig, added
 from regard.layers.language_models import LeftToRight
-from regard.layers.state import CACHE, DecoderState
+from regard.layers.state import CACHE, DecoderState, join
 from regard.layers.tokens import Tokens
+
+CHUNK = 512
+"""Tokens that a prompt is read in at a time, and of short ones so many together."""
 
 
 class CausalConfig(Protocol):
@@ -155,6 +159,66 @@ class CausalStack(nn.Module):
         x = self.norm(x)
         return x if state.width == 1 else x.flatten(0, 1)[:, None], replace(after, cache=after.cache.filled(layers))
 
+    @property
+    def packs_texts(self) -> bool:
+        """Whether several texts in one row are read as each by itself, bit for bit: where attention runs the fused kernel."""
+        layers = [[part for part in layer.children() if isinstance(part, AttentionLayer)] for layer in self.layers]
+        return all(parts and all(part.attention.fuses_plainly for part in parts) for parts in layers)
+
+    def read_texts(self, texts: Sequence[Tensor], before: CausalState | None = None) -> CausalState:
+        """The state after texts of different lengths, without padding: each is read as if it were alone.
+
+        Short texts are read one after another in one row, long ones in chunks of `CHUNK` tokens. No gradient passes through it.
+
+        Arguments:
+            texts: of each row (n,) int64.
+            before: the state, of one row, after what stands before every text; none where None.
+
+        Raises:
+            InputError: where a text is longer than the model has positions for.
+        """
+        packed = self.packs_texts and before is None
+        states: list[CausalState] = []
+        with torch.no_grad():
+            for group in _grouped([len(text) for text in texts], CHUNK if packed else 0):
+                if len(texts[group[0]]) > CHUNK or not packed:
+                    states += [
+                        self._read_chunks(texts[row], self.start(1) if before is None else before) for row in group
+                    ]
+                else:
+                    states += self._read_packed([texts[row] for row in group])
+        return join(states) if states else self.start(0)
+
+    def _read_chunks(self, text: Tensor, state: CausalState) -> CausalState:
+        for chunk in text.split(CHUNK) if len(text) else ():
+            tokens = Tokens(chunk[None], torch.ones_like(chunk[None], dtype=torch.bool), "nowhere")
+            state = self.hidden(tokens, state)[1]
+        return state
+
+    def _read_packed(self, texts: Sequence[Tensor]) -> list[CausalState]:
+        """The state after each of some texts that stand in one row."""
+        lengths, nothing = [len(text) for text in texts], self.start(1)
+        if self.maximum_length is not None:
+            check_length(max(lengths), self.maximum_length, "text")
+        ids = torch.cat(list(texts))
+        if not len(ids):
+            return [nothing] * len(texts)
+        places = torch.cat([torch.arange(length, device=ids.device) for length in lengths])[None]
+        entered = Entered(
+            x=self.embedding(ids[None], places),
+            masks=[Packed(tuple(lengths), window) for window in self.bands],
+            positions=Positions(len(ids), len(ids), of_queries=places, of_keys=places),
+            after=nothing,
+        )
+        layers, states, end = self._through(entered, None)[1], [], 0
+        for length in lengths:
+            own = slice(end, end + length)
+            end += length
+            parts = tuple(KeysValues(layer.key[:, :, own], layer.value[:, :, own]) for layer in layers)
+            cache = KVCache(parts, (1,) * length) if length else KVCache()
+            states.append(replace(nothing, length=length, cache=cache))
+        return states
+
     def _entered(self, tokens: Tokens, state: CausalState) -> Entered:
         """What the first block gets, and the state after, all but its keys and values."""
         rows, length = tokens.ids.shape
@@ -267,6 +331,23 @@ class CausalTransformer(CausalReader):
 
     Its arguments are `CausalStack`'s.
     """
+
+
+def _grouped(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Rows in their order, in groups of at most so many tokens; a longer one has a group to itself.
+
+    >>> _grouped([0, 3, 4, 9, 1], 8)
+    [[0, 1, 2], [3], [4]]
+    """
+    groups: list[list[int]] = []
+    full = 0
+    for row, length in enumerate(lengths):
+        if not groups or not most or full + length > most:
+            groups.append([])
+            full = 0
+        groups[-1].append(row)
+        full += length
+    return groups
 
 
 def _band(band: int, passed: int, places: Tensor | None) -> Mask:

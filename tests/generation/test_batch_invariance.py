@@ -1,0 +1,104 @@
+"""A text's tokens and log-probabilities are the same bits alone and in any batch, on one thread and on two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.generation import Continuation, FixedLength, Hypothesis, SampleRows, beam_search, generate
+from regard.layers import Tokens
+from regard.models import GPT2, GPT3, GPT2Config, GPT3Config
+from regard.quantization import PreparedDecoder
+
+VOCABULARY = 61
+
+
+def drawn(model: Any) -> Any:
+    """The model with larger weights, so that its answers depend on what it read."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for part in model.parameters():
+            part.add_(torch.randn(part.shape, generator=generator) * 0.15)
+    return model.eval()
+
+
+def gpt2() -> GPT2:
+    return drawn(
+        GPT2(
+            GPT2Config(vocabulary=VOCABULARY, width=64, heads=2, feedforward_width=128, layers=2, maximum_positions=80)
+        )
+    )
+
+
+def odd() -> GPT2:
+    """Sizes that fill no vector of the processor."""
+    return drawn(
+        GPT2(GPT2Config(vocabulary=VOCABULARY, width=21, heads=3, feedforward_width=35, layers=2, maximum_positions=80))
+    )
+
+
+def banded() -> GPT3:
+    """Every other block looks a few tokens back."""
+    return drawn(
+        GPT3(
+            GPT3Config(
+                vocabulary=VOCABULARY, width=32, heads=2, feedforward_width=64, layers=2, maximum_positions=80, band=5
+            )
+        )
+    )
+
+
+MADE = {"gpt2": gpt2(), "odd": odd(), "banded": banded()}
+MODELS: dict[str, tuple[Any, bool | None]] = {
+    **{f"{name}, float32": (model, True) for name, model in MADE.items()},
+    **{f"{name}, bfloat16": (drawn(type(model)(model.config)).bfloat16(), None) for name, model in MADE.items()},
+    "gpt2, 8 bits": (PreparedDecoder(MADE["gpt2"], "int8"), None),
+}
+
+prompts = st.lists(
+    st.lists(st.integers(3, VOCABULARY - 1), min_size=1, max_size=30).map(tuple), min_size=2, max_size=5, unique=True
+)
+
+
+@contextmanager
+def running_on(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    yield
+    torch.set_num_threads(before)
+
+
+def answers(decoder: Continuation[Any], texts: list[tuple[int, ...]], way: str) -> list[Any]:
+    source = Tokens.pad(texts, side="left")
+    if way == "beam":
+        found: Any = beam_search(decoder, source, beam=3, n_best=3, limit=FixedLength(6))
+        return [[bits(each) for each in best] for best in found]
+    choose = SampleRows([sum(text) for text in texts]) if way == "sampled" else None
+    return [bits(each) for each in generate(decoder, source, choose=choose, limit=FixedLength(9))]
+
+
+def bits(found: Hypothesis) -> tuple[Any, ...]:
+    return found.tokens, found.token_log_probabilities
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("way", ["greedy", "sampled", "beam"])
+@pytest.mark.parametrize("name", MODELS)
+@given(texts=prompts)
+@settings(max_examples=3)
+def test_a_text_has_the_same_bits_alone_and_in_any_batch(
+    name: str, way: str, threads: int, texts: list[tuple[int, ...]]
+) -> None:
+    model, batch_invariant = MODELS[name]
+    decoder = Continuation(model, batch_invariant=batch_invariant)
+    with running_on(threads):
+        together = answers(decoder, texts, way)
+        assert answers(decoder, texts[::-1], way)[::-1] == together
+        for text, found in zip(texts, together, strict=True):
+            assert answers(decoder, [text], way) == [found]
