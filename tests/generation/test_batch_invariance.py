@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regard.generation import Continuation, FixedLength, Hypothesis, SampleRows, beam_search, generate
 from regard.layers import Tokens
 from regard.models import GPT2, GPT3, GPT2Config, GPT3Config
-from regard.quantization import PreparedDecoder
+from regard.quantization import InferenceDecoder
 
 VOCABULARY = 61
 
@@ -58,7 +58,7 @@ MADE = {"gpt2": gpt2(), "odd": odd(), "banded": banded()}
 MODELS: dict[str, tuple[Any, bool | None]] = {
     **{f"{name}, float32": (model, True) for name, model in MADE.items()},
     **{f"{name}, bfloat16": (drawn(type(model)(model.config)).bfloat16(), None) for name, model in MADE.items()},
-    "gpt2, 8 bits": (PreparedDecoder(MADE["gpt2"], "int8"), None),
+    "gpt2, 8 bits": (InferenceDecoder(MADE["gpt2"], "int8"), None),
 }
 
 prompts = st.lists(

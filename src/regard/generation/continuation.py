@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -115,7 +115,7 @@ class Continuation(Generic[S]):
         if source.ids.shape[1] > 1 and source.device.type == "cpu":
             texts = [ids[valid] for ids, valid in zip(source.ids[:, :-1], source.valid[:, :-1], strict=True)]
             if isinstance(model, CausalStack):
-                return model.read_texts(texts, self.before)
+                return model.read_texts(texts, cast(Any, self.before))
             if self.batch_invariant:
                 return join([self._prefilled(Tokens.pad([text.tolist()]), self._begun(1)) for text in texts])
         before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padded)
