@@ -27,41 +27,36 @@ from regard.parts import own_scores
 from regard.rendering import class_text
 from regard.tasks.encoders import (
     EncoderBatch,
-    EncoderPredictor,
     EncoderTask,
     Joined,
-    read_inputs,
 )
 from regard.tasks.examples import Splits
 from regard.tasks.labelled import (
     LABEL,
     LABELLED,
+    Decided,
     LabelledData,
+    LabelledPredictor,
     LabelledTask,
     MultiLabelData,
     Text,
-    begun,
     beside,
     content_of,
     few,
-    joined,
     label_of,
     labelled,
     labels_of,
     names_of,
     names_said,
-    notes_of,
+    prepare_labelled,
     read_folder,
-    stored_labels,
     where_of,
-    written,
 )
 from regard.tasks.losses import smoothed_cross_entropy, stands_out
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
     EncoderTokenizerSettings,
     Prepared,
-    prepare,
 )
 from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 from regard.tasks.task import LossSum
@@ -95,7 +90,7 @@ class ClassificationTask(LabelledTask):
 
     def counts(self, data: TokenStore) -> dict[str, int]:
         """How many examples are of each class, or have each label."""
-        found = Counter(number for row in range(len(data)) for number in stored_labels(data, row))
+        found = Counter(int(number) for row in range(len(data)) for number in data.sequence(LABEL, row))
         return {name: found[number] for number, name in enumerate(self.classes)}
 
     def metric_words(self) -> dict[str, str]:
@@ -159,13 +154,13 @@ class ClassificationTask(LabelledTask):
             raise InputError(f"{where}: the label {label!r} is none of the model's; {nearest(label, self.classes)}")
         return self.classes.index(label)
 
-    def batch(self, inputs: Sequence[Joined], labels: Sequence[int]) -> EncoderBatch:
-        """Inputs and the numbers of their classes to a batch for training."""
-        return self.encoded_batch(inputs, torch.tensor(labels, dtype=torch.int64))
+    def targets(self, labels: Sequence[Any]) -> Tensor:
+        """The numbers of classes, (B,)."""
+        return torch.tensor(labels, dtype=torch.int64)
 
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
-        """The examples of these rows as a batch."""
-        return self.batch(read_inputs(data, rows), [int(data.sequence(LABEL, row)[0]) for row in rows])
+    def stored(self, data: TokenStore, row: int) -> Any:
+        """The number of the class of a row of a store."""
+        return int(data.sequence(LABEL, row)[0])
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the classes, summed over examples, each times the weight of its class."""
@@ -182,10 +177,7 @@ class ClassificationTask(LabelledTask):
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples, classes and vocabulary in a few words."""
-        return (
-            f"{len(train):,} examples to learn from, {len(validation):,} to validate on; {len(self.classes)} classes "
-            f"({few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
-        )
+        return self.described(train, validation, f"; {len(self.classes)} classes ({few(self.classes)})")
 
     def said(self) -> dict[str, Any]:
         """The names of the classes, as other programs look for them in config.json."""
@@ -231,16 +223,16 @@ class MultiLabelTask(ClassificationTask):
         """The threshold; 0.5 where none is said."""
         return 0.5 if self.threshold is None else self.threshold
 
-    def batch(self, inputs: Sequence[Joined], labels: Sequence[Sequence[int]]) -> EncoderBatch:  # type: ignore[override]
-        """Inputs and the numbers of the labels of each to a batch for training, whose labels are 0 and 1, (B, labels)."""
-        told = torch.zeros(len(labels), len(self.classes))
+    def targets(self, labels: Sequence[Any]) -> Tensor:
+        """From the numbers of each example's labels to 0 and 1, (B, labels)."""
+        targets = torch.zeros(len(labels), len(self.classes))
         for row, numbers in enumerate(labels):
-            told[row, list(numbers)] = 1.0
-        return self.encoded_batch(inputs, told)
+            targets[row, list(numbers)] = 1.0
+        return targets
 
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
-        """The examples of these rows as a batch."""
-        return self.batch(read_inputs(data, rows), [stored_labels(data, row) for row in rows])
+    def stored(self, data: TokenStore, row: int) -> list[int]:
+        """The numbers of the labels of a row of a store."""
+        return data.sequence(LABEL, row).tolist()
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves both answers towards one half."""
@@ -255,10 +247,7 @@ class MultiLabelTask(ClassificationTask):
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples, labels and vocabulary in a few words."""
-        return (
-            f"{len(train):,} examples to learn from, {len(validation):,} to validate on; any of {len(self.classes)} labels each "
-            f"({few(self.classes)}); a vocabulary of {self.tokenizer.size:,}"
-        )
+        return self.described(train, validation, f"; any of {len(self.classes)} labels each ({few(self.classes)})")
 
     def said(self) -> dict[str, Any]:
         """The names of the labels, as other programs look for them in config.json."""
@@ -301,7 +290,7 @@ class Labelling:
     probabilities: dict[str, float]
 
 
-class Classifier(EncoderPredictor[ClassificationTask]):
+class Classifier(LabelledPredictor[ClassificationTask]):
     """A classifier ready to use: texts in, `Classification`s out.
 
     Arguments:
@@ -313,7 +302,6 @@ class Classifier(EncoderPredictor[ClassificationTask]):
 
     judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "matthews_correlation")
     judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
-    judged_by_own: ClassVar[bool] = True
 
     def classify(self, text: Text, *, positive: str | None = None, threshold: float | None = None) -> Classification:
         """The class of one text, or of a pair of texts.
@@ -340,30 +328,15 @@ class Classifier(EncoderPredictor[ClassificationTask]):
         """
         least = self.task.threshold if threshold is None else threshold
         decided = self.task.positive_class(positive, least)
-        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
-        found: dict[int, Classification] = {}
-        for rows, logits in self._batches(inputs):
-            made = [
-                self._said(texts[row], numbers, decided, least)
-                for row, numbers in zip(rows, logits.tolist(), strict=True)
-            ]
-            self.tell(made)
-            found.update(zip(rows, made, strict=True))
-        return [found[row] for row in range(len(texts))]
+        return self.answers(texts, lambda text, probabilities: self._said(text, probabilities, decided, least))
+
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """The probability of every class."""
+        return logits.softmax(dim=-1)
 
     def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
         """Of every class, (N, classes) float32, for inputs that are tokens already."""
-        probabilities = torch.zeros(len(inputs), len(self.task.classes))
-        for rows, found in self._batches(inputs):
-            probabilities[rows] = found
-        return probabilities
-
-    def _batches(self, inputs: Sequence[Joined]) -> list[tuple[list[int], Tensor]]:
-        return [
-            (rows, encoded.logits.float().softmax(dim=-1).cpu())
-            for rows, _, encoded in self.encoded(inputs)
-            if encoded.logits is not None
-        ]
+        return self.values(inputs)
 
     def _said(
         self, text: Text, probabilities: Sequence[float], positive: str | None, threshold: float | None
@@ -378,9 +351,8 @@ class Classifier(EncoderPredictor[ClassificationTask]):
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """Accuracy, F1 (of the positive class, else the mean over classes), Matthews' coefficient, and figures of each class."""
-        inputs = self.stored(data, count)
-        right = [int(data.sequence(LABEL, row)[0]) for row in range(len(inputs))]
-        return judged(self.task, right, self._predicted(inputs), each=True)
+        predicted = self._predicted(self.stored(data, count))
+        return judged(self.task, self.stored_labels(data, count), predicted, each=True)
 
     def _predicted(self, inputs: Sequence[Joined]) -> list[int]:
         """The numbers of the classes that are told of inputs that are tokens already."""
@@ -390,14 +362,13 @@ class Classifier(EncoderPredictor[ClassificationTask]):
 
     def remarks(self, data: TokenStore) -> list[str]:
         """A warning for classes that are never predicted; of many classes the figures of the largest."""
-        inputs = self.stored(data, len(data))
         classes = self.task.classes
-        predicted = [classes[number] for number in self._predicted(inputs)]
-        right = [classes[int(data.sequence(LABEL, row)[0])] for row in range(len(inputs))]
+        predicted = [classes[number] for number in self._predicted(self.stored(data, len(data)))]
+        right = [classes[number] for number in self.stored_labels(data, len(data))]
         return _remarks(classification_scores(right, predicted, classes).classes, "class")
 
 
-class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
+class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
     """A model that tells any number of labels of a text, ready to use: texts in, `Labelling`s out.
 
     Arguments:
@@ -409,7 +380,6 @@ class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
 
     judged: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
     judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
-    judged_by_own: ClassVar[bool] = True
 
     def classify(self, text: Text, *, threshold: float | None = None) -> Labelling:
         """The labels of one text, or of a pair of texts.
@@ -431,39 +401,36 @@ class MultiLabelClassifier(EncoderPredictor[MultiLabelTask]):
         """
         if threshold is not None and not 0 < threshold < 1:
             raise InputError(f"threshold is {threshold}; it must be above 0 and below 1, 0.5 is usual")
-        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
         names = self.task.classes
-        made = []
-        for text, row in zip(texts, self.probabilities(inputs).tolist(), strict=True):
-            told = tuple(names[number] for number in self._told(row, threshold))
-            made.append(Labelling(text=text, labels=told, probabilities=dict(zip(names, row, strict=True))))
-        self.tell(made)
-        return made
+
+        def said(text: Text, probabilities: list[float]) -> Labelling:
+            predicted = tuple(names[number] for number in self._labels(probabilities, threshold))
+            return Labelling(text=text, labels=predicted, probabilities=dict(zip(names, probabilities, strict=True)))
+
+        return self.answers(texts, said)
+
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """The probability of every label by itself."""
+        return logits.sigmoid()
 
     def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
         """Of every label by itself, (N, labels) float32, for inputs that are tokens already."""
-        probabilities = torch.zeros(len(inputs), len(self.task.classes))
-        for rows, _, encoded in self.encoded(inputs):
-            if encoded.logits is not None:
-                probabilities[rows] = encoded.logits.float().sigmoid().cpu()
-        return probabilities
+        return self.values(inputs)
 
-    def _told(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
-        """The numbers of the labels that are told."""
+    def _labels(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
+        """The numbers of the predicted labels."""
         least = self.task.least if threshold is None else threshold
         return [number for number, probability in enumerate(probabilities) if probability >= least]
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """F1 of all labels pooled, the mean of the labels' F1, how often all labels are right, and figures of each label."""
-        inputs = self.stored(data, count)
-        predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
-        return judged_labels(self.task, [stored_labels(data, row) for row in range(len(inputs))], predicted, each=True)
+        predicted = [self._labels(row) for row in self.values(self.stored(data, count)).tolist()]
+        return judged_labels(self.task, self.stored_labels(data, count), predicted, each=True)
 
     def remarks(self, data: TokenStore) -> list[str]:
         """A warning for labels that are never predicted; of many labels the figures of the largest."""
-        inputs = self.stored(data, len(data))
-        predicted = [self._told(row) for row in self.probabilities(inputs).tolist()]
-        right = [stored_labels(data, row) for row in range(len(inputs))]
+        predicted = [self._labels(row) for row in self.values(self.stored(data, len(data))).tolist()]
+        right = self.stored_labels(data, len(data))
         scores = multi_label_scores(right, predicted, range(len(self.task.classes))).classes
         return _remarks(dict(zip(self.task.classes, scores.values(), strict=True)), "label")
 
@@ -534,29 +501,15 @@ def judged(
 
 
 def prepare_classes(
-    data: LabelledData,
-    tokenizer: EncoderTokenizerSettings,
-    folder: Path,
-    *,
-    seed: int,
-    given: Any = None,
-    given_validation: Any = None,
+    data: LabelledData, tokenizer: EncoderTokenizerSettings, folder: Path, *, seed: int, **given: Any
 ) -> Prepared[ClassificationTask]:
-    """Read the data for the tokenizer and the classes, then for the tokens, and leave all in `folder`.
-
-    Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of the choice of held-out examples.
-        given, given_validation: examples in memory instead of what `data` names: `LabelledText`, (text, label), where text may be
-            a pair, or mappings such as rows of the library `datasets`.
+    """As `prepare_labelled`, for one class of each text.
 
     Raises:
         InputError: for data that cannot be read, too little of it, or a label that the training data has not.
     """
 
-    def write() -> tuple[ClassificationTask, list[str]]:
-        splits = labelled(number=False).splits(data, seed, given, given_validation, class_of=label_of)
-        read, pairs = begun(splits, tokenizer, data.orders)
+    def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[ClassificationTask]:
         classes = _classes(data, splits)
         if data.positive is not None and data.positive not in classes:
             raise InputError(
@@ -569,57 +522,50 @@ def prepare_classes(
             )
         counts = Counter(label_of(text) for text in splits.train())
         task = ClassificationTask(
-            tokenizer=read,
-            maximum_length=data.maximum_length,
-            auxiliary=data.auxiliary,
+            **shared,
             classes=classes,
             class_weights=_class_weights(data, classes, counts),
             positive=data.positive,
             threshold=data.threshold,
-            pairs=pairs,
-            orders=data.orders,
-            sentences=tokenizer.sentences,
         )
-        cut = written(
-            folder, task, splits, len(task.classes), lambda text: [task.number_of(label_of(text), where_of(text))]
-        )
-        return task, notes_of(task, splits, cut, _few_examples(classes, counts))
 
-    return prepare(ClassificationTask, folder, write)
+        def numbers(text: LabelledText) -> list[int]:
+            return [task.number_of(label_of(text), where_of(text))]
+
+        return task, numbers, _few_examples(classes, counts)
+
+    return prepare_labelled(
+        ClassificationTask,
+        data,
+        tokenizer,
+        folder,
+        seed=seed,
+        decide=decide,
+        number=False,
+        class_of=label_of,
+        **given,
+    )
 
 
 def prepare_labels(
-    data: MultiLabelData,
-    tokenizer: EncoderTokenizerSettings,
-    folder: Path,
-    *,
-    seed: int,
-    given: Any = None,
-    given_validation: Any = None,
+    data: MultiLabelData, tokenizer: EncoderTokenizerSettings, folder: Path, *, seed: int, **given: Any
 ) -> Prepared[MultiLabelTask]:
-    """As `prepare_classes`, for texts with any number of labels.
+    """As `prepare_labelled`, for any number of labels of each text.
 
     Raises:
         InputError: for data that cannot be read, too little of it, or a label that the training data has not.
     """
 
-    def write() -> tuple[MultiLabelTask, list[str]]:
-        splits = labelled(number=False, several=True).splits(data, seed, given, given_validation)
-        read, pairs = begun(splits, tokenizer, data.orders)
+    def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[MultiLabelTask]:
         classes = data.labels or _labels(data, splits)
         counts, total = Counter[str](), 0
         for text in splits.train():
             counts.update(labels_of(text, data.separator))
             total += 1
         task = MultiLabelTask(
-            tokenizer=read,
-            maximum_length=data.maximum_length,
-            auxiliary=data.auxiliary,
+            **shared,
             classes=classes,
             class_weights=_label_weights(data, classes, counts, total),
-            pairs=pairs,
-            orders=data.orders,
-            sentences=tokenizer.sentences,
             threshold=data.threshold,
             separator=data.separator,
         )
@@ -627,10 +573,11 @@ def prepare_labels(
         def numbers(text: LabelledText) -> list[int]:
             return [task.number_of(label, where_of(text)) for label in labels_of(text, data.separator)]
 
-        cut = written(folder, task, splits, len(task.classes), numbers)
-        return task, notes_of(task, splits, cut, _few_examples(classes, counts, "label"))
+        return task, numbers, _few_examples(classes, counts, "label")
 
-    return prepare(MultiLabelTask, folder, write)
+    return prepare_labelled(
+        MultiLabelTask, data, tokenizer, folder, seed=seed, decide=decide, number=False, several=True, **given
+    )
 
 
 def _classes(data: LabelledData, splits: Splits[LabelledText]) -> tuple[str, ...]:
@@ -766,7 +713,7 @@ def evaluate_classes(
     least = model.task.threshold if threshold is None else threshold
     of = model.task.positive_class(positive, least)
     texts = LABELLED.to_measure(examples)
-    right = [model.task.number_of(label_of(text), f"{text.file}, line {text.line}") for text in texts]
+    right = [model.task.number_of(label_of(text), where_of(text)) for text in texts]
     predictions = model.classify_batch([content_of(text) for text in texts], positive=of, threshold=least)
     predicted = [model.task.classes.index(prediction.label) for prediction in predictions]
     names = model.task.classes
@@ -794,10 +741,7 @@ def evaluate_labels(
         InputError: for an empty list, a label that is none of the model's, or a threshold that is not between 0 and 1.
     """
     texts, task = LABELLED.to_measure(examples), model.task
-    right = [
-        [task.number_of(label, f"{text.file}, line {text.line}") for label in labels_of(text, task.separator)]
-        for text in texts
-    ]
+    right = [[task.number_of(label, where_of(text)) for label in labels_of(text, task.separator)] for text in texts]
     predictions = model.classify_batch([content_of(text) for text in texts], threshold=threshold)
     predicted = [[task.classes.index(label) for label in prediction.labels] for prediction in predictions]
     scores = multi_label_scores(right, predicted, range(len(task.classes)))

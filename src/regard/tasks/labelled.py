@@ -1,15 +1,17 @@
-"""Labelled texts: the `data` sections, rows and files, inputs and stores that classes and numbers of whole texts share."""
+"""What classes and numbers of whole texts share: the `data` sections, rows and files, task, predictor and preparation."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
+import torch
 from torch import Tensor
 
 from regard.data.labelled import LABELLED_FORMATS, ROW, LabelledText, labelled_row, read_labelled
@@ -23,12 +25,14 @@ from regard.parts import own, own_hint, own_names
 from regard.reading import read_json_object, spoken_kind
 from regard.tasks.encoders import (
     EncoderBatch,
+    EncoderPredictor,
     Joined,
     WholeTextTask,
     columns_of,
     foreign_tokenizer,
     join,
     padded,
+    read_inputs,
     tokens_of,
 )
 from regard.tasks.examples import Examples, Place, Splits, check_amount
@@ -37,10 +41,11 @@ from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
+    Prepared,
+    prepare,
     whole_text_tokenizer,
     write_store,
 )
-from regard.text import Tokenizer
 from regard.text.unknown import warn_of_cut, warn_of_unknown
 
 Orders = Literal["one", "both"]
@@ -85,20 +90,34 @@ class LabelledTask(WholeTextTask):
         """A text, or a pair, as Python for the model card."""
         return '("...", "...")' if self.pairs else '"..."'
 
-    def encoded_batch(self, inputs: Sequence[Joined], labels: Tensor) -> EncoderBatch:
-        """Inputs and what is told of them, (B, ...), to a batch for training."""
+    @abstractmethod
+    def targets(self, labels: Sequence[Any]) -> Tensor:
+        """The labels of some examples as the loss wants them, (B, ...)."""
+
+    @abstractmethod
+    def stored(self, data: TokenStore, row: int) -> Any:
+        """The label of a row of a store."""
+
+    def batch(self, inputs: Sequence[Joined], labels: Sequence[Any]) -> EncoderBatch:
+        """Inputs and their labels to a batch for training."""
         tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
-        return EncoderBatch(tokens, segments, labels)
+        return EncoderBatch(tokens, segments, self.targets(labels))
+
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
+        """The examples of these rows as a batch."""
+        return self.batch(read_inputs(data, rows), [self.stored(data, row) for row in rows])
+
+    def described(self, train: TokenStore, validation: TokenStore, labels: str) -> str:
+        """Examples, labels and vocabulary in a few words."""
+        return (
+            f"{len(train):,} examples to learn from, {len(validation):,} to validate on{labels}; "
+            f"a vocabulary of {self.tokenizer.size:,}"
+        )
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
         """The loss; what the model is judged by is computed of its answers."""
         del right
         return {"loss": loss}
-
-
-def stored_labels(data: TokenStore, row: int) -> list[int]:
-    """The numbers of the labels of a row of a store."""
-    return [int(number) for number in data.sequence(LABEL, row)]
 
 
 def names_said(names: Sequence[str], problem: str) -> dict[str, Any]:
@@ -377,22 +396,140 @@ def joined(task: LabelledTask, texts: Sequence[Text], *, pairs: bool | None, max
     return found
 
 
-def begun(splits: Splits[LabelledText], settings: EncoderTokenizerSettings, orders: Orders) -> tuple[Tokenizer, bool]:
-    """The tokenizer, and whether examples are pairs."""
+L = TypeVar("L", bound=LabelledTask)
+A = TypeVar("A")
 
-    def texts() -> Iterator[str]:
-        for example in splits.train():
-            yield example.text
-            if example.pair is not None:
-                yield example.pair
 
-    first = next(splits.everything(), None)
-    if first is None:
-        raise InputError("the training data has no example that can be used; give some")
-    pairs = first.pair is not None
-    if orders == "both" and not pairs:
-        raise InputError("data.orders is 'both', and the examples are single texts, which have one order; leave it out")
-    return whole_text_tokenizer(settings, texts), pairs
+class LabelledPredictor(EncoderPredictor[L]):
+    """A model that says something of each text, or of each pair of texts.
+
+    Arguments:
+        model: a `TextEncoder` with the task's outputs.
+        task: tokenizer, and what the outputs are.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged_by_own: ClassVar[bool] = True
+
+    @abstractmethod
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """The model's float32 outputs (B, outputs) as probabilities or numbers."""
+
+    def values(self, inputs: Sequence[Joined]) -> Tensor:
+        """Probabilities or numbers, (N, outputs) float32, for inputs that are tokens already."""
+        values = torch.zeros(len(inputs), self.task.outputs)
+        for rows, found in self._batches(inputs):
+            values[rows] = found
+        return values
+
+    def answers(self, texts: Sequence[Text], answer: Callable[[Text, list[float]], A]) -> list[A]:
+        """The answers to texts, in their order; whoever watches hears of them batch by batch.
+
+        Arguments:
+            answer: from a text and its values.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
+        """
+        found: dict[int, A] = {}
+        for rows, values in self._batches(joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)):
+            made = [answer(texts[row], numbers) for row, numbers in zip(rows, values.tolist(), strict=True)]
+            self.tell(made)
+            found.update(zip(rows, made, strict=True))
+        return [found[row] for row in range(len(texts))]
+
+    def stored_labels(self, data: TokenStore, count: int) -> list[Any]:
+        """The labels of the first `count` examples of a store."""
+        return [self.task.stored(data, row) for row in range(min(count, len(data)))]
+
+    def _batches(self, inputs: Sequence[Joined]) -> Iterator[tuple[list[int], Tensor]]:
+        for rows, _, encoded in self.encoded(inputs):
+            if encoded.logits is not None:
+                yield rows, self.from_logits(encoded.logits.float()).cpu()
+
+
+Decided = tuple[L, Callable[[LabelledText], Sequence[int]], Sequence[str]]
+"""A task, the numbers that a store keeps of an example's label, and notes for the user."""
+
+
+def prepare_labelled(
+    task: type[L],
+    data: LabelledData,
+    tokenizer: EncoderTokenizerSettings,
+    folder: Path,
+    *,
+    seed: int,
+    given: Any = None,
+    given_validation: Any = None,
+    decide: Callable[[Splits[LabelledText], dict[str, Any]], Decided[L]],
+    number: bool,
+    several: bool = False,
+    **held_out: Any,
+) -> Prepared[L]:
+    """Read the data for the tokenizer and the labels, then for the tokens, and leave all in `folder`.
+
+    Arguments:
+        folder: where to put them; taken as they are if they are there already (a resumed run).
+        seed: of the choice of held-out examples.
+        given, given_validation: examples in memory instead of what `data` names: `LabelledText`, (text, label), where text may be
+            a pair, or mappings such as rows of the library `datasets`.
+        decide: makes the task from the examples and the settings that all of these tasks have.
+        number, several: as `labelled`.
+        held_out: as `Splits`.
+
+    Raises:
+        InputError: for data that cannot be read, or too little of it.
+    """
+
+    def write() -> tuple[L, list[str]]:
+        splits = labelled(number=number, several=several).splits(data, seed, given, given_validation, **held_out)
+        first = next(splits.everything(), None)
+        if first is None:
+            raise InputError("the training data has no example that can be used; give some")
+        pairs = first.pair is not None
+        if data.orders == "both" and not pairs:
+            raise InputError(
+                "data.orders is 'both', and the examples are single texts, which have one order; leave it out"
+            )
+        made, told, notes = decide(
+            splits,
+            {
+                "tokenizer": whole_text_tokenizer(tokenizer, lambda: _texts(splits)),
+                "maximum_length": data.maximum_length,
+                "auxiliary": data.auxiliary,
+                "pairs": pairs,
+                "orders": data.orders,
+                "sentences": tokenizer.sentences,
+            },
+        )
+        columns = {**columns_of(made.tokenizer), LABEL: made.outputs if not number else 1 << 32}
+        cut = 0
+
+        def rows(examples: Iterator[LabelledText]) -> Iterator[Sequence[Sequence[int]]]:
+            nonlocal cut
+            while chunk := list(itertools.islice(examples, 1024)):
+                for each, example in zip(encode(made, chunk), chunk, strict=True):
+                    cut += each.cut > 0
+                    yield each.ids, [each.second], told(example)
+
+        write_store(folder, TRAIN, columns, rows(splits.train()))
+        write_store(folder, VALIDATION, columns, rows(splits.validation()))
+        found = [*splits.notes, *notes]
+        if cut:
+            found.append(
+                f"{cut:,} inputs were longer than data.maximum_length = {made.maximum_length} tokens and were cut."
+            )
+        return made, found
+
+    return prepare(task, folder, write)
+
+
+def _texts(splits: Splits[LabelledText]) -> Iterator[str]:
+    for example in splits.train():
+        yield example.text
+        if example.pair is not None:
+            yield example.pair
 
 
 def labels_of(text: LabelledText, separator: str) -> tuple[str, ...]:
@@ -459,29 +596,6 @@ def where_of(text: LabelledText) -> str:
     return f"{text.file}, line {text.line}"
 
 
-def written(
-    folder: Path,
-    task: LabelledTask,
-    splits: Splits[LabelledText],
-    values: int,
-    told: Callable[[LabelledText], Sequence[int]],
-) -> int:
-    """Write the stores of both splits; returns how many inputs were cut."""
-    cut = 0
-
-    def rows(examples: Iterator[LabelledText]) -> Iterator[Sequence[Sequence[int]]]:
-        nonlocal cut
-        while chunk := list(itertools.islice(examples, 1024)):
-            for joined, example in zip(encode(task, chunk), chunk, strict=True):
-                cut += joined.cut > 0
-                yield joined.ids, [joined.second], told(example)
-
-    columns = {**columns_of(task.tokenizer), LABEL: values}
-    write_store(folder, TRAIN, columns, rows(splits.train()))
-    write_store(folder, VALIDATION, columns, rows(splits.validation()))
-    return cut
-
-
 def encode(task: LabelledTask, examples: Sequence[LabelledText]) -> list[Joined]:
     """The inputs of some examples.
 
@@ -499,16 +613,6 @@ def encode(task: LabelledTask, examples: Sequence[LabelledText]) -> list[Joined]
         join(task.tokenizer, ids, None if second is None else second[i], maximum=task.maximum_length)
         for i, ids in enumerate(first)
     ]
-
-
-def notes_of(task: LabelledTask, splits: Splits[LabelledText], cut: int, warnings: Sequence[str] = ()) -> list[str]:
-    """What the user ought to know of what was read and written."""
-    notes = [*splits.notes, *warnings]
-    if cut:
-        notes.append(
-            f"{cut:,} inputs were longer than data.maximum_length = {task.maximum_length} tokens and were cut."
-        )
-    return notes
 
 
 def beside(example: LabelledText, found: dict[str, Any]) -> dict[str, Any]:

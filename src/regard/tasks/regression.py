@@ -19,38 +19,34 @@ from regard.metrics.regression import pearson, regression_scores, spearman
 from regard.parts import own_scores
 from regard.tasks.encoders import (
     EncoderBatch,
-    EncoderPredictor,
-    Joined,
-    read_inputs,
 )
+from regard.tasks.examples import Splits
 from regard.tasks.labelled import (
     LABEL,
     LABELLED,
+    Decided,
     LabelledData,
+    LabelledPredictor,
     LabelledTask,
     MultiOutputData,
     Text,
-    begun,
     beside,
     content_of,
     few,
-    joined,
     labelled,
     names_of,
     names_said,
-    notes_of,
+    prepare_labelled,
     rating_of,
     ratings_of,
     read_folder,
     refuse_classes,
     where_of,
-    written,
 )
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
     EncoderTokenizerSettings,
     Prepared,
-    prepare,
 )
 from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 from regard.tasks.task import LossSum
@@ -82,13 +78,13 @@ class RegressionTask(LabelledTask):
         """One."""
         return 1
 
-    def batch(self, inputs: Sequence[Joined], ratings: Sequence[float]) -> EncoderBatch:
-        """Inputs and their ratings to a batch for training."""
-        return self.encoded_batch(inputs, torch.tensor(ratings, dtype=torch.float32))
+    def targets(self, labels: Sequence[float]) -> Tensor:
+        """Ratings, (B,)."""
+        return torch.tensor(labels, dtype=torch.float32)
 
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
-        """The examples of these rows as a batch."""
-        return self.batch(read_inputs(data, rows), [stored_rating(data, row) for row in rows])
+    def stored(self, data: TokenStore, row: int) -> float:
+        """The rating of a row of a store."""
+        return stored_numbers(data, row)[0]
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The squared error, summed over examples; there is nothing to smooth."""
@@ -101,10 +97,7 @@ class RegressionTask(LabelledTask):
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples and vocabulary in a few words."""
-        return (
-            f"{len(train):,} examples to learn from, {len(validation):,} to validate on, rated {self.mean:.3g} on average; "
-            f"a vocabulary of {self.tokenizer.size:,}"
-        )
+        return self.described(train, validation, f", rated {self.mean:.3g} on average")
 
     def said(self) -> dict[str, Any]:
         """What other programs look for in config.json."""
@@ -156,13 +149,13 @@ class MultiOutputTask(LabelledTask):
             )
         return list(values)
 
-    def batch(self, inputs: Sequence[Joined], ratings: Sequence[Sequence[float]]) -> EncoderBatch:
-        """Inputs and the numbers of each to a batch for training."""
-        return self.encoded_batch(inputs, torch.tensor(ratings, dtype=torch.float32))
+    def targets(self, labels: Sequence[Sequence[float]]) -> Tensor:
+        """The numbers of each example, (B, outputs)."""
+        return torch.tensor(labels, dtype=torch.float32)
 
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EncoderBatch:
-        """The examples of these rows as a batch."""
-        return self.batch(read_inputs(data, rows), [stored_ratings(data, row) for row in rows])
+    def stored(self, data: TokenStore, row: int) -> list[float]:
+        """The numbers of a row of a store."""
+        return stored_numbers(data, row)
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The mean squared error of the outputs, summed over examples; there is nothing to smooth."""
@@ -179,28 +172,20 @@ class MultiOutputTask(LabelledTask):
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples, numbers and vocabulary in a few words."""
-        return (
-            f"{len(train):,} examples to learn from, {len(validation):,} to validate on, with {len(self.names)} numbers each "
-            f"({few(self.names)}); a vocabulary of {self.tokenizer.size:,}"
-        )
+        return self.described(train, validation, f", with {len(self.names)} numbers each ({few(self.names)})")
 
     def said(self) -> dict[str, Any]:
         """What other programs look for in config.json."""
         return names_said(self.names, "regression")
 
 
-def stored(rating: float) -> int:
-    """A rating as a store of whole numbers holds it: the bits of a float32."""
-    return int(np.float32(rating).view(np.uint32))
+def bits_of(number: float) -> int:
+    """A number as a store of whole numbers holds it: the bits of a float32."""
+    return int(np.float32(number).view(np.uint32))
 
 
-def stored_rating(data: TokenStore, row: int) -> float:
-    """The rating of a row of a store."""
-    return stored_ratings(data, row)[0]
-
-
-def stored_ratings(data: TokenStore, row: int) -> list[float]:
-    """All ratings of a row of a store."""
+def stored_numbers(data: TokenStore, row: int) -> list[float]:
+    """The numbers of a row of a store."""
     return data.sequence(LABEL, row).astype(np.uint32).view(np.float32).tolist()
 
 
@@ -230,7 +215,7 @@ class Ratings:
     values: dict[str, float]
 
 
-class Rater(EncoderPredictor[RegressionTask]):
+class Rater(LabelledPredictor[RegressionTask]):
     """A model that rates texts, or pairs of texts, such as by how alike they are: texts in, `Rating`s out.
 
     Arguments:
@@ -241,7 +226,6 @@ class Rater(EncoderPredictor[RegressionTask]):
     """
 
     judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
-    judged_by_own: ClassVar[bool] = True
 
     def rate(self, text: Text) -> Rating:
         """The number of one text, or of a pair of texts.
@@ -257,32 +241,23 @@ class Rater(EncoderPredictor[RegressionTask]):
         Raises:
             InputError: as `rate`.
         """
-        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
-        values = self.values(inputs).tolist()
-        made = [Rating(text=text, value=value) for text, value in zip(texts, values, strict=True)]
-        self.tell(made)
-        return made
+        return self.answers(texts, lambda text, values: Rating(text=text, value=values[0]))
 
-    def values(self, inputs: Sequence[Joined]) -> Tensor:
-        """(N,) float32, for inputs that are tokens already."""
-        values = torch.zeros(len(inputs))
-        for rows, _, encoded in self.encoded(inputs):
-            if encoded.logits is not None:
-                values[rows] = encoded.logits.float().squeeze(-1).cpu()
-        return values * self.task.spread + self.task.mean
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """In the units of the data."""
+        return logits.cpu() * self.task.spread + self.task.mean
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """Pearson's and Spearman's correlation with the ratings; left out where undefined, as of one rating."""
-        inputs = self.stored(data, count)
-        right = [stored_rating(data, row) for row in range(len(inputs))]
-        predicted = self.values(inputs).tolist()
+        right = self.stored_labels(data, count)
+        predicted = self.values(self.stored(data, count)).squeeze(-1).tolist()
         found = own_scores(self.task.name, predicted, right)
         if len(right) > 1:
             found |= {"pearson": pearson(right, predicted), "spearman": spearman(right, predicted)}
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
-class MultiRater(EncoderPredictor[MultiOutputTask]):
+class MultiRater(LabelledPredictor[MultiOutputTask]):
     """A model that gives each text several numbers: texts in, `Ratings` out.
 
     Arguments:
@@ -294,7 +269,6 @@ class MultiRater(EncoderPredictor[MultiOutputTask]):
 
     judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
     judged_of_each: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
-    judged_by_own: ClassVar[bool] = True
 
     def rate(self, text: Text) -> Ratings:
         """The numbers of one text, or of a pair of texts.
@@ -310,27 +284,20 @@ class MultiRater(EncoderPredictor[MultiOutputTask]):
         Raises:
             InputError: as `rate`.
         """
-        inputs = joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)
-        made = [
-            Ratings(text=text, values=dict(zip(self.task.names, row, strict=True)))
-            for text, row in zip(texts, self.values(inputs).tolist(), strict=True)
-        ]
-        self.tell(made)
-        return made
+        names = self.task.names
+        return self.answers(
+            texts, lambda text, values: Ratings(text=text, values=dict(zip(names, values, strict=True)))
+        )
 
-    def values(self, inputs: Sequence[Joined]) -> Tensor:
-        """(N, outputs) float32, for inputs that are tokens already."""
-        values = torch.zeros(len(inputs), len(self.task.names))
-        for rows, _, encoded in self.encoded(inputs):
-            if encoded.logits is not None:
-                values[rows] = encoded.logits.float().cpu()
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """In the units of the data."""
+        values = logits.cpu()
         return values * self.task.row(self.task.spreads, values) + self.task.row(self.task.means, values)
 
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """The means over the numbers of Pearson's and Spearman's correlations, then those of each."""
-        inputs = self.stored(data, count)
-        right = [stored_ratings(data, row) for row in range(len(inputs))]
-        return judged_numbers(self.task, right, self.values(inputs).tolist())
+        predicted = self.values(self.stored(data, count)).tolist()
+        return judged_numbers(self.task, self.stored_labels(data, count), predicted)
 
 
 def judged_numbers(
@@ -351,15 +318,9 @@ def judged_numbers(
 
 
 def prepare_ratings(
-    data: LabelledData,
-    tokenizer: EncoderTokenizerSettings,
-    folder: Path,
-    *,
-    seed: int,
-    given: Any = None,
-    given_validation: Any = None,
+    data: LabelledData, tokenizer: EncoderTokenizerSettings, folder: Path, *, seed: int, **given: Any
 ) -> Prepared[RegressionTask]:
-    """As `prepare_classes`, for labels that are numbers.
+    """As `prepare_labelled`, for one number of each text.
 
     Raises:
         InputError: for data that cannot be read, too little of it, or a label that is no number.
@@ -368,67 +329,48 @@ def prepare_ratings(
         raise InputError("data.labels names classes, and task regression has numbers; leave it out")
     refuse_classes(data, "class_weights", "positive", "threshold", task="regression", has="numbers")
 
-    def write() -> tuple[RegressionTask, list[str]]:
-        splits = labelled(number=True).splits(data, seed, given, given_validation, least=2)
-        read, pairs = begun(splits, tokenizer, data.orders)
+    def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[RegressionTask]:
         mean, spread = _moments([rating_of(text) for text in splits.train()])
-        task = RegressionTask(
-            tokenizer=read,
-            maximum_length=data.maximum_length,
-            auxiliary=data.auxiliary,
-            mean=mean,
-            spread=spread,
-            pairs=pairs,
-            orders=data.orders,
-            sentences=tokenizer.sentences,
-        )
-        cut = written(folder, task, splits, 1 << 32, lambda text: [stored(rating_of(text))])
-        return task, notes_of(task, splits, cut)
+        return RegressionTask(**shared, mean=mean, spread=spread), lambda text: [bits_of(rating_of(text))], ()
 
-    return prepare(RegressionTask, folder, write)
+    return prepare_labelled(
+        RegressionTask, data, tokenizer, folder, seed=seed, decide=decide, number=True, least=2, **given
+    )
 
 
 def prepare_numbers(
-    data: MultiOutputData,
-    tokenizer: EncoderTokenizerSettings,
-    folder: Path,
-    *,
-    seed: int,
-    given: Any = None,
-    given_validation: Any = None,
+    data: MultiOutputData, tokenizer: EncoderTokenizerSettings, folder: Path, *, seed: int, **given: Any
 ) -> Prepared[MultiOutputTask]:
-    """As `prepare_ratings`, for texts with several numbers each.
+    """As `prepare_labelled`, for several numbers of each text.
 
     Raises:
         InputError: for data that cannot be read, too little of it, or an example with another number of numbers.
     """
 
-    def write() -> tuple[MultiOutputTask, list[str]]:
-        splits = labelled(number=True, several=True).splits(data, seed, given, given_validation, least=2)
-        read, pairs = begun(splits, tokenizer, data.orders)
+    def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[MultiOutputTask]:
         names = _names(data, next(splits.everything()))
-        blank = MultiOutputTask(tokenizer=read, names=names, means=(), spreads=())
+        blank = MultiOutputTask(tokenizer=shared["tokenizer"], names=names, means=(), spreads=())
 
         def numbers(text: LabelledText) -> list[float]:
             return blank.numbers_of(ratings_of(text), where_of(text))
 
         columns = zip(*(numbers(text) for text in splits.train()), strict=True)
         means, spreads = zip(*(_moments(column) for column in columns), strict=True)
-        task = MultiOutputTask(
-            tokenizer=read,
-            maximum_length=data.maximum_length,
-            auxiliary=data.auxiliary,
-            names=names,
-            means=means,
-            spreads=spreads,
-            pairs=pairs,
-            orders=data.orders,
-            sentences=tokenizer.sentences,
-        )
-        cut = written(folder, task, splits, 1 << 32, lambda text: [stored(number) for number in numbers(text)])
-        return task, notes_of(task, splits, cut)
+        task = MultiOutputTask(**shared, names=names, means=means, spreads=spreads)
+        return task, lambda text: [bits_of(number) for number in numbers(text)], ()
 
-    return prepare(MultiOutputTask, folder, write)
+    return prepare_labelled(
+        MultiOutputTask,
+        data,
+        tokenizer,
+        folder,
+        seed=seed,
+        decide=decide,
+        number=True,
+        several=True,
+        least=2,
+        **given,
+    )
 
 
 def _names(data: MultiOutputData, first: LabelledText) -> tuple[str, ...]:
@@ -500,7 +442,7 @@ def evaluate_numbers(model: MultiRater, examples: Any) -> MultiOutputEvaluation:
         InputError: for an empty list, or an example with another number of numbers.
     """
     texts = LABELLED.to_measure(examples)
-    right = [model.task.numbers_of(ratings_of(text), f"{text.file}, line {text.line}") for text in texts]
+    right = [model.task.numbers_of(ratings_of(text), where_of(text)) for text in texts]
     predictions = model.rate_batch([content_of(text) for text in texts])
     predicted = [list(prediction.values.values()) for prediction in predictions]
     return MultiOutputEvaluation(

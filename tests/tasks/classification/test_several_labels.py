@@ -17,9 +17,9 @@ from regard.errors import InputError
 from regard.inspection.analysis import ClassProbability, PredictedValue
 from regard.metrics.classification import multi_label_scores
 from regard.tasks.classification import MultiLabelClassifier, prepare_labels
-from regard.tasks.labelled import MultiLabelData, MultiOutputData, labelled, labels_of, ratings_of, stored_labels
+from regard.tasks.labelled import MultiLabelData, MultiOutputData, labelled, labels_of, ratings_of
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.regression import MultiRater, prepare_numbers, stored_ratings
+from regard.tasks.regression import MultiRater, prepare_numbers, stored_numbers
 
 WORDS = {"food": ["soup", "bread"], "people": ["waiter", "cook"], "price": ["cheap", "dear"]}
 FILLER = ["the", "of", "was", "and", "with", "in", "some", "town"]
@@ -288,13 +288,13 @@ def test_what_is_prepared_is_what_was_given(tmp_path):
         )
         assert found.task.classes == ("food", "price")
         assert found.task.class_weights == (1.0, 1.0)
-        assert [stored_labels(found.validation, row) for row in range(4)] == [[0], [], [0, 1], [1]]
+        assert [found.task.stored(found.validation, row) for row in range(4)] == [[0], [], [0, 1], [1]]
         assert found.task.read_batch(found.validation, [2, 1]).labels.tolist() == [[1.0, 1.0], [0.0, 0.0]]
     given = [{"text": "soup", "joy": 0.5, "fear": -1.0}, {"text": "tea", "joy": 1.5, "fear": -1.0}] * 4
     data = MultiOutputData(values=("joy", "fear"))
     found = prepare_numbers(data, SETTINGS, tmp_path / "numbers", seed=0, given=given, given_validation=given[:2])
     assert (found.task.names, found.task.means, found.task.spreads) == (("joy", "fear"), (1.0, -1.0), (0.5, 1.0))
-    assert [stored_ratings(found.validation, row) for row in range(2)] == [[0.5, -1.0], [1.5, -1.0]]
+    assert [stored_numbers(found.validation, row) for row in range(2)] == [[0.5, -1.0], [1.5, -1.0]]
 
 
 @pytest.mark.parametrize(
