@@ -17,7 +17,8 @@ from regard.cli.media import classify_pictures
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.tasks.classification import Classification, Labelling
+    from regard.tasks.classification import Classification
+    from regard.tasks.multi_label import Labelling
     from regard.tasks.regression import Rating, Ratings
 
 CLASSIFYING = ("classification", "multi_label_classification")

@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from regard.embeddings import packaged
 from regard.errors import InputError
 from regard.estimators.base import TextEstimator, TextInput, check_lengths, column_of, several_of, texts_of
-from regard.tasks.classification import Classifier, MultiLabelClassifier
+from regard.tasks.classification import Classifier
 from regard.tasks.labelled import joined
 from regard.tasks.loading import load
+from regard.tasks.multi_label import MultiLabelClassifier
 from regard.tasks.regression import MultiRater, Rater
 from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.tasks.tagging import Tagger, judged

@@ -1,4 +1,4 @@
-"""Classification of texts and of pairs of texts (Devlin et al. 2019, section 4.1): one class, or any number of labels."""
+"""Classification of texts and of pairs of texts (Devlin et al. 2019, section 4.1): one class of each."""
 
 from __future__ import annotations
 
@@ -21,15 +21,10 @@ from regard.metrics.classification import (
     classification_scores,
     f1_in_words,
     judged_class,
-    multi_label_scores,
 )
 from regard.parts import own_scores
 from regard.rendering import class_text
-from regard.tasks.encoders import (
-    EncoderBatch,
-    EncoderTask,
-    Joined,
-)
+from regard.tasks.encoders import EncoderBatch, EncoderTask, Joined
 from regard.tasks.examples import Splits
 from regard.tasks.labelled import (
     LABEL,
@@ -38,14 +33,12 @@ from regard.tasks.labelled import (
     LabelledData,
     LabelledPredictor,
     LabelledTask,
-    MultiLabelData,
     Text,
     beside,
     content_of,
     few,
     label_of,
     labelled,
-    labels_of,
     names_of,
     names_said,
     prepare_labelled,
@@ -54,10 +47,7 @@ from regard.tasks.labelled import (
 )
 from regard.tasks.losses import smoothed_cross_entropy, stands_out
 from regard.tasks.predictor import Evaluation
-from regard.tasks.preparation import (
-    EncoderTokenizerSettings,
-    Prepared,
-)
+from regard.tasks.preparation import EncoderTokenizerSettings, Prepared
 from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 from regard.tasks.task import LossSum
 
@@ -190,70 +180,6 @@ class ClassificationTask(LabelledTask):
         return {name: value for name, value in settings.items() if name not in later or value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MultiLabelTask(ClassificationTask):
-    """What turns texts with any number of labels into a model's tensors, and its outputs into a loss.
-
-        p(label | text) = sigmoid(W pooled + b),   loss = mean over labels of - y log p - (1 - y) log (1 - p)
-
-    Arguments:
-        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
-        classes: the labels there are, in the order of the model's outputs.
-        class_weights: what the loss of a label counts in texts that have it; None where all count 1.
-        threshold: the least probability at which a label is predicted.
-        separator: what stands between labels that are given as one text.
-    """
-
-    name: ClassVar[str] = "multi_label_classification"
-
-    threshold: float | None = 0.5
-    separator: str = ","
-
-    def metric_words(self) -> dict[str, str]:
-        """As usual."""
-        return {}
-
-    @property
-    def use(self) -> tuple[str, ...]:
-        """A line for the model card."""
-        return (f"print(model.classify({self.asked}).labels)",)
-
-    @property
-    def least(self) -> float:
-        """The threshold; 0.5 where none is said."""
-        return 0.5 if self.threshold is None else self.threshold
-
-    def targets(self, labels: Sequence[Any]) -> Tensor:
-        """From the numbers of each example's labels to 0 and 1, (B, labels)."""
-        targets = torch.zeros(len(labels), len(self.classes))
-        for row, numbers in enumerate(labels):
-            targets[row, list(numbers)] = 1.0
-        return targets
-
-    def stored(self, data: TokenStore, row: int) -> list[int]:
-        """The numbers of the labels of a row of a store."""
-        return data.sequence(LABEL, row).tolist()
-
-    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves both answers towards one half."""
-        encoded, beside = self.read(model, batch.tokens, batch.segments)
-        logits, told = encoded.logits.float(), batch.labels  # type: ignore[union-attr]
-        weights = None if self.class_weights is None else torch.tensor(self.class_weights, device=logits.device)
-        losses = nn.functional.binary_cross_entropy_with_logits(
-            logits, told * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
-        )
-        right = ((logits.sigmoid() >= self.least) == (told > 0.5)).all(dim=1).sum()
-        return LossSum(losses.mean(dim=1).sum(), len(told), right, beside)
-
-    def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Examples, labels and vocabulary in a few words."""
-        return self.described(train, validation, f"; any of {len(self.classes)} labels each ({few(self.classes)})")
-
-    def said(self) -> dict[str, Any]:
-        """The names of the labels, as other programs look for them in config.json."""
-        return names_said(self.classes, self.name)
-
-
 MOST_SHOWN = 20
 """The most classes whose figures each evaluation tells; of more the largest are told after training."""
 
@@ -272,21 +198,6 @@ class Classification:
     text: Text
     label: str
     probability: float
-    probabilities: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Labelling:
-    """What a model says of a text that may have any number of labels.
-
-    Arguments:
-        text: what was read; two texts where the model reads pairs.
-        labels: those whose probability is the threshold at least, in the model's order; perhaps none.
-        probabilities: of every label, each by itself, in the model's order.
-    """
-
-    text: Text
-    labels: tuple[str, ...]
     probabilities: dict[str, float]
 
 
@@ -365,77 +276,10 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         classes = self.task.classes
         predicted = [classes[number] for number in self._predicted(self.stored(data, len(data)))]
         right = [classes[number] for number in self.stored_labels(data, len(data))]
-        return _remarks(classification_scores(right, predicted, classes).classes, "class")
+        return remarks_of(classification_scores(right, predicted, classes).classes, "class")
 
 
-class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
-    """A model that tells any number of labels of a text, ready to use: texts in, `Labelling`s out.
-
-    Arguments:
-        model: a `TextEncoder` with one output for each label.
-        task: tokenizer, labels and threshold.
-        recipe: how it was trained, as data; empty where unknown.
-        metrics: its last evaluation.
-    """
-
-    judged: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
-    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
-
-    def classify(self, text: Text, *, threshold: float | None = None) -> Labelling:
-        """The labels of one text, or of a pair of texts.
-
-        Arguments:
-            threshold: the least probability of a label that is told; the task's where None.
-
-        Raises:
-            InputError: for an empty text, or a pair where the model takes one text, or the other way round; and for a threshold
-                that is not between 0 and 1.
-        """
-        return self.classify_batch([text], threshold=threshold)[0]
-
-    def classify_batch(self, texts: Sequence[Text], *, threshold: float | None = None) -> list[Labelling]:
-        """The labels of many texts; the answers come in the order of the texts.
-
-        Raises:
-            InputError: as `classify`.
-        """
-        if threshold is not None and not 0 < threshold < 1:
-            raise InputError(f"threshold is {threshold}; it must be above 0 and below 1, 0.5 is usual")
-        names = self.task.classes
-
-        def said(text: Text, probabilities: list[float]) -> Labelling:
-            predicted = tuple(names[number] for number in self._labels(probabilities, threshold))
-            return Labelling(text=text, labels=predicted, probabilities=dict(zip(names, probabilities, strict=True)))
-
-        return self.answers(texts, said)
-
-    def from_logits(self, logits: Tensor) -> Tensor:
-        """The probability of every label by itself."""
-        return logits.sigmoid()
-
-    def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
-        """Of every label by itself, (N, labels) float32, for inputs that are tokens already."""
-        return self.values(inputs)
-
-    def _labels(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
-        """The numbers of the predicted labels."""
-        least = self.task.least if threshold is None else threshold
-        return [number for number, probability in enumerate(probabilities) if probability >= least]
-
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
-        """F1 of all labels pooled, the mean of the labels' F1, how often all labels are right, and figures of each label."""
-        predicted = [self._labels(row) for row in self.values(self.stored(data, count)).tolist()]
-        return judged_labels(self.task, self.stored_labels(data, count), predicted, each=True)
-
-    def remarks(self, data: TokenStore) -> list[str]:
-        """A warning for labels that are never predicted; of many labels the figures of the largest."""
-        predicted = [self._labels(row) for row in self.values(self.stored(data, len(data))).tolist()]
-        right = self.stored_labels(data, len(data))
-        scores = multi_label_scores(right, predicted, range(len(self.task.classes))).classes
-        return _remarks(dict(zip(self.task.classes, scores.values(), strict=True)), "label")
-
-
-def _remarks(scores: Mapping[str, ClassScore], what: str) -> list[str]:
+def remarks_of(scores: Mapping[str, ClassScore], what: str) -> list[str]:
     """A warning for classes that are never predicted; of many classes, which the run does not show, figures of the largest."""
     named = {name: of for name, of in scores.items() if of.gold}
     lines: list[str] = []
@@ -454,24 +298,6 @@ def _remarks(scores: Mapping[str, ClassScore], what: str) -> list[str]:
         for name in missed[:5]
     ]
     return lines
-
-
-def judged_labels(
-    task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], *, each: bool = False
-) -> dict[str, float]:
-    """The metrics of predicted labels, both as numbers.
-
-    Arguments:
-        each: whether those of each label are among them.
-    """
-    scores = multi_label_scores(right, predicted, range(len(task.classes)))
-    said, gold = ([tuple(task.classes[each] for each in row) for row in rows] for rows in (predicted, right))
-    found = own_scores(task.name, said, gold) | {
-        "micro_f1": scores.micro_f1,
-        "macro_f1": scores.macro_f1,
-        "exact_match": scores.exact_match,
-    }
-    return found | (by_class(dict(zip(task.classes, scores.classes.values(), strict=True))) if each else {})
 
 
 def judged(
@@ -524,7 +350,7 @@ def prepare_classes(
         task = ClassificationTask(
             **shared,
             classes=classes,
-            class_weights=_class_weights(data, classes, counts),
+            class_weights=weights_of(data, classes, counts),
             positive=data.positive,
             threshold=data.threshold,
         )
@@ -532,7 +358,7 @@ def prepare_classes(
         def numbers(text: LabelledText) -> list[int]:
             return [task.number_of(label_of(text), where_of(text))]
 
-        return task, numbers, _few_examples(classes, counts)
+        return task, numbers, too_few_notes(classes, counts)
 
     return prepare_labelled(
         ClassificationTask,
@@ -544,39 +370,6 @@ def prepare_classes(
         number=False,
         class_of=label_of,
         **given,
-    )
-
-
-def prepare_labels(
-    data: MultiLabelData, tokenizer: EncoderTokenizerSettings, folder: Path, *, seed: int, **given: Any
-) -> Prepared[MultiLabelTask]:
-    """As `prepare_labelled`, for any number of labels of each text.
-
-    Raises:
-        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
-    """
-
-    def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[MultiLabelTask]:
-        classes = data.labels or _labels(data, splits)
-        counts, total = Counter[str](), 0
-        for text in splits.train():
-            counts.update(labels_of(text, data.separator))
-            total += 1
-        task = MultiLabelTask(
-            **shared,
-            classes=classes,
-            class_weights=_label_weights(data, classes, counts, total),
-            threshold=data.threshold,
-            separator=data.separator,
-        )
-
-        def numbers(text: LabelledText) -> list[int]:
-            return [task.number_of(label, where_of(text)) for label in labels_of(text, data.separator)]
-
-        return task, numbers, _few_examples(classes, counts, "label")
-
-    return prepare_labelled(
-        MultiLabelTask, data, tokenizer, folder, seed=seed, decide=decide, number=False, several=True, **given
     )
 
 
@@ -598,20 +391,7 @@ def _classes(data: LabelledData, splits: Splits[LabelledText]) -> tuple[str, ...
     return tuple(sorted(found))
 
 
-def _labels(data: MultiLabelData, splits: Splits[LabelledText]) -> tuple[str, ...]:
-    """The labels of the training data in alphabetical order."""
-    found = {label for text in splits.everything() for label in labels_of(text, data.separator)}
-    if len(found) > MANY:
-        raise InputError(
-            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column with "
-            "data.label, and what stands between labels with data.separator"
-        )
-    if not found:
-        raise InputError("no training example has a label; give some that have")
-    return tuple(sorted(found))
-
-
-def _class_weights(data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int]) -> tuple[float, ...] | None:
+def weights_of(data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int]) -> tuple[float, ...] | None:
     """What the loss of an example of each class counts; None where all count alike.
 
     Raises:
@@ -629,16 +409,7 @@ def _class_weights(data: LabelledData, classes: tuple[str, ...], counts: Mapping
     return tuple(given.get(name, 1.0) for name in classes)
 
 
-def _label_weights(
-    data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int], total: int
-) -> tuple[float, ...] | None:
-    """What the loss of each label counts in texts that have it; None where all count 1."""
-    if data.class_weights == "balanced":
-        return tuple((total - counts[name]) / counts[name] if 0 < counts[name] < total else 1.0 for name in classes)
-    return _class_weights(data, classes, counts)
-
-
-def _few_examples(classes: Sequence[str], counts: Mapping[str, int], called: str = "class") -> list[str]:
+def too_few_notes(classes: Sequence[str], counts: Mapping[str, int], called: str = "class") -> list[str]:
     """What to know of classes that there is next to nothing to learn from."""
     none = [name for name in classes if not counts.get(name)]
     single = [name for name in classes if counts.get(name) == 1]
@@ -681,21 +452,6 @@ class ClassificationEvaluation(Evaluation):
     threshold: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MultiLabelEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Labelling`s.
-
-    Its metrics are `micro_f1`, of all labels pooled; `macro_f1`, the mean of the labels' F1; `exact_match`.
-
-    Arguments:
-        classes: precision, recall and F1 of each label by name.
-        threshold: the least probability at which a label was predicted.
-    """
-
-    classes: dict[str, ClassScore]
-    threshold: float = 0.5
-
-
 def evaluate_classes(
     model: Classifier, examples: Any, *, positive: str | None = None, threshold: float | None = None
 ) -> ClassificationEvaluation:
@@ -728,43 +484,11 @@ def evaluate_classes(
     )
 
 
-def evaluate_labels(
-    model: MultiLabelClassifier, examples: Any, *, threshold: float | None = None
-) -> MultiLabelEvaluation:
-    """Compare the labels of examples with those that a model tells.
-
-    Arguments:
-        examples: `LabelledText`s, or (text, labels), where text may be a pair, and labels are a list or one text.
-        threshold: the least probability of a label that is told; the task's where None.
-
-    Raises:
-        InputError: for an empty list, a label that is none of the model's, or a threshold that is not between 0 and 1.
-    """
-    texts, task = LABELLED.to_measure(examples), model.task
-    right = [[task.number_of(label, where_of(text)) for label in labels_of(text, task.separator)] for text in texts]
-    predictions = model.classify_batch([content_of(text) for text in texts], threshold=threshold)
-    predicted = [[task.classes.index(label) for label in prediction.labels] for prediction in predictions]
-    scores = multi_label_scores(right, predicted, range(len(task.classes)))
-    return MultiLabelEvaluation(
-        metrics=judged_labels(task, right, predicted),
-        count=len(texts),
-        classes=dict(zip(task.classes, scores.classes.values(), strict=True)),
-        threshold=task.least if threshold is None else threshold,
-        predictions=tuple(predictions),
-    )
-
-
 def class_beside(task: ClassificationTask, example: LabelledText, said: Classification) -> dict[str, Any]:
     """An example, its class and the class that was told, by name."""
     del task
     found = {"label": label_of(example), "predicted": said.label, "probability": said.probability}
     return beside(example, found | {"probabilities": said.probabilities})
-
-
-def labels_beside(task: MultiLabelTask, example: LabelledText, said: Labelling) -> dict[str, Any]:
-    """An example, its labels and those that were told, by name."""
-    right = list(labels_of(example, task.separator))
-    return beside(example, {"label": right, "predicted": list(said.labels), "probabilities": said.probabilities})
 
 
 def foreign_classifier(folder: Path, config: Any) -> ClassificationTask:
@@ -776,15 +500,6 @@ def foreign_classifier(folder: Path, config: Any) -> ClassificationTask:
         InputError: where the names are not one for each output, or there is no tokenizer.
     """
     return ClassificationTask(**read_folder(folder, config), classes=names_of(folder, config.outputs))
-
-
-def foreign_multi_label(folder: Path, config: Any) -> MultiLabelTask:
-    """The same of a folder whose model tells any number of labels; the threshold is 0.5, for the folder says none.
-
-    Raises:
-        InputError: as `foreign_classifier`.
-    """
-    return MultiLabelTask(**read_folder(folder, config), classes=names_of(folder, config.outputs))
 
 
 CLASSIFICATION = TaskSpec(
@@ -800,19 +515,4 @@ CLASSIFICATION = TaskSpec(
     filled_in=decided_of_encoder("sequence", 2),
     decided_of_some=OF_VECTOR_READERS,
     foreign=foreign_classifier,
-)
-
-MULTI_LABEL = TaskSpec(
-    task=MultiLabelTask,
-    predictor=MultiLabelClassifier,
-    interface="whole_text",
-    sections={"data": MultiLabelData, "tokenizer": EncoderTokenizerSettings},
-    prepare=prepare_labels,
-    examples=LABELLED,
-    evaluate=evaluate_labels,
-    read=labelled(number=False, several=True, rest=True).named,
-    beside=labels_beside,
-    filled_in=decided_of_encoder("sequence", 2),
-    decided_of_some=OF_VECTOR_READERS,
-    foreign=foreign_multi_label,
 )

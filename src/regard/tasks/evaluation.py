@@ -14,16 +14,12 @@ from regard.tasks.spec import spec_of
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner, CaptionEvaluation
-    from regard.tasks.classification import (
-        ClassificationEvaluation,
-        Classifier,
-        MultiLabelClassifier,
-        MultiLabelEvaluation,
-    )
+    from regard.tasks.classification import ClassificationEvaluation, Classifier
     from regard.tasks.copying import Copier
     from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.language_modelling import LanguageModel, TextEvaluation
     from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
+    from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelEvaluation
     from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
     from regard.tasks.regression import MultiOutputEvaluation, MultiRater, Rater, RegressionEvaluation
     from regard.tasks.span_corruption import SpanEvaluation, SpanFiller

@@ -217,64 +217,6 @@ class LabelledData:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MultiLabelData(LabelledData):
-    """The `data` section of a recipe for texts with any number of labels: that of classification, and two settings more.
-
-    Arguments:
-        train, validation, validation_share, validation_size: as for classification.
-        format, text, pair, label, maximum_length, orders, auxiliary: as there.
-        labels: the labels there are, in their order; found in the training data where null.
-        class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
-            with it; or by name, such as {urgent: 5}, where what is not named counts 1.
-        positive: stays null; every label has its own F1, and `training.best=f1.urgent` chooses by that of one.
-        separator: what stands between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
-            is a text without labels.
-        threshold: the least probability at which a label is predicted.
-    """
-
-    separator: str = ","
-    threshold: float | None = 0.5
-
-    def __post_init__(self) -> None:
-        LabelledData.__post_init__(self)
-        check(
-            bool(self.separator.strip()), "data.separator", self.separator, "a text that is not blank", "',' is usual"
-        )
-        check(self.threshold is not None, "data.threshold", self.threshold, "above 0 and below 1", "0.5 is usual")
-        refuse_classes(self, "positive", task="multi_label_classification", has="labels, each with an F1 of its own")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MultiOutputData(LabelledData):
-    """The `data` section of a recipe for texts with several numbers each: that of regression, and where the numbers are.
-
-    Arguments:
-        train, validation, validation_share, validation_size: as for classification.
-        format, text, pair, maximum_length, orders, auxiliary: as there.
-        values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
-        label: such a key.
-        labels: what the numbers are called, in their order; null for the names of `values`, or value_0 and so on.
-        class_weights: stays `none`.
-        positive, threshold: stay null.
-    """
-
-    values: tuple[int | str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        LabelledData.__post_init__(self)
-        values = self.values
-        several = values is None or (len(values) >= 2 and len(set(values)) == len(values))
-        check(several, "data.values", values, "two different columns or more", "for one number choose task regression")
-        if values is not None and self.label is not None:
-            raise InputError("data.label is given beside data.values; leave one of the two out")
-        if values is not None and self.labels is not None and len(values) != len(self.labels):
-            raise InputError(
-                f"data.labels names {len(self.labels)} numbers, and data.values {len(values)}; name as many"
-            )
-        refuse_classes(self, "class_weights", "positive", "threshold", task="multi_output_regression", has="numbers")
-
-
 def refuse_classes(data: LabelledData, *names: str, task: str, has: str) -> None:
     """Refuse settings of classes for a task that has none.
 
@@ -311,7 +253,7 @@ def _row(row: Any, called: str, number: int, data: LabelledData | None) -> Label
     if data is None:
         return labelled_row(row, called, number)
     text, pair, label = (part if isinstance(part, str) else None for part in (data.text, data.pair, data.label))
-    values = data.values if isinstance(data, MultiOutputData) else None
+    values = getattr(data, "values", None)
     named = tuple(str(key) for key in values or () if isinstance(key, str))
     return labelled_row(row, called, number, text, pair, named if values and len(named) == len(values) else label)
 
@@ -344,7 +286,7 @@ def _read(
         format=data.format,
         text=data.text,
         pair=data.pair,
-        label=data.values if isinstance(data, MultiOutputData) and data.values is not None else data.label,
+        label=data.label if (values := getattr(data, "values", None)) is None else values,
         several=several,
         number=number and known is None,  # a known format says so itself
         malformed=malformed,

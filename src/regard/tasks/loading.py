@@ -20,11 +20,12 @@ from regard.tasks.spec import models_of, spec_of, task_for
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner
-    from regard.tasks.classification import Classifier, MultiLabelClassifier
+    from regard.tasks.classification import Classifier
     from regard.tasks.copying import Copier
     from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
+    from regard.tasks.multi_label import MultiLabelClassifier
     from regard.tasks.multiple_choice import Chooser
     from regard.tasks.picture_classification import PictureClassifierPredictor
     from regard.tasks.question_answering import Answerer

@@ -16,10 +16,9 @@ from regard.data.labelled import LabelledText
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.metrics.regression import pearson, regression_scores, spearman
+from regard.models.config import check
 from regard.parts import own_scores
-from regard.tasks.encoders import (
-    EncoderBatch,
-)
+from regard.tasks.encoders import EncoderBatch
 from regard.tasks.examples import Splits
 from regard.tasks.labelled import (
     LABEL,
@@ -28,7 +27,6 @@ from regard.tasks.labelled import (
     LabelledData,
     LabelledPredictor,
     LabelledTask,
-    MultiOutputData,
     Text,
     beside,
     content_of,
@@ -44,12 +42,39 @@ from regard.tasks.labelled import (
     where_of,
 )
 from regard.tasks.predictor import Evaluation
-from regard.tasks.preparation import (
-    EncoderTokenizerSettings,
-    Prepared,
-)
+from regard.tasks.preparation import EncoderTokenizerSettings, Prepared
 from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
 from regard.tasks.task import LossSum
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiOutputData(LabelledData):
+    """The `data` section of a recipe for texts with several numbers each: that of regression, and where the numbers are.
+
+    Arguments:
+        train, validation, validation_share, validation_size: as for classification.
+        format, text, pair, maximum_length, orders, auxiliary: as there.
+        values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
+        label: such a key.
+        labels: what the numbers are called, in their order; null for the names of `values`, or value_0 and so on.
+        class_weights: stays `none`.
+        positive, threshold: stay null.
+    """
+
+    values: tuple[int | str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        values = self.values
+        several = values is None or (len(values) >= 2 and len(set(values)) == len(values))
+        check(several, "data.values", values, "two different columns or more", "for one number choose task regression")
+        if values is not None and self.label is not None:
+            raise InputError("data.label is given beside data.values; leave one of the two out")
+        if values is not None and self.labels is not None and len(values) != len(self.labels):
+            raise InputError(
+                f"data.labels names {len(self.labels)} numbers, and data.values {len(values)}; name as many"
+            )
+        refuse_classes(self, "class_weights", "positive", "threshold", task="multi_output_regression", has="numbers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ TASKS: WithOwn[TaskSpec] = WithOwn(
             "text_to_text": "regard.tasks.text_to_text:TEXT_TO_TEXT",
             "span_corruption": "regard.tasks.span_corruption:SPAN_CORRUPTION",
             "classification": "regard.tasks.classification:CLASSIFICATION",
-            "multi_label_classification": "regard.tasks.classification:MULTI_LABEL",
+            "multi_label_classification": "regard.tasks.multi_label:MULTI_LABEL",
             "regression": "regard.tasks.regression:REGRESSION",
             "multi_output_regression": "regard.tasks.regression:MULTI_OUTPUT",
             "tagging": "regard.tasks.tagging:TAGGING",

@@ -11,9 +11,10 @@ import regard
 from regard.errors import InputError
 from regard.layers import Encoded
 from regard.tasks.classification import prepare_classes
-from regard.tasks.labelled import LABEL, LabelledData, MultiLabelData, MultiOutputData
+from regard.tasks.labelled import LABEL, LabelledData
+from regard.tasks.multi_label import MultiLabelData
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.regression import prepare_ratings
+from regard.tasks.regression import MultiOutputData, prepare_ratings
 
 SETTINGS = EncoderTokenizerSettings(size=200)
 

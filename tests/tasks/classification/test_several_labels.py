@@ -16,10 +16,10 @@ from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.inspection.analysis import ClassProbability, PredictedValue
 from regard.metrics.classification import multi_label_scores
-from regard.tasks.classification import MultiLabelClassifier, prepare_labels
-from regard.tasks.labelled import MultiLabelData, MultiOutputData, labelled, labels_of, ratings_of
+from regard.tasks.labelled import labelled, labels_of, ratings_of
+from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelData, prepare_labels
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.regression import MultiRater, prepare_numbers, stored_numbers
+from regard.tasks.regression import MultiOutputData, MultiRater, prepare_numbers, stored_numbers
 
 WORDS = {"food": ["soup", "bread"], "people": ["waiter", "cook"], "price": ["cheap", "dear"]}
 FILLER = ["the", "of", "was", "and", "with", "in", "some", "town"]

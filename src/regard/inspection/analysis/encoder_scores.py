@@ -16,17 +16,18 @@ from regard.errors import InputError, nearest
 from regard.inspection.analysis.head_sums import SPACES
 from regard.inspection.words import shown_tokens, token_texts
 from regard.layers import Encoded, Tokens
-from regard.tasks.classification import MultiLabelTask
 from regard.tasks.encoders import EncoderPredictor, Joined
 from regard.tasks.labelled import Text, joined
 from regard.tasks.masked_language_modelling import read_masked
+from regard.tasks.multi_label import MultiLabelTask
 from regard.tasks.question_data import Window, encoded_contexts, windows
 from regard.tasks.regression import MultiOutputTask
 from regard.tasks.tagging_windows import read_sentences
 
 if TYPE_CHECKING:
-    from regard.tasks.classification import Classifier, MultiLabelClassifier
+    from regard.tasks.classification import Classifier
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
+    from regard.tasks.multi_label import MultiLabelClassifier
     from regard.tasks.multiple_choice import Chooser
     from regard.tasks.question_answering import Answerer
     from regard.tasks.regression import MultiRater, Rater

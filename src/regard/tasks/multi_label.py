@@ -1,0 +1,364 @@
+"""Any number of labels for each text, or pair of texts: each has a probability of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.labelled import LabelledText
+from regard.data.token_store import TokenStore
+from regard.errors import InputError
+from regard.metrics.classification import OF_EACH_CLASS, ClassScore, by_class, multi_label_scores
+from regard.models.config import check
+from regard.parts import own_scores
+from regard.tasks.classification import MANY, ClassificationTask, remarks_of, too_few_notes, weights_of
+from regard.tasks.encoders import EncoderBatch, Joined
+from regard.tasks.examples import Splits
+from regard.tasks.labelled import (
+    LABEL,
+    LABELLED,
+    Decided,
+    LabelledData,
+    LabelledPredictor,
+    Text,
+    beside,
+    content_of,
+    few,
+    labelled,
+    labels_of,
+    names_of,
+    names_said,
+    prepare_labelled,
+    read_folder,
+    refuse_classes,
+    where_of,
+)
+from regard.tasks.predictor import Evaluation
+from regard.tasks.preparation import EncoderTokenizerSettings, Prepared
+from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.task import LossSum
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelData(LabelledData):
+    """The `data` section of a recipe for texts with any number of labels: that of classification, and two settings more.
+
+    Arguments:
+        train, validation, validation_share, validation_size: as for classification.
+        format, text, pair, label, maximum_length, orders, auxiliary: as there.
+        labels: the labels there are, in their order; found in the training data where null.
+        class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
+            with it; or by name, such as {urgent: 5}, where what is not named counts 1.
+        positive: stays null; every label has its own F1, and `training.best=f1.urgent` chooses by that of one.
+        separator: what stands between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
+            is a text without labels.
+        threshold: the least probability at which a label is predicted.
+    """
+
+    separator: str = ","
+    threshold: float | None = 0.5
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        check(
+            bool(self.separator.strip()), "data.separator", self.separator, "a text that is not blank", "',' is usual"
+        )
+        check(self.threshold is not None, "data.threshold", self.threshold, "above 0 and below 1", "0.5 is usual")
+        refuse_classes(self, "positive", task="multi_label_classification", has="labels, each with an F1 of its own")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiLabelTask(ClassificationTask):
+    """What turns texts with any number of labels into a model's tensors, and its outputs into a loss.
+
+        p(label | text) = sigmoid(W pooled + b),   loss = mean over labels of - y log p - (1 - y) log (1 - p)
+
+    Arguments:
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        classes: the labels there are, in the order of the model's outputs.
+        class_weights: what the loss of a label counts in texts that have it; None where all count 1.
+        threshold: the least probability at which a label is predicted.
+        separator: what stands between labels that are given as one text.
+    """
+
+    name: ClassVar[str] = "multi_label_classification"
+
+    threshold: float | None = 0.5
+    separator: str = ","
+
+    def metric_words(self) -> dict[str, str]:
+        """As usual."""
+        return {}
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """A line for the model card."""
+        return (f"print(model.classify({self.asked}).labels)",)
+
+    @property
+    def least(self) -> float:
+        """The threshold; 0.5 where none is said."""
+        return 0.5 if self.threshold is None else self.threshold
+
+    def targets(self, labels: Sequence[Any]) -> Tensor:
+        """From the numbers of each example's labels to 0 and 1, (B, labels)."""
+        targets = torch.zeros(len(labels), len(self.classes))
+        for row, numbers in enumerate(labels):
+            targets[row, list(numbers)] = 1.0
+        return targets
+
+    def stored(self, data: TokenStore, row: int) -> list[int]:
+        """The numbers of the labels of a row of a store."""
+        return data.sequence(LABEL, row).tolist()
+
+    def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
+        """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves both answers towards one half."""
+        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        logits, told = encoded.logits.float(), batch.labels  # type: ignore[union-attr]
+        weights = None if self.class_weights is None else torch.tensor(self.class_weights, device=logits.device)
+        losses = nn.functional.binary_cross_entropy_with_logits(
+            logits, told * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
+        )
+        right = ((logits.sigmoid() >= self.least) == (told > 0.5)).all(dim=1).sum()
+        return LossSum(losses.mean(dim=1).sum(), len(told), right, beside)
+
+    def describe(self, train: TokenStore, validation: TokenStore) -> str:
+        """Examples, labels and vocabulary in a few words."""
+        return self.described(train, validation, f"; any of {len(self.classes)} labels each ({few(self.classes)})")
+
+    def said(self) -> dict[str, Any]:
+        """The names of the labels, as other programs look for them in config.json."""
+        return names_said(self.classes, self.name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Labelling:
+    """What a model says of a text that may have any number of labels.
+
+    Arguments:
+        text: what was read; two texts where the model reads pairs.
+        labels: those whose probability is the threshold at least, in the model's order; perhaps none.
+        probabilities: of every label, each by itself, in the model's order.
+    """
+
+    text: Text
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+
+class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
+    """A model that tells any number of labels of a text, ready to use: texts in, `Labelling`s out.
+
+    Arguments:
+        model: a `TextEncoder` with one output for each label.
+        task: tokenizer, labels and threshold.
+        recipe: how it was trained, as data; empty where unknown.
+        metrics: its last evaluation.
+    """
+
+    judged: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
+    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
+
+    def classify(self, text: Text, *, threshold: float | None = None) -> Labelling:
+        """The labels of one text, or of a pair of texts.
+
+        Arguments:
+            threshold: the least probability of a label that is told; the task's where None.
+
+        Raises:
+            InputError: for an empty text, or a pair where the model takes one text, or the other way round; and for a threshold
+                that is not between 0 and 1.
+        """
+        return self.classify_batch([text], threshold=threshold)[0]
+
+    def classify_batch(self, texts: Sequence[Text], *, threshold: float | None = None) -> list[Labelling]:
+        """The labels of many texts; the answers come in the order of the texts.
+
+        Raises:
+            InputError: as `classify`.
+        """
+        if threshold is not None and not 0 < threshold < 1:
+            raise InputError(f"threshold is {threshold}; it must be above 0 and below 1, 0.5 is usual")
+        names = self.task.classes
+
+        def said(text: Text, probabilities: list[float]) -> Labelling:
+            predicted = tuple(names[number] for number in self._labels(probabilities, threshold))
+            return Labelling(text=text, labels=predicted, probabilities=dict(zip(names, probabilities, strict=True)))
+
+        return self.answers(texts, said)
+
+    def from_logits(self, logits: Tensor) -> Tensor:
+        """The probability of every label by itself."""
+        return logits.sigmoid()
+
+    def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
+        """Of every label by itself, (N, labels) float32, for inputs that are tokens already."""
+        return self.values(inputs)
+
+    def _labels(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
+        """The numbers of the predicted labels."""
+        least = self.task.least if threshold is None else threshold
+        return [number for number, probability in enumerate(probabilities) if probability >= least]
+
+    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+        """F1 of all labels pooled, the mean of the labels' F1, how often all labels are right, and figures of each label."""
+        predicted = [self._labels(row) for row in self.values(self.stored(data, count)).tolist()]
+        return judged_labels(self.task, self.stored_labels(data, count), predicted, each=True)
+
+    def remarks(self, data: TokenStore) -> list[str]:
+        """A warning for labels that are never predicted; of many labels the figures of the largest."""
+        predicted = [self._labels(row) for row in self.values(self.stored(data, len(data))).tolist()]
+        right = self.stored_labels(data, len(data))
+        scores = multi_label_scores(right, predicted, range(len(self.task.classes))).classes
+        return remarks_of(dict(zip(self.task.classes, scores.values(), strict=True)), "label")
+
+
+def judged_labels(
+    task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], *, each: bool = False
+) -> dict[str, float]:
+    """The metrics of predicted labels, both as numbers.
+
+    Arguments:
+        each: whether those of each label are among them.
+    """
+    scores = multi_label_scores(right, predicted, range(len(task.classes)))
+    said, gold = ([tuple(task.classes[each] for each in row) for row in rows] for rows in (predicted, right))
+    found = own_scores(task.name, said, gold) | {
+        "micro_f1": scores.micro_f1,
+        "macro_f1": scores.macro_f1,
+        "exact_match": scores.exact_match,
+    }
+    return found | (by_class(dict(zip(task.classes, scores.classes.values(), strict=True))) if each else {})
+
+
+def prepare_labels(
+    data: MultiLabelData, tokenizer: EncoderTokenizerSettings, folder: Path, *, seed: int, **given: Any
+) -> Prepared[MultiLabelTask]:
+    """As `prepare_labelled`, for any number of labels of each text.
+
+    Raises:
+        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
+    """
+
+    def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[MultiLabelTask]:
+        classes = data.labels or _labels(data, splits)
+        counts, total = Counter[str](), 0
+        for text in splits.train():
+            counts.update(labels_of(text, data.separator))
+            total += 1
+        task = MultiLabelTask(
+            **shared,
+            classes=classes,
+            class_weights=_label_weights(data, classes, counts, total),
+            threshold=data.threshold,
+            separator=data.separator,
+        )
+
+        def numbers(text: LabelledText) -> list[int]:
+            return [task.number_of(label, where_of(text)) for label in labels_of(text, data.separator)]
+
+        return task, numbers, too_few_notes(classes, counts, "label")
+
+    return prepare_labelled(
+        MultiLabelTask, data, tokenizer, folder, seed=seed, decide=decide, number=False, several=True, **given
+    )
+
+
+def _labels(data: MultiLabelData, splits: Splits[LabelledText]) -> tuple[str, ...]:
+    """The labels of the training data in alphabetical order."""
+    found = {label for text in splits.everything() for label in labels_of(text, data.separator)}
+    if len(found) > MANY:
+        raise InputError(
+            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column with "
+            "data.label, and what stands between labels with data.separator"
+        )
+    if not found:
+        raise InputError("no training example has a label; give some that have")
+    return tuple(sorted(found))
+
+
+def _label_weights(
+    data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int], total: int
+) -> tuple[float, ...] | None:
+    """What the loss of each label counts in texts that have it; None where all count 1."""
+    if data.class_weights == "balanced":
+        return tuple((total - counts[name]) / counts[name] if 0 < counts[name] < total else 1.0 for name in classes)
+    return weights_of(data, classes, counts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiLabelEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Labelling`s.
+
+    Its metrics are `micro_f1`, of all labels pooled; `macro_f1`, the mean of the labels' F1; `exact_match`.
+
+    Arguments:
+        classes: precision, recall and F1 of each label by name.
+        threshold: the least probability at which a label was predicted.
+    """
+
+    classes: dict[str, ClassScore]
+    threshold: float = 0.5
+
+
+def evaluate_labels(
+    model: MultiLabelClassifier, examples: Any, *, threshold: float | None = None
+) -> MultiLabelEvaluation:
+    """Compare the labels of examples with those that a model tells.
+
+    Arguments:
+        examples: `LabelledText`s, or (text, labels), where text may be a pair, and labels are a list or one text.
+        threshold: the least probability of a label that is told; the task's where None.
+
+    Raises:
+        InputError: for an empty list, a label that is none of the model's, or a threshold that is not between 0 and 1.
+    """
+    texts, task = LABELLED.to_measure(examples), model.task
+    right = [[task.number_of(label, where_of(text)) for label in labels_of(text, task.separator)] for text in texts]
+    predictions = model.classify_batch([content_of(text) for text in texts], threshold=threshold)
+    predicted = [[task.classes.index(label) for label in prediction.labels] for prediction in predictions]
+    scores = multi_label_scores(right, predicted, range(len(task.classes)))
+    return MultiLabelEvaluation(
+        metrics=judged_labels(task, right, predicted),
+        count=len(texts),
+        classes=dict(zip(task.classes, scores.classes.values(), strict=True)),
+        threshold=task.least if threshold is None else threshold,
+        predictions=tuple(predictions),
+    )
+
+
+def labels_beside(task: MultiLabelTask, example: LabelledText, said: Labelling) -> dict[str, Any]:
+    """An example, its labels and those that were told, by name."""
+    right = list(labels_of(example, task.separator))
+    return beside(example, {"label": right, "predicted": list(said.labels), "probabilities": said.probabilities})
+
+
+def foreign_multi_label(folder: Path, config: Any) -> MultiLabelTask:
+    """The same of a folder whose model tells any number of labels; the threshold is 0.5, for the folder says none.
+
+    Raises:
+        InputError: as `foreign_classifier`.
+    """
+    return MultiLabelTask(**read_folder(folder, config), classes=names_of(folder, config.outputs))
+
+
+MULTI_LABEL = TaskSpec(
+    task=MultiLabelTask,
+    predictor=MultiLabelClassifier,
+    interface="whole_text",
+    sections={"data": MultiLabelData, "tokenizer": EncoderTokenizerSettings},
+    prepare=prepare_labels,
+    examples=LABELLED,
+    evaluate=evaluate_labels,
+    read=labelled(number=False, several=True, rest=True).named,
+    beside=labels_beside,
+    filled_in=decided_of_encoder("sequence", 2),
+    decided_of_some=OF_VECTOR_READERS,
+    foreign=foreign_multi_label,
+)
