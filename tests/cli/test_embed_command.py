@@ -46,7 +46,7 @@ def file(tmp_path, lines) -> Path:
 
 
 def test_a_line_for_each_text(command, encoder_folder):
-    said = command("embed", encoder_folder, "the cat", "", "--precision", "float32")
+    said = command("embed", encoder_folder, "the cat", "", "--dtype", "float32")
     assert said.code == 0
     found = [json.loads(line) for line in said.out.splitlines()]
     assert [each["text"] for each in found] == ["the cat", ""]
@@ -66,7 +66,7 @@ def test_files_hold_a_row_for_each_line(command, encoder_folder, file, lines, tm
     if ending == ".parquet":
         pytest.importorskip("pyarrow")
     output = tmp_path / f"vectors{ending}"
-    said = command("embed", encoder_folder, "--input", file, "--output", output, "--precision", "float32")
+    said = command("embed", encoder_folder, "--input", file, "--output", output, "--dtype", "float32")
     assert (said.code, said.out) == (0, "")
     assert said.err.endswith("700 vectors of 16 numbers\n")
     if ending == ".npy":
@@ -85,12 +85,12 @@ def test_files_hold_a_row_for_each_line(command, encoder_folder, file, lines, tm
 def test_packed_input_and_a_summary_in_json(command, encoder_folder, file, tmp_path, lines):
     packed = tmp_path / "lines.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
-    said = command("embed", encoder_folder, "-i", packed, "-o", tmp_path / "v.npy", "--json", "--precision", "float32")
+    said = command("embed", encoder_folder, "-i", packed, "-o", tmp_path / "v.npy", "--json", "--dtype", "float32")
     assert json.loads(said.out) == envelope("embed") | {
         "output": str(tmp_path / "v.npy"),
         "rows": 700,
-        "width": 16,
-        "precision": "float32",
+        "dim": 16,
+        "dtype": "float32",
     }
 
 
@@ -98,7 +98,7 @@ def test_poolings_and_layers(command, encoder_folder):
     plain = regard.load(encoder_folder)
 
     def vector(*words):
-        said = command("embed", encoder_folder, "the old cat", "--precision", "float32", *words)
+        said = command("embed", encoder_folder, "the old cat", "--dtype", "float32", *words)
         assert said.code == 0, said
         return np.array(json.loads(said.out)["vector"], dtype=np.float32)
 
@@ -112,12 +112,12 @@ def test_poolings_and_layers(command, encoder_folder):
     np.testing.assert_allclose(vector("--layers", "-1"), vector(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("precision", ["auto", "bfloat16", "int8"])
-def test_precisions(command, encoder_folder, precision):
-    said = command("embed", encoder_folder, "the old cat", "--precision", precision)
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16", "int8"])
+def test_dtypes(command, encoder_folder, dtype):
+    said = command("embed", encoder_folder, "the old cat", "--dtype", dtype)
     found = np.array(json.loads(said.out)["vector"], dtype=np.float32)
     assert found @ regard.load(encoder_folder).embed(["the old cat"])[0] > 0.99
-    assert ("precision:" in said.err) == (precision == "auto")
+    assert ("dtype:" in said.err) == (dtype == "auto")
 
 
 def started_and_stopped(process, stop: int, output: Path, *words) -> tuple[int, int, str]:
@@ -142,7 +142,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bytes(
 ):
     many = tmp_path / "many.txt"
     many.write_text("\n".join(lines * 14) + "\n")
-    words = (encoder_folder, "--input", many, "--precision", "float32")
+    words = (encoder_folder, "--input", many, "--dtype", "float32")
     output = tmp_path / "vectors.npy"
     code, done, said = started_and_stopped(process, stop, output, *words)
     if code == 0:
@@ -180,7 +180,7 @@ def test_another_setting_is_another_run(command, encoder_folder, file, tmp_path)
         (["cat", "--layers", "lst"], "did you mean 'last'"),
         (["cat", "--layers", "9"], "layer 9 is wanted of a model with 4"),
         (["cat", "--layers", "all"], "sum or concatenate"),
-        (["cat", "--precision", "float8"], "did you mean"),
+        (["cat", "--dtype", "float8"], "did you mean"),
         (["cat", "--prompt", "query"], "the model has no prompt 'query'"),
         (["cat", "--input", "lines.txt"], "give either"),
     ],

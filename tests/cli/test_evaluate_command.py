@@ -192,9 +192,9 @@ def test_a_wrong_command_line(command, dates_model, words, sentence):
 
 
 def test_what_rounding_costs_is_measured(command, model, pairs_file):
-    answer = command("evaluate", model, pairs_file, "precision=int8", "--limit", 40, "--json")
+    answer = command("evaluate", model, pairs_file, "dtype=int8", "--limit", 40, "--json")
     assert (answer.code, answer.err) == (0, "")
     found = json.loads(answer.out)
     plain = json.loads(command("evaluate", model, pairs_file, "--limit", 40, "--json").out)
-    assert (found["precision"], plain["precision"]) == ("int8", "float32")
+    assert (found["dtype"], plain["dtype"]) == ("int8", "float32")
     assert found["metrics"]["chrf"] == pytest.approx(plain["metrics"]["chrf"], abs=10)

@@ -50,12 +50,12 @@ def shown(tmp_path: Path) -> Path:
 
 def test_pictures_are_told_by_those_shown(command, run, shown):
     place = shown / "six" / "0.png"
-    answer = command("classify", run, place, "digits:3", "--shown", shown)
+    answer = command("classify", run, place, "digits:3", "--support", shown)
     assert answer.code == 0
     lines = [line.split("\t") for line in answer.out.splitlines()]
     assert [line[0] for line in lines] == [str(place), "digits:3"]
     assert {line[1] for line in lines} <= {"five", "six", "seven"}
-    found = json.loads(command("classify", run, place, "--shown", shown, "--json").out)["classifications"]
+    found = json.loads(command("classify", run, place, "--support", shown, "--json").out)["classifications"]
     assert sorted(found[0]["probabilities"]) == ["five", "seven", "six"]
     model = regard.load(run)
     pictures = [(file, file.parent.name) for file in sorted(shown.rglob("*.png"))]
@@ -64,10 +64,10 @@ def test_pictures_are_told_by_those_shown(command, run, shown):
 
 def test_what_cannot_be_told_is_said_in_a_sentence(command, run, shown, tmp_path):
     question = shown / "six" / "0.png"
-    assert "is shown none; give 3 classes with 2 picture(s) of each" in command("classify", run, question).refusal()
+    assert "is given none; give 3 classes with 2 picture(s) of each" in command("classify", run, question).refusal()
     (shown / "seven" / "1.png").unlink()
-    said = command("classify", run, question, "--shown", shown).refusal()
+    said = command("classify", run, question, "--support", shown).refusal()
     assert "of 3 classes: five (2), seven (1), six (2); this model learns from 3 classes with 2 picture(s)" in said
     (shown / "bare.png").write_bytes(question.read_bytes())
-    assert "bare.png lies in no folder" in command("classify", run, question, "--shown", shown).refusal()
-    assert "no such folder or archive" in command("classify", run, question, "--shown", tmp_path / "none").refusal()
+    assert "bare.png lies in no folder" in command("classify", run, question, "--support", shown).refusal()
+    assert "no such folder or archive" in command("classify", run, question, "--support", tmp_path / "none").refusal()

@@ -96,7 +96,7 @@ def test_what_cannot_be_done_is_said(command, model, options, wanted):
 def test_fewer_bits_write_much_the_same(command, model, precision):
     words = ("generate", model, "line nu", "--maximum-length", 6, "--json")
     plain = json.loads(command(*words).out)["texts"][0]
-    found = json.loads(command(*words, "--precision", precision).out)["texts"][0]
+    found = json.loads(command(*words, "--dtype", precision).out)["texts"][0]
     assert found["text"] == plain["text"]
     assert found["log_probabilities"] == pytest.approx(plain["log_probabilities"], abs=0.3)
     assert found["log_probabilities"] != plain["log_probabilities"]
@@ -111,4 +111,4 @@ def test_a_draft_changes_no_greedy_answer(command, model):
 
 
 def test_unknown_precisions_get_the_nearest(command, model):
-    assert "did you mean 'int8'" in command("generate", model, "a", "--precision", "int9").err
+    assert "did you mean 'int8'" in command("generate", model, "a", "--dtype", "int9").err

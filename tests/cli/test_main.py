@@ -31,7 +31,7 @@ COMMANDS = (
     "search",
     "look",
     "walk",
-    "depth",
+    "rank",
     "compare",
     "info",
     "export",

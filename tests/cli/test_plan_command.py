@@ -23,7 +23,7 @@ def test_mistakes_are_one_sentence(command):
     for arguments, text in (
         (("bert-bass",), "did you mean 'bert-base'"),
         (("bert-base", "--device", "h10"), "did you mean 'h100-80'"),
-        (("bert-base", "--precision", "float61"), "did you mean 'float16'"),
+        (("bert-base", "--dtype", "float61"), "did you mean 'float16'"),
     ):
         answer = command("plan", *arguments)
         assert (answer.code, answer.out) == (2, "")

@@ -5,7 +5,6 @@ import json
 import pytest
 import typer
 
-from regard.cli.commands import COMMAND_OF_TASK
 from regard.cli.main import app
 from regard.tasks import TASKS
 
@@ -29,8 +28,9 @@ def test_texts_from_standard_input(command, model):
 
 def test_every_task_is_predicted_by_a_command_that_is_there():
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(COMMAND_OF_TASK.values()) <= set(commands)
-    assert set(TASKS) - set(COMMAND_OF_TASK) == {"copying", "multiple_choice", "bidirectional_language_modelling"}
+    tasks = {task for each in commands.values() for task in getattr(each.callback, "tasks", ())}
+    assert tasks < set(TASKS)
+    assert set(TASKS) - tasks == {"copying", "multiple_choice", "bidirectional_language_modelling"}
 
 
 def test_a_place_without_a_model_is_refused(command, tmp_path):
@@ -48,6 +48,12 @@ def test_a_place_without_a_model_is_refused(command, tmp_path):
             "--threshold",
         ),
         (["embed", "folder", "a", "--layer", "1"], "--layer", "--layers"),
+        (["translate", "folder", "a", "--precision", "int8"], "--precision", "--dtype"),
+        (["generate", "folder", "a", "--precision=int8"], "--precision", "--dtype"),
+        (["embed", "folder", "a", "--precision", "int8"], "--precision", "--dtype"),
+        (["search", "folder", "texts", "a", "--precision", "int8"], "--precision", "--dtype"),
+        (["plan", "folder", "--precision", "float32"], "--precision", "--dtype"),
+        (["classify", "folder", "a", "--shown", "b"], "--shown", "--support"),
         (["vectors", "neighbours", "file", "a", "--count", "2"], "--count", "--n-best"),
         (["vectors", "analogy", "file", "a", "b", "c", "--count", "2"], "--count", "--n-best"),
         (["vectors", "convert", "file", "other", "--first", "2"], "--first", "--limit"),
@@ -60,6 +66,24 @@ def test_an_old_spelling_of_an_option_is_taken_and_said(command, words, old, new
     assert warning == f"warning: {old} is called {new} now, and will be gone in the next release"
     assert "no such" in error
     assert old not in command(*words[: 2 if words[0] == "vectors" else 1], "--help").out.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        (["depth", "folder", "a"], "depth", "rank"),
+        (["vectors", "odd", "file", "a", "b", "c"], "odd", "doesnt-match"),
+        (["vectors", "judge", "score", "file", "answers"], "judge", "survey"),
+        (["vectors", "survey", "make", "file", "other", "-o", "a.html"], "make", "create"),
+    ],
+)
+def test_an_old_name_of_a_command_is_taken_and_said(command, words, old, new):
+    answer = command(*words)
+    warning, error = answer.err.splitlines()
+    assert warning == f"warning: {old} is called {new} now, and will be gone in the next release"
+    assert error.startswith("error: ")
+    assert "no such" in error
+    assert f"  {old} " not in command(*words[: words.index(old)], "--help").out
 
 
 def test_a_summary_in_help_is_a_whole_sentence(command):

@@ -88,7 +88,7 @@ def test_several_queries_are_told_apart(command, encoder_folder, notes):
     [
         (["x", "--files", "*.tex"], "holds no file called *.tex"),
         (["x", "--unit", "lines"], "did you mean 'line'"),
-        (["x", "--precision", "half"], "--precision is 'half'"),
+        (["x", "--dtype", "half"], "--dtype is 'half'"),
         ([" "], "is empty; say what to look for"),
     ],
 )

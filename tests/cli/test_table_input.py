@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import warnings
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli.answers import answer_all
+from regard.cli import run
 from regard.text import Tokenizer
 from regard.text.unknown import CutTexts, UnknownCharacters, warn_of_unknown
 
@@ -48,7 +47,8 @@ def test_a_header_is_not_classified_and_all_columns_are_kept(command, classifier
     alone = regard.load(classifier).classify("see you, bus")
     assert found[0]["predicted_label"] == alone.label
     assert json.loads(found[0]["probabilities"]) == pytest.approx(alone.probabilities, abs=1e-5)
-    assert found[1]["predicted_label"] == ""
+    assert float(found[0]["probability"]) == pytest.approx(alone.probability, abs=1e-5)
+    assert (found[1]["predicted_label"], found[1]["probability"]) == ("", "")
 
 
 def test_a_column_is_named_or_counted(command, classifier, tmp_path):
@@ -152,7 +152,7 @@ def test_texts_that_are_cut_are_counted_once(command, classifier, tmp_path, monk
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.classify(fits)
-    monkeypatch.setattr("regard.cli.classify.answer_all", functools.partial(answer_all, together=2))
+    monkeypatch.setattr(run, "TOGETHER", 2)
     file = tmp_path / "long.txt"
     file.write_text("\n".join([long, "bus", long, "", long]) + "\n")
     told = command("classify", classifier, "--input", file).err.splitlines()

@@ -10,9 +10,9 @@ import threading
 import pytest
 
 import regard
-from regard.cli.answers import line_of, object_of
 from regard.cli.console import envelope
 from regard.cli.main import main
+from regard.cli.text_to_text import translation_line, translation_values
 from regard.generation import GenerationSettings
 from regard.tasks import Translation
 
@@ -117,8 +117,8 @@ def test_a_line_stays_a_line():
     broken = Translation(
         text="one\ntwo\tthree\r", score=-1.0, log_probability=-2.0, source="x", alternatives=(("a\tb", -3.0),)
     )
-    assert line_of(broken) == "one two three \ta b\n"
-    assert object_of("x", broken)["text"] == "one\ntwo\tthree\r"
+    assert translation_line(broken) == "one two three \ta b\n"
+    assert translation_values("x", broken)["text"] == "one\ntwo\tthree\r"
 
 
 def test_a_reader_who_has_enough_ends_it_quietly(process, model, expected, tmp_path):
@@ -218,7 +218,7 @@ def test_folders_that_hold_no_usable_translator(command, model, tmp_path):
 def test_fewer_bits_translate_much_the_same(command, model, precision):
     words = ("translate", model, "abc", "dcba", "--json")
     plain = json.loads(command(*words).out)["translations"]
-    answer = command(*words, "--precision", precision)
+    answer = command(*words, "--dtype", precision)
     assert answer.code == 0
     for found, wanted in zip(json.loads(answer.out)["translations"], plain, strict=True):
         assert found["score"] == pytest.approx(wanted["score"], abs=0.3)
@@ -226,5 +226,5 @@ def test_fewer_bits_translate_much_the_same(command, model, precision):
 
 
 def test_a_model_whose_weights_cannot_be_rounded_is_refused(command, dates_model):
-    sentence = command("translate", dates_model, "9 May 2017", "--precision", "int8").refusal()
+    sentence = command("translate", dates_model, "9 May 2017", "--dtype", "int8").refusal()
     assert "a Bahdanau is no Transformer with encoder and decoder; take float32 or bfloat16" in sentence

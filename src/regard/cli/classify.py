@@ -2,54 +2,48 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.answers import answer_all, by_hand
-from regard.cli.console import NewFile, on_terminal, text_bar
-from regard.cli.inputs import Device, Text, TextColumn, columns_trained_on, opened, read_input
-from regard.cli.media import classify_pictures
+from regard.cli.commands import renamed
+from regard.cli.console import NewFile
+from regard.cli.inputs import PictureText, Text, columns_trained_on, pictures_named
+from regard.cli.run import Answers, Texts, verb
 from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.tasks.classification import Classification
+    from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.multi_label import Labelling
+    from regard.tasks.picture_classification import PictureClassifierPredictor
+    from regard.tasks.pictures import Picture, PictureClassification
     from regard.tasks.regression import Rating, Ratings
 
 CLASSIFYING = ("classification", "multi_label_classification")
 """The tasks that this command is for, beside those of numbers and pictures."""
 
 
+@renamed(shown="support")
+@verb(
+    *("classification", "multi_label_classification", "regression", "multi_output_regression"),
+    *("picture_classification", "few_shot"),
+    texts="What to classify; else --input or standard input. For a model of pictures files, folders or zips of them.",
+    input_file="A text, or two with a tab between, in each line; or a table (CSV, TSV or JSONL), whose first line may name the "
+    "columns: which is read is said. Perhaps gzip.",
+    as_json="One JSON object, with the probability of every class.",
+)
 def classify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="What to classify; else --input or standard input. For a model of pictures files, folders or zips of them.",
-            show_default=False,
-        ),
-    ] = None,
+    run: Texts,
     pair: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="The second text, for a model that reads two.", show_default=False),
     ] = None,
-    input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="FILE",
-            help="A text, or two with a tab between, in each line; or a table (CSV, TSV or JSONL), whose first line may name the "
-            "columns: which is read is told. Perhaps gzip.",
-        ),
-    ] = None,
-    shown: Annotated[
+    support: Annotated[
         Path | None,
         typer.Option(
             metavar="PLACE",
@@ -57,15 +51,11 @@ def classify(
             show_default=False,
         ),
     ] = None,
-    text_column: TextColumn = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
-    ] = None,
     positive: Annotated[
         str | None,
         typer.Option(
             metavar="CLASS",
-            help="The class that --threshold decides on, the last of two if not said.",
+            help="The class that --threshold decides on, the last of two if not given.",
             show_default=False,
         ),
     ] = None,
@@ -73,21 +63,17 @@ def classify(
         float | None,
         typer.Option(
             metavar="P",
-            help="The least probability at which that class is predicted, else the most probable other class; of a model that "
-            "tells any number of labels: that of each label.",
+            help="The least probability at which that class is predicted, else the most probable other class; of a model of "
+            "any number of labels: that of each label.",
             show_default=False,
         ),
     ] = None,
-    device: Device = "auto",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, with the probability of every class.")
-    ] = False,
 ) -> None:
-    """Tell the class of texts, or of pairs of texts: one line out for each line in, the class and its probability.
+    """Classify texts, or pairs of texts: one line out for each line in, the class and its probability.
 
-    A model that tells any number of labels tells those that are probable enough, with a comma between, and the probability of
-    each. A model that gives numbers, such as how alike two sentences are, gives the number, or several with tabs between. Of
-    pictures the line begins with the name; digits is scikit-learn's digits that no training sees, digits:4 the fifth of them.
+    A model of any number of labels prints those that are probable enough, with a comma between, and the probability of each. A
+    model of numbers, such as how alike two sentences are, prints the number, or several with tabs between. Of pictures the line
+    begins with the name; digits is scikit-learn's digits that no training sees, digits:4 the fifth of them.
 
     \b
     Example:
@@ -97,51 +83,46 @@ def classify(
       regard classify runs/spam --input messages.txt --json
       regard classify runs/spam --input messages.txt --positive spam --threshold 0.3
       regard classify runs/mnist seven.png scans.zip
-      regard classify runs/few-shot --shown letters/ unknown.png
+      regard classify runs/few-shot --support letters/ unknown.png
     """  # noqa: D301  # \b keeps the lines of the example apart
-    if pair is not None and (input_file is not None or len(texts or ()) != 1):
+    if pair is not None and (run.input_file is not None or run.count != 1):
         raise InputError("--pair goes with one TEXT; pairs in a file stand in each line with a tab between")
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(NewFile(output)) if output is not None else None
+    with run.file() as file:
         from regard.tasks.loading import task_of
 
-        task = task_of(model)
+        task = task_of(run.model)
         if task in ("picture_classification", "few_shot"):
-            given = (("--pair", pair), ("--input", input_file), ("--positive", positive), ("--threshold", threshold))
-            unfit = [name for name, value in given if value is not None]
-            classify_pictures(model, texts or (), file, as_json, device, shown=shown, unfit=unfit)
+            given = (
+                ("--pair", pair),
+                ("--input", run.input_file),
+                ("--positive", positive),
+                ("--threshold", threshold),
+            )
+            for name, value in given:
+                if value is not None:
+                    raise InputError(
+                        f"{name} is for models that read texts; this one reads pictures, name them instead"
+                    )
+            _classify_pictures(run, file, support)
             return
-        if shown is not None:
-            raise InputError("--shown is for models that learn from a few pictures; this one reads texts, leave it out")
-        waiting = read_input(texts or (), input_file, text_column, pairs=True, known=columns_trained_on(model))
+        if support is not None:
+            raise InputError(
+                "--support is for models that learn from a few pictures; this one reads texts, leave it out"
+            )
+        waiting = run.read(pairs=True, known=columns_trained_on(run.model))
         _check_deciding(task, positive, threshold)
         rates = task in ("regression", "multi_output_regression")
-        predictor: Any = opened(model, device, None if rates or task in CLASSIFYING else "classification")
+        predictor: Any = run.load(None if rates or task in CLASSIFYING else "classification")
         ask = predictor.rate_batch if rates else predictor.classify_batch
         deciding = {
             name: value for name, value in (("positive", positive), ("threshold", threshold)) if value is not None
         }
-        ask = functools.partial(ask, **deciding)
 
         def answer(chunk: list[Text]) -> Any:
-            return ask([_parts(text, pair, predictor.task.pairs) for text in chunk])
+            return ask([_parts(text, pair, predictor.task.pairs) for text in chunk], **deciding)
 
-        typed = by_hand(texts, input_file)
-        progress = not typed and (file is not None or not on_terminal(sys.stdout))
-        stack.enter_context(text_bar(predictor, len(texts) if texts else None, shown=progress))
-        together = {"together": 1} if typed else {}
-        answer_all(
-            waiting,
-            answer,
-            command="classify",
-            name="ratings" if rates else "classifications",
-            line_of=_line,
-            object_of=_object,
-            file=file,
-            as_json=as_json,
-            empty=functools.partial(_empty, pairs=pair is None and predictor.task.pairs is not False),
-            **together,
-        )
+        empty = functools.partial(_empty, pairs=pair is None and predictor.task.pairs is not False)
+        run.write(RATINGS if rates else CLASSES, waiting, answer, file=file, watched=predictor, empty=empty)
 
 
 def _check_deciding(task: str, positive: str | None, threshold: float | None) -> None:
@@ -151,9 +132,9 @@ def _check_deciding(task: str, positive: str | None, threshold: float | None) ->
         InputError: naming the option.
     """
     if positive is not None and task != "classification":
-        raise InputError("--positive is for models that tell one class of each text; this one does not, leave it out")
+        raise InputError("--positive is for models that give one class to each text; this one does not, leave it out")
     if threshold is not None and task not in CLASSIFYING:
-        raise InputError("--threshold is for models that tell classes or labels; this one does not, leave it out")
+        raise InputError("--threshold is for models that give classes or labels; this one does not, leave it out")
     if positive is not None and threshold is None:
         raise InputError("--positive names the class that a threshold decides on; give --threshold too")
 
@@ -182,7 +163,7 @@ def _parts(text: Text, pair: str | None, pairs: bool | None) -> Any:
     return first, second
 
 
-def _line(answer: Classification | Labelling | Rating | Ratings | None) -> str:
+def _line(text: Text, answer: Classification | Labelling | Rating | Ratings | None) -> str:
     if answer is None:
         return "\n"
     if hasattr(answer, "values"):
@@ -195,14 +176,97 @@ def _line(answer: Classification | Labelling | Rating | Ratings | None) -> str:
     return f"{' '.join(answer.label.split())}\t{answer.probability:.4f}\n"  # type: ignore[union-attr]
 
 
-def _object(text: Text, answer: Classification | Labelling | Rating | Ratings | None) -> dict[str, Any]:
+def _values(text: Text, answer: Classification | Labelling | Rating | Ratings | None) -> dict[str, Any]:
     if answer is None:
         return {"text": text.content}
-    said: dict[str, Any] = {"text": answer.text}
+    found: dict[str, Any] = {"text": answer.text}
     if hasattr(answer, "value"):
-        return said | {"value": answer.value}  # type: ignore[union-attr]
+        return found | {"value": answer.value}  # type: ignore[union-attr]
     if hasattr(answer, "values"):
-        return said | {"values": answer.values}  # type: ignore[union-attr]
+        return found | {"values": answer.values}  # type: ignore[union-attr]
     if hasattr(answer, "labels"):
-        return said | {"labels": list(answer.labels), "probabilities": answer.probabilities}  # type: ignore[union-attr]
-    return said | {"label": answer.label, "probabilities": answer.probabilities}  # type: ignore[union-attr]
+        return found | {"labels": list(answer.labels), "probabilities": answer.probabilities}  # type: ignore[union-attr]
+    return found | _classified(answer)
+
+
+def _classified(answer: Any) -> dict[str, Any]:
+    return {"label": answer.label, "probability": answer.probability, "probabilities": answer.probabilities}
+
+
+CLASSES = Answers(command="classify", name="classifications", line=_line, values=_values)
+RATINGS = Answers(command="classify", name="ratings", line=_line, values=_values)
+
+
+# Models that classify pictures.
+
+
+PICTURES_TOGETHER = 256
+
+
+def _classify_pictures(run: Texts, file: NewFile | None, support: Path | None) -> None:
+    """Classify pictures: a line for each, its name, the class and its probability.
+
+    Arguments:
+        support: for a model that learns from a few labelled pictures, where these are: CLASS/PICTURE in a folder or zip archive.
+
+    Raises:
+        InputError: for no picture, one that cannot be read, or labelled ones that the model does not want, or needs and does not
+            get.
+    """
+    if not run.texts:
+        raise InputError(
+            "this model reads pictures, and there is none; name files, a folder or a zip archive, or digits:0"
+        )
+    predictor = run.load()
+    named = pictures_named(run.texts, predictor)
+    ask = _asked(predictor, support)
+
+    def answer(chunk: list[Text]) -> Any:
+        return ask([each.picture for each in chunk if isinstance(each, PictureText)])
+
+    run.write(PICTURES, iter(named), answer, file=file, together=PICTURES_TOGETHER)
+
+
+def _asked(
+    predictor: PictureClassifierPredictor | FewShotClassifier, support: Path | None
+) -> Callable[[Sequence[Picture]], Sequence[PictureClassification]]:
+    """What classifies some pictures; a few-shot learner has seen the labelled ones already."""
+    from regard.tasks.few_shot import FewShotClassifier
+
+    if not isinstance(predictor, FewShotClassifier):
+        if support is not None:
+            raise InputError(
+                "--support is for models that learn from a few pictures; this one knows its classes, leave it out"
+            )
+        return predictor.classify_batch
+    if support is None:
+        task = predictor.task
+        raise InputError(
+            f"this model learns classes from a few pictures, and is given none; give {task.ways} classes with {task.shots} "
+            "picture(s) of each as CLASS/PICTURE in a folder: --support FOLDER"
+        )
+    return partial(predictor.classify_batch, _labelled(support))
+
+
+def _labelled(place: Path) -> list[tuple[Picture, str]]:
+    """The pictures in a folder or archive, each with the name of the folder it lies in."""
+    from regard.data.pictures import open_pictures
+
+    pictures = open_pictures(place)
+    bare = [name for name in pictures if "/" not in name]
+    if bare:
+        raise InputError(f"{place}: {bare[0]} lies in no folder; put each picture in a folder named as its class")
+    return [(pictures.read(name, colour=False), PurePosixPath(name).parent.name) for name in pictures]
+
+
+def _picture_line(text: Text, found: PictureClassification | None) -> str:
+    name = " ".join(text.content.split())
+    return f"{name}\n" if found is None else f"{name}\t{' '.join(found.label.split())}\t{found.probability:.4f}\n"
+
+
+def _picture_values(text: Text, found: PictureClassification | None) -> dict[str, Any]:
+    right = {"reference": text.caption} if isinstance(text, PictureText) and text.caption else {}
+    return {"picture": text.content, **({} if found is None else _classified(found)), **right}
+
+
+PICTURES = Answers(command="classify", name="classifications", line=_picture_line, values=_picture_values)

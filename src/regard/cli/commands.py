@@ -1,17 +1,19 @@
-"""A group of commands: what typer would handle in its own way is handed on to `main`; old spellings of options; `predict`."""
+"""A group of commands: old spellings of commands and options, refusals in one sentence; `--code`; `regard predict`."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
 
 from regard.cli.console import Interruption, ReaderGone, say
+from regard.cli.settings import Model
 from regard.errors import InputError, nearest
 
 Code = Annotated[
@@ -65,9 +67,13 @@ def _in_new_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
     for place, word in enumerate(words[:end]):
         name, equals, value = word.partition("=")
         if name in names:
-            say(f"warning: {name} is called {names[name]} now, and will be gone in the next release")
+            _say_renamed(name, names[name])
             found[place] = names[name] + equals + value
     return found
+
+
+def _say_renamed(before: str, now: str) -> None:
+    say(f"warning: {before} is called {now} now, and will be gone in the next release")
 
 
 def _bounded(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,9 +97,11 @@ def _first_sentence(text: str) -> str:
 
     >>> _first_sentence("Summarize documents: one line\n    for each. Pieces are joined.")
     'Summarize documents: one line for each'
+    >>> _first_sentence("Remove a direction (Bolukbasi et al. 2016). More.")
+    'Remove a direction (Bolukbasi et al. 2016)'
     """
     paragraph = " ".join(text.strip().split("\n\n")[0].split())
-    return paragraph.split(". ")[0].removesuffix(".")
+    return re.split(r"\. (?=[A-Z])", paragraph)[0].removesuffix(".")
 
 
 _BOUNDED = _bounded(print).__code__
@@ -102,12 +110,18 @@ _BOUNDED = _bounded(print).__code__
 class Commands(TyperGroup):
     """The commands of a group, or all of them."""
 
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """How commands were called before, which is taken for one release."""
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command called for.
 
         Raises:
             InputError: where there is none of that name, with the nearest.
         """
+        if args[0] in self.renamed:
+            _say_renamed(args[0], self.renamed[args[0]])
+            args = [self.renamed[args[0]], *args[1:]]
         if self.get_command(ctx, args[0]) is None:
             raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
         name, command, rest = super().resolve_command(ctx, args)
@@ -144,32 +158,19 @@ class Commands(TyperGroup):
             raise ReaderGone from None
 
 
+def commands(**renamed: str) -> type[Commands]:
+    """The class of a group in which some commands were called otherwise before."""
+    return type(
+        "Commands", (Commands,), {"renamed": {before: now.replace("_", "-") for before, now in renamed.items()}}
+    )
+
+
 # `regard predict`: the command for a model's task, found from its folder.
-
-
-COMMAND_OF_TASK: Mapping[str, str] = {
-    "translation": "translate",
-    "text_to_text": "generate",
-    "language_modelling": "generate",
-    "masked_language_modelling": "fill",
-    "span_corruption": "fill",
-    "classification": "classify",
-    "multi_label_classification": "classify",
-    "regression": "classify",
-    "multi_output_regression": "classify",
-    "picture_classification": "classify",
-    "few_shot": "classify",
-    "tagging": "tag",
-    "question_answering": "answer",
-    "sentence_embedding": "embed",
-    "captioning": "caption",
-}
-"""The command that predicts with a model, by the model's task."""
 
 
 def predict(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    model: Model,
     rest: Annotated[
         list[str] | None,
         typer.Argument(
@@ -192,10 +193,11 @@ def predict(
     from regard.tasks.loading import task_of
 
     task = task_of(model)
-    if task not in COMMAND_OF_TASK:
-        raise InputError(f"{model}: no command predicts for task {task}; use the model from Python, with regard.load")
     root = context.find_root()
-    commands = root.command
-    name, command, words = commands.resolve_command(root, [COMMAND_OF_TASK[task], str(model), *(rest or ())])  # type: ignore[attr-defined]
+    group: Any = root.command
+    found = next((name for name, each in group.commands.items() if task in getattr(each.callback, "tasks", ())), None)
+    if found is None:
+        raise InputError(f"{model}: no command predicts for task {task}; use the model from Python, with regard.load")
+    name, command, words = group.resolve_command(root, [found, str(model), *(rest or ())])
     with command.make_context(name, words, parent=root) as chosen:
         command.invoke(chosen)

@@ -56,13 +56,13 @@ def envelope(command: str) -> dict[str, str]:
     return {"command": command, "version": __version__}
 
 
-def json_opening(command: str, name: str) -> str:
+def json_opening(command: str, name: str, **more: Any) -> str:
     """The beginning of a command's JSON object with one list, whose items are written as they come.
 
     >>> json_opening("translate", "translations").replace(__version__, "1.0")
     '{"command": "translate", "version": "1.0", "translations": ['
     """
-    return json.dumps(envelope(command))[:-1] + f', "{name}": ['
+    return json.dumps(envelope(command) | more)[:-1] + f', "{name}": ['
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import NewFile, envelope, print_json, print_table, say
-from regard.cli.generation_options import To
+from regard.cli.settings import Json, Overrides, To
 from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.bench import Report
 
 
+@renamed(precision="dtype")
 def plan(
     what: Annotated[
         str,
@@ -27,10 +29,7 @@ def plan(
             show_default=False,
         ),
     ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="A recipe's settings on top.", show_default=False),
-    ] = None,
+    overrides: Overrides = None,
     device: Annotated[
         str,
         typer.Option(
@@ -49,7 +48,9 @@ def plan(
     watts: Annotated[
         float | None, typer.Option(help="That one device draws, for the energy.", show_default=False)
     ] = None,
-    precision: Annotated[str, typer.Option(help="Of matrix products: auto, float32, bfloat16 or float16.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option(metavar="NAME", help="Of matrix products: auto, float32, bfloat16 or float16.")
+    ] = "auto",
     tokens: Annotated[
         float | None,
         typer.Option(help="Of the whole run, instead of the recipe's or the paper's.", show_default=False),
@@ -69,7 +70,7 @@ def plan(
     read: Annotated[
         bool, typer.Option("--read/--no-read", help="Read a recipe's data where it is here, as training would.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say what training will cost before it is run: parameters, operations, time, money, memory, the working shown.
 
@@ -86,8 +87,8 @@ def plan(
     from regard.planning.plan import rows_of
 
     formats = Literal["auto", "float32", "bfloat16", "float16"]
-    if precision not in get_args(formats):
-        raise InputError(f"--precision is {precision!r}; {nearest(precision, get_args(formats))}")
+    if dtype not in get_args(formats):
+        raise InputError(f"--dtype is {dtype!r}; {nearest(dtype, get_args(formats))}")
     found = make(
         what,
         overrides or (),
@@ -97,7 +98,7 @@ def plan(
         tokens_per_second=tokens_per_second,
         price=price,
         watts=watts,
-        precision=precision,  # type: ignore[arg-type]
+        precision=dtype,  # type: ignore[arg-type]
         tokens=tokens,
         batch_tokens=batch_tokens,
         length=length,
@@ -159,7 +160,7 @@ def bench(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write everything as JSON, each round and its spread too."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure speed side by side with other libraries: the same work, threads and batches, in turns, in one run.
 

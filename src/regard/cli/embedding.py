@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.answers import by_hand
 from regard.cli.commands import renamed
 from regard.cli.console import Interruption, envelope, json_opening, on_terminal, one_line, print_json, say, text_bar
-from regard.cli.inputs import Device, Text, TextColumn, opened, read_input, read_texts
+from regard.cli.inputs import Text, opened, read_texts
+from regard.cli.run import Texts, verb
+from regard.cli.settings import Device, Json, Model, VectorDType, grouped
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -30,21 +31,14 @@ CHARACTERS = 1 << 22
 """Of these texts together; long ones are fewer."""
 
 
-@renamed(layer="layers")
+@renamed(layer="layers", precision="dtype")
+@verb(
+    "sentence_embedding",
+    texts="What to embed; else --input or standard input.",
+    output="Where to: a file that ends in .npy, .parquet or .jsonl.",
+)
 def embed(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="What to embed; else --input or standard input.", show_default=False),
-    ] = None,
-    input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
-    ] = None,
-    text_column: TextColumn = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to: a file that ends in .npy, .parquet or .jsonl."),
-    ] = None,
+    run: Texts,
     pooling: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Such as mean, cls, max, or mean,max; the model's own where not given."),
@@ -64,14 +58,9 @@ def embed(
     prompt: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which of the model's prompts to put before each text.")
     ] = None,
-    precision: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
-    ] = "auto",
-    device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    dtype: VectorDType = "auto",
 ) -> None:
-    """Give texts vectors: one row for each line in, in their order.
+    """Compute vectors of texts: one row for each line in, in their order.
 
     Any BERT or DistilBERT can be the model; the folders of sentence-transformers are taken as they are. Without --output a JSON
     object is printed for each text.
@@ -85,67 +74,64 @@ def embed(
       regard embed path/to/minilm --input sentences.txt --output vectors.npy
       regard embed runs/bert --input sentences.txt.gz --output vectors.parquet --pooling cls,mean --layers second-to-last
     """  # noqa: D301  # \b keeps the lines of the example apart
-    waiting = read_input(texts or (), input_file, text_column)
-    encoder, chosen = open_encoder(model, device, pooling, normalise, precision)
-    width = encoder.width_of(layers)  # a layer that is not there is to be told before anything is read
+    waiting = run.read()
+    encoder, chosen = open_encoder(run.model, run.device, pooling, normalise, dtype)
+    dim = encoder.width_of(layers)  # a layer that is not there is refused before anything is read
 
     def vectors(chunk: Sequence[Text]) -> Any:
         return encoder.embed([text.content for text in chunk], layers=layers, prompt=prompt, precision=chosen)
 
-    if output is None:
-        _print_vectors(waiting, vectors, at_once=by_hand(texts, input_file) or on_terminal(sys.stdout), as_json=as_json)
+    if run.output is None:
+        _print_vectors(waiting, vectors, at_once=run.typed or on_terminal(sys.stdout), as_json=run.as_json)
         return
     from regard.embeddings.vector_file import VectorFile
 
-    origin = None if input_file is None else _vectors_origin(model, input_file, encoder, layers, prompt, chosen)
-    growing = VectorFile(output, width=width, origin=origin)
-    with _telling_how_to_go_on(growing), growing, text_bar(encoder, len(texts) if texts else None):
+    origin = None if run.input_file is None else _vectors_origin(run, run.input_file, encoder, layers, prompt, chosen)
+    growing = VectorFile(run.output, width=dim, origin=origin)
+    with _telling_how_to_go_on(growing), growing, text_bar(encoder, run.count):
         if growing.rows:
             say(f"going on after {growing.rows:,} texts")
         for chunk in _chunks(itertools.islice(waiting, growing.rows, None), TOGETHER):
             growing.append([text.content for text in chunk], vectors(chunk))
-    if as_json:
-        print_json(
-            envelope("embed") | {"output": str(output), "rows": growing.rows, "width": width, "precision": chosen}
-        )
+    if run.as_json:
+        print_json(envelope("embed") | {"output": str(run.output), "rows": growing.rows, "dim": dim, "dtype": chosen})
     else:
-        say(f"{output}: {growing.rows:,} vectors of {width:,} numbers")
+        say(f"{run.output}: {growing.rows:,} vectors of {dim:,} numbers")
 
 
 def open_encoder(
-    model: Path, device: str, pooling: str | None, normalise: bool | None, precision: str
+    model: Path, device: str, pooling: str | None, normalise: bool | None, dtype: str
 ) -> tuple[SentenceEncoder, str]:
-    """The model, with what the command says of it, and the precision to compute in."""
-    from regard.errors import nearest
+    """The model, with what the command says of it, and the dtype to compute in."""
     from regard.quantization.linear import PRECISIONS, check_precision
     from regard.training.precision import resolve
 
-    if precision not in ("auto", *PRECISIONS):
-        raise InputError(f"--precision is {precision!r}; {nearest(precision, ['auto', *PRECISIONS])}")
+    if dtype not in ("auto", *PRECISIONS):
+        raise InputError(f"--dtype is {dtype!r}; {nearest(dtype, ['auto', *PRECISIONS])}")
     modes = None if pooling is None else [name.strip() for name in pooling.split(",") if name.strip()]
     encoder = opened(model, device, "sentence_embedding").pooled(modes, normalise=normalise)
-    if precision == "auto":
-        dtype, sentence = resolve("auto", encoder.device)
-        say(f"precision: {sentence}")
-        precision = str(dtype).removeprefix("torch.")
-    return encoder, check_precision(precision)
+    if dtype == "auto":
+        found, sentence = resolve("auto", encoder.device)
+        say(f"dtype: {sentence}")
+        dtype = str(found).removeprefix("torch.")
+    return encoder, check_precision(dtype)
 
 
 def _vectors_origin(
-    model: Path, file: Path, encoder: SentenceEncoder, layer: str, prompt: str | None, precision: str
+    run: Texts, file: Path, encoder: SentenceEncoder, layer: str, prompt: str | None, dtype: str
 ) -> dict[str, Any]:
     from regard import __version__
     from regard.embeddings.vector_file import digest_of, input_of
     from regard.tasks.loading import model_folder
 
     return {
-        "model": digest_of(model_folder(model)),
+        "model": digest_of(model_folder(run.model)),
         "input": input_of(file),
         "pooling": list(encoder.task.pooling),
         "normalise": encoder.task.normalise,
         "layer": layer,
         "prompt": prompt,
-        "precision": precision,
+        "precision": dtype,
         "version": __version__,
     }
 
@@ -206,9 +192,10 @@ ASKING, ANSWERING = ("query",), ("document", "passage", "corpus")
 """Prompts, where a model has such, for what is looked for and for what is searched."""
 
 
-@renamed(top="n_best")
+@renamed(top="n_best", precision="dtype")
+@grouped()
 def search(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    model: Model,
     folder: Annotated[
         Path,
         typer.Argument(metavar="FOLDER", help="Of text files; or a file: text, CSV, TSV, JSONL.", show_default=False),
@@ -237,12 +224,9 @@ def search(
             "--index", metavar="FILE", help=f"Where the vectors are kept; {INDEX} in the folder if not given."
         ),
     ] = None,
-    precision: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
-    ] = "auto",
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with the whole passages.")] = False,
+    dtype: VectorDType = "auto",
+    as_json: Json = False,
 ) -> None:
     """Search a folder of text files by meaning: the passages whose vectors are nearest to the query's, with file and line.
 
@@ -264,7 +248,7 @@ def search(
         raise InputError(f"--unit is {unit!r}; {nearest(unit, UNITS)}")
     patterns = tuple(files or PATTERNS)
     files_of(folder, patterns)  # before a model is loaded
-    encoder, chosen = open_encoder(model, device, None, None, precision)
+    encoder, chosen = open_encoder(model, device, None, None, dtype)
     beside = folder.with_name(f".{folder.name}{INDEX}") if folder.is_file() else folder / INDEX
     place = index_file if index_file is not None else beside
     index = Index.load(place, folder, _index_origin(model, encoder, chosen), unit, text_column)

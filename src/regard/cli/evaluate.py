@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import generation_options as options
-from regard.cli.answers import write_records
-from regard.cli.console import NewFile, envelope, print_json, print_table, text_bar
+from regard.cli.console import NewFile, envelope, print_json, print_table, say, text_bar
 from regard.cli.evaluate_generation import (
     Report,
     Request,
@@ -24,7 +22,9 @@ from regard.cli.evaluate_generation import (
     say_malformed,
     timed,
 )
-from regard.cli.inputs import MOTIFS, Device, opened, test_melodies
+from regard.cli.inputs import MOTIFS, opened, test_melodies
+from regard.cli.run import write_records
+from regard.cli.settings import DECODING, NOTHING, BatchSize, Device, Given, Json, Model, To, grouped, split_settings
 from regard.errors import InputError
 from regard.rendering import class_text, metric_rows, metric_text
 
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from regard.tasks.spec import TaskSpec
 
 
+@grouped()
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    model: Model,
     data: Annotated[
         list[str],
         typer.Argument(
@@ -51,15 +52,14 @@ def evaluate(
         str | None, typer.Option(metavar="COLUMN", help="Index from 0, name or key of the source.")
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="COLUMN", help="The same for the target.")] = None,
-    to: options.To = None,
+    to: To = None,
     bins: Annotated[
         str | None,
         typer.Option(
             metavar="N,N,...", help="The same by length of the source in words, such as 10,15,20.", show_default=False
         ),
     ] = None,
-    beam: options.Beam = None,
-    length_penalty: options.LengthPenalty = None,
+    decoding: Annotated[Given, DECODING.only("beam", "length_penalty")] = NOTHING,
     positive: Annotated[
         str | None,
         typer.Option(
@@ -77,7 +77,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take only so many examples, the first.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Take only the first N examples.")] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -89,9 +89,9 @@ def evaluate(
             "its other columns, as JSON lines, or as a table where FILE ends in .csv or .tsv.",
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Texts decoded together.")] = 64,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    batch_size: BatchSize = 64,
+    as_json: Json = False,
 ) -> None:
     """Measure a model on what it has not seen.
 
@@ -109,7 +109,7 @@ def evaluate(
       regard evaluate runs/one-to-many test.en test.fr --to fr
       regard evaluate runs/language-model test.txt
       regard evaluate runs/gpt test.txt stride=32
-      regard evaluate runs/gpt test.txt precision=int8
+      regard evaluate runs/gpt test.txt dtype=int8
       regard evaluate runs/sentiment dev.tsv format=sst2
       regard evaluate runs/spam test.csv --positive spam --threshold 0.3
       regard evaluate runs/spam test.csv --output told.csv
@@ -119,7 +119,10 @@ def evaluate(
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.tasks.loading import task_of
 
-    places, settings = options.split_settings(data)
+    places, settings = split_settings(data)
+    if "precision" in settings:
+        say("warning: precision= is called dtype= now, and will be gone in the next release")
+        settings["dtype"] = settings.pop("precision")
     request = Request(
         model=model,
         places=places,
@@ -129,8 +132,7 @@ def evaluate(
             "target": target,
             "to": to,
             "bins": bins,
-            "beam": beam,
-            "length_penalty": length_penalty,
+            **decoding,
             "positive": positive,
             "threshold": threshold,
         },
@@ -241,7 +243,7 @@ def evaluate_texts(request: Request, file: NewFile | None) -> Report:
     Arguments:
         request: its places are files of text, or `python_docs`, whose test split is taken; for a model of music MIDI files,
             folders, files of chorales, whose test split is taken too, or `motifs`. Of settings there are `stride`, of the windows
-            that texts are read in which are longer than the model has positions for, and `precision`.
+            that texts are read in which are longer than the model has positions for, and `dtype`.
         file: where to write the perplexity and each text, a tab between.
 
     Raises:
@@ -253,12 +255,12 @@ def evaluate_texts(request: Request, file: NewFile | None) -> Report:
 
     request.refuse_options("language_modelling")
     for name in request.settings:
-        if name not in ("stride", "precision"):
+        if name not in ("stride", "dtype"):
             raise InputError(f"{name} is no setting for task language_modelling; leave it out")
     stride = coerced(request.settings.get("stride"), int | None, "stride")
-    precision = str(request.settings.get("precision", "float32"))
+    dtype = str(request.settings.get("dtype", "float32"))
     malformed = MalformedRows()
-    model = opened(request.model, request.device, "language_modelling", precision=precision)
+    model = opened(request.model, request.device, "language_modelling", dtype=dtype)
     unit = (model.recipe.get("data") or {}).get("unit", "line")
     found_texts = _pieces(request.places, model, malformed) or _texts(request.places, unit, malformed)
     texts = list(itertools.islice(found_texts, request.limit))

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.cli import generation_options
-from regard.cli.answers import line_of
 from regard.cli.console import NewFile, say, text_bar
 from regard.cli.inputs import Text, opened, refuse_too_long, scenes_to_test
+from regard.cli.settings import check_known, with_options
+from regard.cli.text_to_text import translation_line
 from regard.errors import InputError, nearest
 from regard.rendering import metric_text
 
@@ -134,7 +134,7 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
     """Measure a translator on pairs: a file of them, two parallel files, or builtin ones.
 
     Arguments:
-        request: its settings are of decoding, and `precision`.
+        request: its settings are of decoding, and `dtype`.
         file: where to write the translations, one in each line.
 
     Raises:
@@ -145,16 +145,16 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
     from regard.tasks.evaluation import evaluate
 
     settings = request.settings_and("beam", "length_penalty")
-    precision = str(settings.pop("precision", "float32"))
-    generation_options.check_known(settings)
+    dtype = str(settings.pop("dtype", "float32"))
+    check_known(settings)
     source, target, to = (request.options[name] for name in ("source", "target", "to"))
     bins = _numbers(request.options["bins"])
     malformed = MalformedRows()
     builtin = is_builtin(request.places, source, target)
     found = None if builtin else read_files(request.places, source, target, malformed)
-    translator = opened(request.model, request.device, "translation", precision=precision)
+    translator = opened(request.model, request.device, "translation", dtype=dtype)
     translator.task.check_language(to)
-    generation = generation_options.with_options(translator.task.generation, settings)
+    generation = with_options(translator.task.generation, settings)
     if found is None:
         found = builtin_test(request.places[0], translator.recipe, to, request.limit or USUAL_PAIRS)
     pairs = list(itertools.islice(found, request.limit))
@@ -167,13 +167,13 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
         )
     if file is not None:
         for translation in result.translations:
-            file.write(line_of(translation))
+            file.write(translation_line(translation))
     if result.note:
         say(result.note)
     return Report(
         {
             "to": to,
-            "precision": precision,
+            "dtype": dtype,
             "count": result.count,
             "malformed": malformed.total,
             "metrics": result.metrics,
@@ -336,7 +336,7 @@ def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
     reading = {name: settings.pop(name) for name in OF_READING if name in settings}
     writer = opened(request.model, request.device, "text_to_text")
     writer.task.prefix_of(part)
-    generation = generation_options.with_options(writer.task.generation, settings)
+    generation = with_options(writer.task.generation, settings)
     places = request.places[0] if len(request.places) == 1 else tuple(request.places)
     malformed = MalformedRows()
     read = reader(_reading(writer.recipe.get("data") or {}, part, reading), places, None, "test", "data")
@@ -401,9 +401,7 @@ def evaluate_captions(request: Request, file: NewFile | None) -> Report:
     if not scenes and len(places) != 2:
         raise InputError("a captioner is measured on a file of captions and its pictures; give both, or scenes")
     captioner = opened(request.model, request.device, "captioning")
-    generation = generation_options.with_options(
-        captioner.task.generation, request.settings_and("beam", "length_penalty")
-    )
+    generation = with_options(captioner.task.generation, request.settings_and("beam", "length_penalty"))
     examples: Sequence[Any] = (
         list(scenes_to_test(captioner, limit or USUAL_SCENES)) if scenes else _read_captions(places, captioner, limit)
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, one_line, print_json, print_table, say
+from regard.cli.settings import Json
 from regard.reading import read_json_object
 from regard.rendering import metric_rows
 
@@ -33,7 +34,7 @@ def info(
     model: Annotated[
         Path | None, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say what this machine offers, or what a model's folder holds.
 
@@ -377,7 +378,7 @@ def export(
         str | None,
         typer.Option(metavar="SIZE", help="Put weights that are larger, such as 5GB, in several files with an index."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the model of a run by itself, to be given away: no training texts, no state of the optimiser, no paths.
 
@@ -420,7 +421,7 @@ def check(
             metavar="FOLDER", help="Of a model, a run, vectors, tokens, or texts with an index.", show_default=False
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say of a folder whether every file is there, whole and of the digest recorded, and which programs open it.
 

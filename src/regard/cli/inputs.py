@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,22 +31,7 @@ if TYPE_CHECKING:
     ReaderOfPictures = Captioner | PictureClassifierPredictor | FewShotClassifier
 
 
-Device = Annotated[
-    str, typer.Option(metavar="NAME", help="auto, cpu or cuda; auto is a graphics card where PyTorch sees one.")
-]
-
-
-Precision = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="float32, bfloat16 or float16; for a language model of GPT's family, or a Transformer that translates, int8 or int4 "
-        "too: weights of so many bits, faster on a processor.",
-    ),
-]
-
-
-def opened(model: Path, device: str, task: str | None = None, *, precision: str = "float32") -> Any:
+def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "float32") -> Any:
     """A model's folder, loaded for a task; its own where None.
 
     Raises:
@@ -60,7 +45,7 @@ def opened(model: Path, device: str, task: str | None = None, *, precision: str 
     keep_freed_memory()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", UserWarning)
-        predictor = load(model, task=task, device=place, dtype=precision)
+        predictor = load(model, task=task, device=place, dtype=dtype)
     for warning in warned:
         if warning.category is UserWarning:  # of this package; those of libraries are for programmers
             say(str(warning.message))
@@ -216,21 +201,24 @@ BUILTIN_PICTURES = re.compile(r"(scenes|digits)(?::(\d+))?")
 USUAL_DIGITS = 10
 
 
-class NamedPicture(NamedTuple):
-    """A picture, and what it is called in answers.
+@dataclass(frozen=True, slots=True)
+class PictureText(Text):
+    """A picture, and what it is called in answers: a file's name, or a number's of builtin scenes.
 
     Arguments:
-        name: a file's, or a number's of builtin scenes.
         picture: as a captioner takes it.
         caption: the right one, or class, of a builtin picture; empty where nobody knows.
     """
 
-    name: str
     picture: Picture
     caption: str = ""
 
 
-def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[NamedPicture]:
+def _named(name: str, picture: Picture, caption: str = "") -> PictureText:
+    return PictureText(name, name, picture, caption)
+
+
+def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[PictureText]:
     """The pictures at some places, in order.
 
     Arguments:
@@ -245,21 +233,21 @@ def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[Named
     return [found for place in places for found in _at(place, model)]
 
 
-def _at(place: str, model: ReaderOfPictures) -> list[NamedPicture]:
+def _at(place: str, model: ReaderOfPictures) -> list[PictureText]:
     match = BUILTIN_PICTURES.fullmatch(place)
     if match is not None and not Path(place).exists():
         return _builtin(match[1], None if match[2] is None else int(match[2]), model)
     path = Path(place)
     if not path.is_dir() and path.suffix.lower() != ".zip":
-        return [NamedPicture(place, place)]
+        return [_named(place, place)]
     from regard.data.pictures import open_pictures
 
     found = open_pictures(path)
     colour = model.task.size.channels == 3
-    return [NamedPicture(name, lambda name=name: found.read(name, colour=colour)) for name in found]
+    return [_named(name, lambda name=name: found.read(name, colour=colour)) for name in found]
 
 
-def _builtin(name: str, number: int | None, model: ReaderOfPictures) -> list[NamedPicture]:
+def _builtin(name: str, number: int | None, model: ReaderOfPictures) -> list[PictureText]:
     from regard.tasks.captioning import Captioner
 
     if isinstance(model, Captioner) != (name == "scenes"):
@@ -269,20 +257,20 @@ def _builtin(name: str, number: int | None, model: ReaderOfPictures) -> list[Nam
     return _scenes(model, number) if isinstance(model, Captioner) else _digits(number)
 
 
-def _digits(number: int | None) -> list[NamedPicture]:
+def _digits(number: int | None) -> list[PictureText]:
     from regard.data.labelled_pictures import read_labelled_pictures
 
     found = read_labelled_pictures(None, "test")
     if number is not None and number >= len(found):
         raise InputError(f"digits:{number} is not there; they are numbered from 0 to {len(found) - 1}")
     rows = range(USUAL_DIGITS) if number is None else range(number, number + 1)
-    return [NamedPicture(f"digits:{row}", found[row].picture, found[row].label) for row in rows]
+    return [_named(f"digits:{row}", found[row].picture, found[row].label) for row in rows]
 
 
-def _scenes(captioner: Captioner, number: int | None) -> list[NamedPicture]:
+def _scenes(captioner: Captioner, number: int | None) -> list[PictureText]:
     rows = range(USUAL_DIGITS) if number is None else range(number, number + 1)
     scenes = scenes_to_test(captioner, rows.stop)
-    return [NamedPicture(f"scenes:{row}", scenes[row].frames, scenes[row].caption) for row in rows]
+    return [_named(f"scenes:{row}", scenes[row].frames, scenes[row].caption) for row in rows]
 
 
 def scenes_to_test(captioner: Captioner, size: int) -> Scenes:

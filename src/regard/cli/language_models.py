@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import generation_options as options
-from regard.cli.answers import answer_all, by_hand
-from regard.cli.console import NewFile, envelope, on_terminal, print_json, print_table, say, text_bar
-from regard.cli.inputs import Device, Precision, Text, TextColumn, opened, read_input
+from regard.cli.commands import renamed
+from regard.cli.console import NewFile, envelope, on_terminal, print_json, print_table, say
+from regard.cli.inputs import Text, opened
+from regard.cli.run import Answers, Texts, verb
+from regard.cli.settings import DECODING, NOTHING, BatchSize, Device, DType, Given, Json, Model, with_options
 from regard.errors import InputError
 from regard.rendering import metric_text
 
@@ -26,29 +27,24 @@ if TYPE_CHECKING:
 BATCHES_AT_ONCE = 16
 
 
-@options.decoding_options("coverage_penalty", maximum_length=100)
+@renamed(precision="dtype")
+@verb(
+    *("language_modelling", "text_to_text"),
+    texts="What to write on after; else --input or standard input.",
+    input_file="A prompt in each line; UTF-8, perhaps gzip.",
+    output="Where to, a line for each prompt.",
+    batch_size="Prompts written on together.",
+    as_json="One JSON object, with tokens and scores.",
+)
 def generate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
-    prompts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT", help="What to write on after; else --input or standard input.", show_default=False
-        ),
-    ] = None,
-    input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A prompt in each line; UTF-8, perhaps gzip.")
-    ] = None,
-    text_column: TextColumn = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each prompt.")
-    ] = None,
+    run: Texts,
     stop: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="Ends the text, and is not part of it; may be repeated.", show_default=False),
     ] = None,
-    decoding: options.Decoding = options.NOTHING,
+    decoding: Annotated[Given, DECODING.without("coverage_penalty", maximum_length=100)] = NOTHING,
     top_log_probabilities: Annotated[
-        int, typer.Option(min=0, help="With --json: the most probable tokens of each place, so many.")
+        int, typer.Option(metavar="N", min=0, help="With --json: the most probable tokens of each place, so many.")
     ] = 0,
     draft: Annotated[
         Path | None,
@@ -56,11 +52,9 @@ def generate(
             metavar="MODEL", help="A smaller model of the same vocabulary that guesses ahead.", show_default=False
         ),
     ] = None,
-    ahead: Annotated[int, typer.Option(min=1, help="Tokens that --draft guesses at a time.")] = 4,
-    device: Device = "auto",
-    precision: Precision = "float32",
-    batch_size: Annotated[int, typer.Option(min=1, help="Prompts written on together.")] = 16,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with tokens and scores.")] = False,
+    ahead: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens that --draft guesses at a time.")] = 4,
+    dtype: DType = "float32",
+    batch_size: BatchSize = 16,
 ) -> None:
     """Write on after prompts, with a language model: one line out for each prompt, line breaks in it as spaces.
 
@@ -77,36 +71,28 @@ def generate(
       regard generate runs/gpt "The history of" --sample --temperature 0.8 --top-p 0.95 --seed 3
       regard generate runs/gpt "The history of" --repetition-penalty 1.2 --json --top-log-probabilities 5
       regard generate runs/t5 "translate English to German: The house is small."
-      regard generate runs/gpt "The history of" --precision int8 --draft runs/gpt-tiny
+      regard generate runs/gpt "The history of" --dtype int8 --draft runs/gpt-tiny
       regard generate runs/gpt --input prompts.txt --output texts.txt --stop "." --maximum-length 40
     """  # noqa: D301  # \b keeps the lines of the example apart
-    if top_log_probabilities and not as_json:
-        raise InputError("--top-log-probabilities are only told with --json; give both")
-    waiting = read_input(prompts or (), input_file, text_column)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(NewFile(output)) if output is not None else None
+    if top_log_probabilities and not run.as_json:
+        raise InputError("--top-log-probabilities are only printed with --json; give both")
+    waiting = run.read()
+    with run.file() as file:
         from regard.tasks.loading import task_of
 
-        after = task_of(model) != "text_to_text"
-        writer = opened(model, device, "language_modelling" if after else None, precision=precision)
-        if top_log_probabilities and not after:
-            raise InputError(f"--top-log-probabilities are told by language models, and {model} is none; leave it out")
-        guessing = None
-        if draft is not None:
-            if not after:
-                raise InputError(f"--draft guesses for a language model, and {model} is none; leave it out")
-            guessing = opened(draft, device, "language_modelling", precision=precision)
-        settings = options.with_options(writer.usual, decoding)
-        alone = after and prompts is not None and len(prompts) == 1 and settings.beam == settings.n_best == 1
-        if alone and guessing is None and file is None and not as_json and on_terminal(sys.stdout):
-            for piece in writer.stream(prompts[0], settings, stop=stop or ()):  # type: ignore[index]
+        after = task_of(run.model) != "text_to_text"
+        writer = run.load("language_modelling" if after else None, dtype=dtype)
+        for option, given in (("--top-log-probabilities", top_log_probabilities), ("--draft", draft)):
+            if given and not after:
+                raise InputError(f"{option} is for language models, and {run.model} is none; leave it out")
+        guessing = None if draft is None else opened(draft, run.device, "language_modelling", dtype=dtype)
+        settings = with_options(writer.usual, decoding)
+        alone = after and run.count == 1 and settings.beam == settings.n_best == 1
+        if alone and guessing is None and file is None and not run.as_json and on_terminal(sys.stdout):
+            for piece in writer.stream(run.texts[0], settings, stop=stop or ()):  # type: ignore[index]
                 print(piece, end="", flush=True)
             print()
             return
-        typed = by_hand(prompts, input_file)
-        shown = not typed and (file is not None or not on_terminal(sys.stdout))
-        stack.enter_context(text_bar(writer, len(prompts) if prompts else None, shown=shown))
-
         done = 0
 
         def answer(chunk: list[Text]) -> list[Written]:
@@ -117,55 +103,40 @@ def generate(
             done += len(chunk)
             return written
 
-        answer_all(
-            waiting,
-            answer,
-            command="generate",
-            name="texts",
-            line_of=_line,
-            object_of=lambda text, written: _written_object(text.content, written),
-            file=file,
-            as_json=as_json,
-            together=1 if typed or batch_size == 1 else BATCHES_AT_ONCE * batch_size,
-        )
+        together = 1 if batch_size == 1 else BATCHES_AT_ONCE * batch_size
+        run.write(TEXTS, waiting, answer, file=file, watched=writer, together=together)
 
 
-def _line(written: Written | None) -> str:
+def _line(text: Text, written: Written | None) -> str:
     if written is None:
         return "\n"
-    return "\t".join(" ".join(text.split()) for text in (written.text, *written.alternatives)) + "\n"
+    return "\t".join(" ".join(each.split()) for each in (written.text, *written.alternatives)) + "\n"
 
 
-def _written_object(prompt: str, written: Written | None) -> dict[str, Any]:
-    if written is None:
-        return {
-            "prompt": prompt,
-            "text": "",
-            "tokens": [],
-            "log_probabilities": [],
-            "finished": None,
-            "alternatives": [],
-        }
+def _values(text: Text, written: Written | None) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "prompt": prompt,
-        "text": written.text,
-        "tokens": list(written.tokens),
-        "log_probabilities": list(written.log_probabilities),
-        "finished": written.finished,
-        "alternatives": list(written.alternatives),
+        "prompt": text.content,
+        "text": "" if written is None else written.text,
+        "tokens": [] if written is None else list(written.tokens),
+        "log_probabilities": [] if written is None else list(written.log_probabilities),
+        "finished": None if written is None else written.finished,
+        "alternatives": [] if written is None else list(written.alternatives),
     }
-    if written.top:
+    if written is not None and written.top:
         values["top"] = [
             [{"token": token, "log_probability": number} for token, number in place] for place in written.top
         ]
     return values
 
 
+TEXTS = Answers(command="generate", name="texts", line=_line, values=_values)
+
+
 # `regard prompt`.
 
 
 def prompt(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    model: Model,
     data: Annotated[
         Path,
         typer.Argument(
@@ -197,9 +168,9 @@ def prompt(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answers, one in each line.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Texts read or written together.")] = 16,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with every answer.")] = False,
+    batch_size: BatchSize = 16,
+    as_json: Json = False,
 ) -> None:
     """Put a task to a language model as text, and judge its answers; nothing is trained.
 

@@ -1,4 +1,4 @@
-"""Inside a model: `regard look` shows its attention, `walk` walks through one attention, `depth` measures rank by layer."""
+"""Inside a model: `regard look` shows its attention, `walk` walks through one attention, `rank` measures rank by layer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import generation_options as options
 from regard.cli.console import print_json, say
 from regard.cli.inputs import MOTIFS, pictures_named, words_of
+from regard.cli.settings import Model, To
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ EVENTS_SHOWN = 128
 
 
 def look(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    model: Model,
     text: Annotated[
         str,
         typer.Argument(
@@ -44,7 +44,7 @@ def look(
         str | None,
         typer.Option(metavar="TEXT", help="The second text, for a model that reads two.", show_default=False),
     ] = None,
-    to: options.To = None,
+    to: To = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="A page (.html), plot (.png, .svg) or numbers (.json)."),
@@ -343,7 +343,7 @@ def _show(view: AttentionView, *, every: bool) -> None:
 
 
 def walk(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    model: Model,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is to read.", show_default=False)],
     query: Annotated[
         str | None,
@@ -367,7 +367,7 @@ def walk(
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Walk through the model reading this answer, not its own.")
     ] = None,
-    to: options.To = None,
+    to: To = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="A page (.html) or all numbers (.json)."),
@@ -408,15 +408,15 @@ def walk(
         Console(file=sys.stdout).print(render(seen))
 
 
-# `regard depth`.
+# `regard rank`.
 
 
 PLOT_SUFFIXES = (".png", ".svg")
 DOTS_PER_INCH = 130
 
 
-def depth(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+def rank(
+    model: Model,
     texts: Annotated[
         list[str], typer.Argument(metavar="TEXT...", help="What the model is to read.", show_default=False)
     ],
@@ -433,8 +433,8 @@ def depth(
 
     \b
     Example:
-      regard depth runs/bert "The animal didn't cross the street because it was too tired" --json
-      regard depth hub:bert-base-uncased "A dog runs." "It rains." -o depth.png
+      regard rank runs/bert "The animal didn't cross the street because it was too tired" --json
+      regard rank hub:bert-base-uncased "A dog runs." "It rains." -o depth.png
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in PLOT_SUFFIXES:
         raise InputError(f"{output}: the name's end says what to write; give one that ends in .png or .svg")

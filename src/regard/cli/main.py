@@ -17,18 +17,17 @@ from typer.main import get_command
 
 from regard import __version__
 from regard.cli.classify import classify
-from regard.cli.commands import Commands, predict, with_code
+from regard.cli.commands import commands, predict, with_code
 from regard.cli.comparisons import claims, compare
 from regard.cli.console import Interruption, ReaderGone, on_terminal, one_line, say
 from regard.cli.costs import bench, plan
 from regard.cli.embedding import embed, search
 from regard.cli.evaluate import evaluate
-from regard.cli.fill import fill
 from regard.cli.folders import check, export, info
 from regard.cli.language_models import generate, prompt
-from regard.cli.looking import depth, look, walk
+from regard.cli.looking import look, rank, walk
 from regard.cli.media import caption, compose
-from regard.cli.spans import answer, tag
+from regard.cli.spans import answer, fill, tag
 from regard.cli.text_to_text import summarize, translate
 from regard.cli.train import train
 from regard.cli.vectors.group import vectors
@@ -43,7 +42,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=commands(depth="rank"),
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -90,7 +89,7 @@ for _command in (
     search,
     look,
     walk,
-    depth,
+    rank,
     compare,
     info,
     export,
@@ -102,8 +101,8 @@ for _command in (
 ):
     passing = WHOLE if _command is predict else None
     app.command(context_settings=passing)(_command if _command in (bench, predict) else with_code(_command))
-app.add_typer(claims, name="claims", cls=Commands)
-app.add_typer(vectors, name="vectors", cls=Commands)
+app.add_typer(claims, name="claims", cls=commands())
+app.add_typer(vectors, name="vectors", cls=commands(odd="doesnt_match", judge="survey"))
 
 
 def main(arguments: Sequence[str]) -> int:

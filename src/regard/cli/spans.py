@@ -1,11 +1,11 @@
-"""Spans of a text: `regard tag` finds and names them, `regard answer` finds the one that answers a question."""
+"""Spans of a text: `regard tag` labels them, `answer` finds the one that answers a question, `fill` fills in masked ones."""
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.answers import USUAL_CHUNK, answer_all, by_hand
 from regard.cli.commands import renamed
-from regard.cli.console import NewFile, on_terminal, text_bar
-from regard.cli.inputs import Device, Text, TextColumn, opened, read_input, read_texts
+from regard.cli.inputs import Text, read_texts
+from regard.cli.run import Answers, Run, Texts, by_hand, verb
 from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.tasks.answer_spans import Answer
+    from regard.tasks.masked_language_modelling import Filled
+    from regard.tasks.span_corruption import FilledSpans, SpanFiller
     from regard.tasks.tagging import Tagging
 
 
@@ -51,25 +52,15 @@ class _Sentence(Text):
     document: int
 
 
+@verb(
+    "tagging",
+    texts="What to tag; else --input or standard input.",
+    input_file="A text in each line; of a .conll file the first column. Perhaps gzip.",
+    output="Where to, in the order of the texts.",
+    as_json="One JSON object of all texts.",
+)
 def tag(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="What to tag; else --input or standard input.", show_default=False),
-    ] = None,
-    input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="FILE",
-            help="A text in each line; of a .conll file the first column. Perhaps gzip.",
-        ),
-    ] = None,
-    text_column: TextColumn = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, in the order of the texts.")
-    ] = None,
+    run: Texts,
     words: Annotated[bool, typer.Option("--words", help="The texts are words already, with blanks between.")] = False,
     columns: Annotated[
         bool, typer.Option("--columns", help="The file has a word in each line, whatever its name.")
@@ -81,8 +72,6 @@ def tag(
         Decoding | None,
         typer.Option(help="Tags that make sense together, or the best of each word; else the model's own way."),
     ] = None,
-    device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object of all texts.")] = False,
 ) -> None:
     """Tag the words of texts: names of people and places, parts of speech, whatever the model was trained for.
 
@@ -97,15 +86,14 @@ def tag(
       regard tag runs/names --input test.conll --format conll --output predicted.conll
       echo "the U.S. Senate" | regard tag runs/names --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    named = input_file is not None and input_file.name.lower().endswith(COLUMN_FILES)
-    if columns and input_file is None:
+    of_columns = columns or (run.input_file is not None and run.input_file.name.lower().endswith(COLUMN_FILES))
+    if columns and run.input_file is None:
         raise InputError("--columns goes with --input FILE; give the file of words")
-    waiting = _sentences(texts, input_file) if columns or named else read_input(texts or (), input_file, text_column)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(NewFile(output)) if output is not None else None
+    waiting = _sentences(run) if of_columns else run.read()
+    with run.file() as file:
         from regard.data.tagged import words_of
 
-        tagger = opened(model, device, "tagging")
+        tagger = run.load("tagging")
 
         def answer(chunk: list[Text]) -> list[Tagging]:
             if form == Form.conll and chunk and chunk[0].row is not None:
@@ -124,32 +112,19 @@ def tag(
                 given, documents=documents or None, decoding=None if decoding is None else decoding.value
             )
 
-        typed = by_hand(texts, input_file)
-        shown = not typed and (file is not None or not on_terminal(sys.stdout))
-        stack.enter_context(text_bar(tagger, len(texts) if texts else None, shown=shown))
         # A sentence is read with those around it, which must not depend on where a chunk ends.
-        whole = (columns or named) and tagger.task.context > 0
-        answer_all(
-            waiting,
-            answer,
-            command="tag",
-            name="taggings",
-            line_of=_WRITTEN[form],
-            object_of=_tagging_object,
-            file=file,
-            as_json=as_json,
-            together=1 if typed else sys.maxsize if whole else USUAL_CHUNK,
-        )
+        together = sys.maxsize if of_columns and tagger.task.context > 0 else None
+        how = Answers(command="tag", name="taggings", line=_WRITTEN[form], values=_tagging_values)
+        run.write(how, waiting, answer, file=file, watched=tagger, together=together)
 
 
-def _sentences(texts: list[str] | None, file: Path | None) -> Iterator[Text]:
+def _sentences(run: Texts) -> Iterator[Text]:
     """The sentences of a file of columns."""
-    import itertools
-
     from regard.data.tagged import read_tagged
     from regard.tasks.tagging import documents_of
 
-    if texts or file is None:
+    file = run.input_file
+    if run.texts or file is None:
         raise InputError("there are texts on the command line and a file of words; give either")
     read, other = itertools.tee(read_tagged(file, tagged=False, on_error="stop"))
     return (
@@ -158,7 +133,7 @@ def _sentences(texts: list[str] | None, file: Path | None) -> Iterator[Text]:
     )
 
 
-def _inline(answer: Tagging | None) -> str:
+def _inline(text: Text, answer: Tagging | None) -> str:
     if answer is None:
         return "\n"
     parts: list[str] = []
@@ -180,30 +155,30 @@ def _inline(answer: Tagging | None) -> str:
 _BREAKS = str.maketrans(dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 
 
-def _columns(answer: Tagging | None) -> str:
+def _columns(text: Text, answer: Tagging | None) -> str:
     if answer is None:
         return "\n"
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(answer.words, answer.tags, strict=True)) + "\n"
 
 
-def _json_line(answer: Tagging | None) -> str:
-    return json.dumps(_said(answer), ensure_ascii=False) + "\n"
+def _json_line(text: Text, answer: Tagging | None) -> str:
+    return json.dumps(_tagged(answer, ""), ensure_ascii=False) + "\n"
 
 
-_WRITTEN: dict[Form, Callable[[Tagging | None], str]] = {
+_WRITTEN: dict[Form, Callable[[Text, Tagging | None], str]] = {
     Form.inline: _inline,
     Form.conll: _columns,
     Form.json: _json_line,
 }
 
 
-def _tagging_object(text: Text, answer: Tagging | None) -> dict[str, Any]:
-    return _said(answer) if answer is not None else {"text": text.content, "words": [], "entities": []}
+def _tagging_values(text: Text, answer: Tagging | None) -> dict[str, Any]:
+    return _tagged(answer, text.content)
 
 
-def _said(answer: Tagging | None) -> dict[str, Any]:
+def _tagged(answer: Tagging | None, text: str) -> dict[str, Any]:
     if answer is None:
-        return {"text": "", "words": [], "entities": []}
+        return {"text": text, "words": [], "entities": []}
     rows = zip(answer.words, answer.tags, answer.spans, answer.probabilities, strict=True)
     return {
         "text": answer.text,
@@ -212,13 +187,7 @@ def _said(answer: Tagging | None) -> dict[str, Any]:
             for word, tag, (start, end), probability in rows
         ],
         "entities": [
-            {
-                "type": entity.type,
-                "text": entity.text,
-                "start": entity.start,
-                "end": entity.end,
-                "probability": entity.probability,
-            }
+            {name: getattr(entity, name) for name in ("type", "text", "start", "end", "probability")}
             for entity in answer.entities
         ],
     }
@@ -227,8 +196,8 @@ def _said(answer: Tagging | None) -> dict[str, Any]:
 # `regard answer`.
 
 
-TOGETHER = 32
-"""Questions read from a file before they are answered; contexts may be long."""
+QUESTIONS_TOGETHER = 32
+"""Read from a file before they are answered; contexts may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,17 +208,18 @@ class _Question(Text):
     id: str | None = None
 
 
-@renamed(no_answer_threshold="threshold")
-def answer(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Questions(Run):
+    """What to ask of what."""
+
     questions: Annotated[
         list[str] | None,
         typer.Argument(metavar="QUESTION", help="What to ask of the context; else standard input.", show_default=False),
-    ] = None,
-    context: Annotated[str | None, typer.Option(metavar="TEXT", help="Where the answer stands.")] = None,
+    ] = None
+    context: Annotated[str | None, typer.Option(metavar="TEXT", help="Where the answer stands.")] = None
     context_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The same in a file of any length; perhaps gzip.")
-    ] = None,
+    ] = None
     input_file: Annotated[
         Path | None,
         typer.Option(
@@ -258,11 +228,28 @@ def answer(
             metavar="FILE",
             help="Questions with their contexts instead: SQuAD's JSON, or JSONL; perhaps gzip.",
         ),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each question.")
-    ] = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Answers to one question, the best first.")] = 1,
+    ] = None
+
+    @property
+    def count(self) -> int | None:
+        """How many questions there are, where it is known."""
+        return len(self.questions) if self.questions else None
+
+    @property
+    def typed(self) -> bool:
+        """Whether somebody types the questions and waits for each answer."""
+        return by_hand(self.questions, self.input_file)
+
+
+@renamed(no_answer_threshold="threshold")
+@verb(
+    "question_answering",
+    output="Where to, a line for each question.",
+    as_json="One JSON object, with places in the context and alternatives.",
+)
+def answer(
+    run: Questions,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers to one question, the best first.")] = 1,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -270,10 +257,6 @@ def answer(
             help="How far the score of no answer has to lead to be believed; the model's own unless given.",
         ),
     ] = None,
-    device: Device = "auto",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, with places in the context and alternatives.")
-    ] = False,
 ) -> None:
     """Answer questions with passages of a context: one line out for each question, the answer and its probability.
 
@@ -287,12 +270,11 @@ def answer(
       regard answer runs/squad --input questions.jsonl --output answers.tsv
       regard answer runs/squad --input dev-v2.0.json --threshold -1.5 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    if n_best > 1 and not as_json and (input_file is not None or len(questions or ()) != 1):
-        raise InputError("--n-best gives several lines for one QUESTION; for more of them say --json as well")
-    waiting = _questions(questions or [], context, context_file, input_file)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(NewFile(output)) if output is not None else None
-        answerer = opened(model, device, "question_answering")
+    if n_best > 1 and not run.as_json and (run.input_file is not None or run.count != 1):
+        raise InputError("--n-best gives several lines for one QUESTION; for more of them give --json as well")
+    waiting = _questions(run.questions or [], run.context, run.context_file, run.input_file)
+    with run.file() as file:
+        answerer = run.load("question_answering")
 
         def ask(chunk: list[Text]) -> list[Answer]:
             asked = [text for text in chunk if isinstance(text, _Question)]
@@ -305,20 +287,7 @@ def answer(
                 )
             )
 
-        typed = input_file is None and by_hand(questions, None)
-        shown = not typed and (file is not None or not on_terminal(sys.stdout))
-        stack.enter_context(text_bar(answerer, len(questions) if questions else None, shown=shown))
-        answer_all(
-            waiting,
-            ask,
-            command="answer",
-            name="answers",
-            line_of=_answer_lines,
-            object_of=_answer_object,
-            file=file,
-            as_json=as_json,
-            together=1 if typed else TOGETHER,
-        )
+        run.write(ANSWERS, waiting, ask, file=file, watched=answerer, together=QUESTIONS_TOGETHER)
 
 
 def _questions(
@@ -376,35 +345,153 @@ def _context(file: Path) -> str:
         raise wrong_encoding(name, None) from None
 
 
-def _answer_lines(answer: Answer | None) -> str:
+def _answer_lines(text: Text, answer: Answer | None) -> str:
     if answer is None:
         return "\n"
     rest = [] if answer.start is None else list(answer.alternatives)
-    said = [(answer.text, answer.probability), *((passage.text, passage.probability) for passage in rest)]
-    return "".join(f"{' '.join(text.split())}\t{probability:.4f}\n" for text, probability in said)
+    found = [(answer.text, answer.probability), *((passage.text, passage.probability) for passage in rest)]
+    return "".join(f"{' '.join(text.split())}\t{probability:.4f}\n" for text, probability in found)
 
 
-def _answer_object(text: Text, answer: Answer | None) -> dict[str, Any]:
+def _answer_values(text: Text, answer: Answer | None) -> dict[str, Any]:
     named = {"id": text.id} if isinstance(text, _Question) and text.id is not None else {}
     if answer is None:
         return {**named, "question": text.content}
-    said: dict[str, Any] = {
+    return {
         **named,
         "question": answer.question,
-        "answer": answer.text,
-        "start": answer.start,
-        "end": answer.end,
-        "probability": answer.probability,
-        "alternatives": [
-            {
-                "answer": passage.text,
-                "start": passage.start,
-                "end": passage.end,
-                "probability": passage.probability,
-            }
-            for passage in answer.alternatives
-        ],
+        **_passage(answer),
+        "alternatives": [_passage(each) for each in answer.alternatives],
+        **{
+            name: getattr(answer, name)
+            for name in ("no_answer_probability", "no_answer_score")
+            if answer.no_answer_probability is not None
+        },
     }
-    if answer.no_answer_probability is not None:
-        said |= {"no_answer_probability": answer.no_answer_probability, "no_answer_score": answer.no_answer_score}
-    return said
+
+
+def _passage(found: Any) -> dict[str, Any]:
+    return {"answer": found.text, "start": found.start, "end": found.end, "probability": found.probability}
+
+
+ANSWERS = Answers(command="answer", name="answers", line=_answer_lines, values=_answer_values)
+
+
+# `regard fill`.
+
+
+USUAL_CANDIDATES = 5
+
+WITH_SENTINELS = ("span_corruption", "text_to_text")
+"""The tasks of models that may have been pre-trained to fill gaps; a T5 that another program wrote is for either."""
+
+
+@renamed(top="n_best")
+@verb(
+    *("masked_language_modelling", "span_corruption"),
+    texts="Texts with [MASK] in them, or <extra_id_0>; else --input or standard input.",
+    as_json="One JSON object, with each candidate's whole text.",
+)
+def fill(
+    run: Texts,
+    n_best: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Candidates for each mask; 5 unless given.", show_default=False),
+    ] = None,
+) -> None:
+    """Fill in masked tokens: one line out for each line in.
+
+    First the text with the most probable word at every mask; then, for each mask after a tab, the candidates and their
+    probabilities. Several masks are filled each for itself. A candidate that begins with ## goes on with the word before it.
+
+    A model that was pre-trained by span corruption (T5) writes any number of words for each <extra_id_0>, <extra_id_1> and so on
+    of a text: first the whole text, then after a tab what it wrote for each.
+
+    \b
+    Example:
+      regard fill runs/bert "Paris is the [MASK] of France."
+      regard fill runs/bert "The [MASK] sat on the [MASK]." --n-best 3
+      regard fill runs/bert --input gaps.txt --output filled.txt
+      regard fill runs/bert "Paris is the [MASK] of France." --json
+      regard fill runs/t5-pretrained "Thank you <extra_id_0> me to your party <extra_id_1> week."
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    waiting = run.read()
+    with run.file() as file:
+        from regard.tasks.loading import task_of
+        from regard.tasks.masked_language_modelling import mask_of
+
+        spans = task_of(run.model) in WITH_SENTINELS
+        predictor = run.load("span_corruption" if spans else "masked_language_modelling")
+        if spans and n_best is not None:
+            raise InputError("--n-best is for models that fill in one word for each [MASK]; leave it out")
+        mask = "" if spans else mask_of(predictor.task.tokenizer)
+
+        def answer(chunk: list[Text]) -> Sequence[Any]:
+            if spans:
+                return _filled_spans(predictor, chunk)
+            for text in chunk:
+                if mask not in text.content:
+                    raise InputError(f"{text.where}: there is no {mask} in it; write {mask} in place of a word")
+            return predictor.fill_batch([text.content for text in chunk], n_best or USUAL_CANDIDATES)
+
+        run.write(FILLED_SPANS if spans else FILLED, waiting, answer, file=file, watched=predictor)
+
+
+def _filled_line(text: Text, filled: Filled | None) -> str:
+    if filled is None:
+        return "\n"
+    masks = [", ".join(f"{each.token} {each.probability:.4f}" for each in candidates) for candidates in filled.masks]
+    return "\t".join([" ".join(filled.best.split()), *masks]) + "\n"
+
+
+def _filled_values(text: Text, filled: Filled | None) -> dict[str, Any]:
+    if filled is None:
+        return {"text": text.content, "best": text.content, "masks": []}
+    masks = [
+        [{"token": each.token, "probability": each.probability, "text": each.text} for each in candidates]
+        for candidates in filled.masks
+    ]
+    return {"text": filled.text, "best": filled.best, "masks": masks}
+
+
+FILLED = Answers(command="fill", name="filled", line=_filled_line, values=_filled_values)
+
+
+# Models that were pre-trained by span corruption.
+
+
+def _filled_spans(model: SpanFiller, chunk: list[Text]) -> list[FilledSpans]:
+    """What is missing in some texts.
+
+    Raises:
+        InputError: for one without <extra_id_0>, naming where it stands.
+    """
+    for text in chunk:
+        if "<extra_id_0>" not in text.content:
+            raise InputError(
+                f"{text.where}: there is no <extra_id_0> in it; write <extra_id_0>, <extra_id_1> and so on where something is "
+                "missing"
+            )
+    return model.fill_batch([text.content for text in chunk])
+
+
+def _spans_line(text: Text, filled: FilledSpans | None) -> str:
+    """The whole text, then what was written for each gap, after a tab each."""
+    if filled is None:
+        return "\n"
+    return "\t".join(" ".join((span or "").split()) for span in (filled.best, *filled.spans)) + "\n"
+
+
+def _spans_values(text: Text, filled: FilledSpans | None) -> dict[str, Any]:
+    """The same by names; null for a gap that the model left out."""
+    if filled is None:
+        return {"text": text.content, "best": text.content, "spans": [], "log_probability": None}
+    return {
+        "text": filled.text,
+        "best": filled.best,
+        "spans": list(filled.spans),
+        "log_probability": filled.log_probability,
+    }
+
+
+FILLED_SPANS = Answers(command="fill", name="filled", line=_spans_line, values=_spans_values)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import generation_options as options
-from regard.cli.answers import answer_all, by_hand, line_of, object_of
-from regard.cli.console import NewFile, on_terminal, text_bar
-from regard.cli.inputs import Device, Precision, Text, TextColumn, opened, read_input, read_texts, refuse_too_long
+from regard.cli.commands import renamed
+from regard.cli.inputs import Text, read_texts, refuse_too_long
+from regard.cli.run import Answers, Run, Texts, verb
+from regard.cli.settings import NOTHING, BatchSize, Decoding, DType, To, with_options
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,28 +26,15 @@ if TYPE_CHECKING:
 BATCHES_AT_ONCE = 16  # read together and sorted by length, so that batches hold little padding
 
 
-@options.decoding_options()
+@renamed(precision="dtype")
+@verb(
+    "translation",
+    texts="What to translate; else --input or standard input.",
+    batch_size="Texts decoded together; with 1 each line is answered as it comes.",
+    as_json="One JSON object, with scores.",
+)
 def translate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="What to translate; else --input or standard input.", show_default=False),
-    ] = None,
-    input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
-    ] = None,
-    text_column: TextColumn = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
-    ] = None,
-    to: options.To = None,
-    decoding: options.Decoding = options.NOTHING,
-    device: Device = "auto",
-    precision: Precision = "float32",
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Texts decoded together; with 1 each line is answered as it comes.")
-    ] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with scores.")] = False,
+    run: Texts, to: To = None, decoding: Decoding = NOTHING, dtype: DType = "float32", batch_size: BatchSize = 64
 ) -> None:
     """Translate texts: one line out for each line in, an empty one for an empty one.
 
@@ -59,34 +45,52 @@ def translate(
     Example:
       regard translate runs/dates "Tuesday, 9 May 2017" "mardi 9 mai 2017"
       regard translate runs/one-to-many "A dog runs." --to fr
-      regard translate runs/en-de --input news.en.gz --output news.de --beam 5 --precision int8
+      regard translate runs/en-de --input news.en.gz --output news.de --beam 5 --dtype int8
       echo "9. Mai 2017" | regard translate runs/dates --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    waiting = read_input(texts or (), input_file, text_column)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(NewFile(output)) if output is not None else None
-        translator = opened(model, device, "translation", precision=precision)
+    waiting = run.read()
+    with run.file() as file:
+        translator = run.load("translation", dtype=dtype)
         translator.task.check_language(to)
-        settings = options.with_options(translator.task.generation, decoding)
-        typed = by_hand(texts, input_file)
-        shown = not typed and (file is not None or not on_terminal(sys.stdout))
-        stack.enter_context(text_bar(translator, len(texts) if texts else None, shown=shown))
+        settings = with_options(translator.task.generation, decoding)
 
         def answer(chunk: list[Text]) -> list[Translation]:
             refuse_too_long(translator, chunk, to)
             return translator.translate_batch([text.content for text in chunk], settings, to=to, batch_size=batch_size)
 
-        answer_all(
-            waiting,
-            answer,
-            command="translate",
-            name="translations",
-            line_of=line_of,
-            object_of=lambda text, translation: object_of(text.content, translation),
-            file=file,
-            as_json=as_json,
-            together=1 if typed or batch_size == 1 else BATCHES_AT_ONCE * batch_size,
-        )
+        together = 1 if batch_size == 1 else BATCHES_AT_ONCE * batch_size
+        run.write(TRANSLATIONS, waiting, answer, file=file, watched=translator, together=together)
+
+
+def translation_line(translation: Translation | None) -> str:
+    """A translation as a line of text, its end included; the further answers after tabs."""
+    if translation is None:
+        return "\n"
+    answers = [translation.text, *(text for text, _ in translation.alternatives)]
+    breaks = "\r\n\t" if len(answers) > 1 else "\r\n"
+    table = str.maketrans(dict.fromkeys(breaks, " "))
+    return "\t".join(answer.translate(table) for answer in answers) + "\n"
+
+
+def translation_values(source: str, translation: Translation | None) -> dict[str, Any]:
+    """A translation by names; without scores where the text was empty."""
+    if translation is None:
+        return {"source": source, "text": "", "score": None, "log_probability": None, "alternatives": []}
+    return {
+        "source": source,
+        "text": translation.text,
+        "score": translation.score,
+        "log_probability": translation.log_probability,
+        "alternatives": [{"text": answer, "score": score} for answer, score in translation.alternatives],
+    }
+
+
+TRANSLATIONS = Answers(
+    command="translate",
+    name="translations",
+    line=lambda text, translation: translation_line(translation),
+    values=lambda text, translation: translation_values(text.content, translation),
+)
 
 
 # `regard summarize`.
@@ -110,9 +114,10 @@ Summary = list["Written"]
 """What was written for each piece of a document."""
 
 
-@options.decoding_options("n_best")
-def summarize(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Documents(Run):
+    """What to summarize."""
+
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -120,23 +125,33 @@ def summarize(
             help="Documents, one in each file; UTF-8, perhaps gzip. - or none is standard input.",
             show_default=False,
         ),
-    ] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line of a file is a document.")] = False,
+    ] = None
+    lines: Annotated[bool, typer.Option("--lines", help="Each line of a file is a document.")] = False
     long: Annotated[
         Long,
         typer.Option(
             help="A document longer than the model reads is refused, cut (its beginning is summarized), or summarized in pieces "
             "of whole sentences, one after another."
         ),
-    ] = Long.refuse,
+    ] = Long.refuse
+
+    @property
+    def count(self) -> int | None:
+        """How many documents there are, where it is known."""
+        return None if self.lines or self.long == Long.pieces else len(self.files or "-")
+
+
+@verb(
+    without=("n_best",),
+    batch_size="Documents decoded together.",
+    output="Where to, a line for each document.",
+    as_json="One JSON object, with log-probabilities.",
+)
+def summarize(
+    run: Documents,
+    decoding: Decoding = NOTHING,
     prefix: Annotated[str, typer.Option(metavar="TEXT", help="What stands in front of a document.")] = "summarize: ",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each document.")
-    ] = None,
-    decoding: options.Decoding = options.NOTHING,
-    device: Device = "auto",
-    batch_size: Annotated[int, typer.Option(min=1, help="Documents decoded together.")] = 16,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with log-probabilities.")] = False,
+    batch_size: BatchSize = 16,
 ) -> None:
     """Summarize documents with a text-to-text model: one line out for each document, line breaks in it as spaces.
 
@@ -147,32 +162,20 @@ def summarize(
       regard summarize runs/t5 articles.txt.gz --lines --output summaries.txt
       cat article.txt | regard summarize runs/t5 - --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    waiting = _documents(files or [STANDARD_INPUT], lines)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(NewFile(output)) if output is not None else None
-        writer: TextToText = opened(model, device, "text_to_text")
-        _check_prefix(writer, prefix, model)
-        settings = options.with_options(writer.task.generation, decoding)
-        shown = file is not None or not on_terminal(sys.stdout)
-        stack.enter_context(text_bar(writer, None if lines or long == Long.pieces else len(files or "-"), shown=shown))
+    waiting = _documents(run.files or [STANDARD_INPUT], run.lines)
+    with run.file() as file:
+        writer: TextToText = run.load("text_to_text")
+        _check_prefix(writer, prefix, run.model)
+        settings = with_options(writer.task.generation, decoding)
 
         def answer(chunk: list[Text]) -> list[Summary]:
-            pieces = [_pieces(writer, text, prefix, long) for text in chunk]
+            pieces = [_pieces(writer, text, prefix, run.long) for text in chunk]
             flat = list(itertools.chain.from_iterable(pieces))
-            written = iter(writer.generate(flat, settings, prefix=prefix, batch_size=batch_size, cut=long == Long.cut))
+            cut = run.long == Long.cut
+            written = iter(writer.generate(flat, settings, prefix=prefix, batch_size=batch_size, cut=cut))
             return [list(itertools.islice(written, len(each))) for each in pieces]
 
-        answer_all(
-            waiting,
-            answer,
-            command="summarize",
-            name="summaries",
-            line_of=_line,
-            object_of=_object,
-            file=file,
-            as_json=as_json,
-            together=TOGETHER,
-        )
+        run.write(SUMMARIES, waiting, answer, file=file, watched=writer, together=TOGETHER)
 
 
 def _documents(files: Sequence[str], lines: bool) -> Iterator[Text]:
@@ -230,11 +233,11 @@ def _pieces(writer: TextToText, text: Text, prefix: str, long: Long) -> list[str
     return [text.content]
 
 
-def _line(summary: Summary | None) -> str:
+def _line(text: Text, summary: Summary | None) -> str:
     return " ".join(" ".join(piece.text.split()) for piece in summary or ()) + "\n"
 
 
-def _object(text: Text, summary: Summary | None) -> dict[str, Any]:
+def _values(text: Text, summary: Summary | None) -> dict[str, Any]:
     pieces = summary or []
     return {
         "document": text.where,
@@ -249,3 +252,6 @@ def _object(text: Text, summary: Summary | None) -> dict[str, Any]:
             for piece in pieces
         ],
     }
+
+
+SUMMARIES = Answers(command="summarize", name="summaries", line=_line, values=_values)

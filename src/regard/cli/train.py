@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.console import Interruption, envelope, one_line, print_json, print_table, say, speaking
+from regard.cli.settings import Json, Overrides
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,12 +32,9 @@ def train(
             "--output", "-o", metavar="DIR", help="The run's folder: new, or one to resume.", show_default=False
         ),
     ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Settings on top, such as training.steps=500.", show_default=False),
-    ] = None,
+    overrides: Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train a model as a recipe says.
 

@@ -103,7 +103,7 @@ def number_format(asked: str, own: str, device: Device) -> NumberFormat:
     if wanted == "auto":
         wanted = "bfloat16" if device.peak.get("bfloat16", 0.0) > device.peak["float32"] else "float32"
     if wanted not in device.peak:
-        raise InputError(f"--precision: {device.title} does not multiply {wanted}; choose {' or '.join(device.peak)}")
+        raise InputError(f"--dtype: {device.title} does not multiply {wanted}; choose {' or '.join(device.peak)}")
     return wanted  # type: ignore[return-value]
 
 

@@ -89,7 +89,7 @@ def test_bad_input_is_told_before_anything_is_written(model, text, tmp_path):
         ((model, tmp_path / "none.txt", "-o", out), "no such file"),
         ((model, text, "-o", out, "--layers", "lats"), "did you mean 'last'"),
         ((model, text, "-o", out, "--minimum-count", 99), "lower minimum_count"),
-        ((model, text, "-o", out, "--precision", "int9"), "int8"),
+        ((model, text, "-o", out, "--dtype", "int9"), "int8"),
     ):
         found = run(*arguments)
         assert isinstance(found.exception, InputError), found.output

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.cli.console import envelope, one_line, print_json, print_table, say
-from regard.cli.inputs import Device
+from regard.cli.settings import Device, Json
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def bias(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of all that is drawn.")] = 0,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Audit vectors for bias: association tests (WEAT, SEAT), and what lies along the direction from man to woman.
 
@@ -314,7 +314,7 @@ def debias(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Take a direction, such as that of gender, out of vectors (Bolukbasi et al. 2016), and tell what that changed.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, on_terminal, one_line, print_json, print_table, say
+from regard.cli.settings import Json
 from regard.cli.vectors.bias import PAIRS_FORM, Occupations, Specific, read_tests
 from regard.errors import InputError
 
@@ -79,7 +80,7 @@ def evaluate(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.html", help="Write a page: tables, neighbours, maps, bias."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare vectors of words without a task: similarity, analogies, categories, coherence, robustness, and frequency.
 
@@ -227,7 +228,7 @@ def make(
         int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors of each, mostly the commonest.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of all that is drawn.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a page that asks people whose neighbours are better, without saying whose they are.
 
@@ -270,7 +271,7 @@ def score(
         list[Path], typer.Argument(metavar="ANSWERS...", help="Files saved from the page.", show_default=False)
     ],
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the intervals.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say which vectors people preferred, whose intruders they found, and how far they agree.
 

@@ -9,6 +9,7 @@ import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import envelope, one_line, print_json, say
+from regard.cli.settings import Json
 
 
 @renamed(count="n_best")
@@ -21,7 +22,7 @@ def neighbours(
     among: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only among so many words from the top of the file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """The words whose vectors are nearest to a word's, by cosine.
 
@@ -63,7 +64,7 @@ def analogy(
     ] = "add",
     with_given: Annotated[bool, typer.Option("--with-given", help="Let A, B and C be answers too.")] = False,
     n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """What is to C as B is to A.
 
@@ -96,7 +97,7 @@ def odd(
         Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
     ],
     words: Annotated[list[str], typer.Argument(metavar="WORD", help="Three or more.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Which of some words belongs least to the others: each with its cosine to the mean of all, the odd one first.
 

@@ -15,7 +15,8 @@ import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import Interruption, envelope, on_terminal, print_json, print_table, say
-from regard.cli.inputs import Device, opened
+from regard.cli.inputs import opened
+from regard.cli.settings import Device, Json, Model
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def train(
         Path | None,
         typer.Option(metavar="DIR", help="For what does not fit into memory; the system's own.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train vectors of words on text: skip-gram, CBoW and fastText by gensim, GloVe by ours.
 
@@ -270,7 +271,7 @@ HOW = ("contexts", "alone", "pieces")
 
 
 def extract(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)],
+    model: Model,
     texts: Annotated[
         list[Path] | None,
         typer.Argument(metavar="TEXT", help="Files of running text; UTF-8, perhaps gzip.", show_default=False),
@@ -296,7 +297,7 @@ def extract(
     lines: Annotated[bool, typer.Option("--lines", help="Each line is a sentence; else text is split.")] = False,
     precision: Annotated[str, typer.Option(metavar="NAME", help="float32, bfloat16 or int8.")] = "float32",
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Take one vector for each word out of a model that reads words in context.
 
@@ -419,7 +420,7 @@ def convert(
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Only so many words from the top.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write word vectors in another format.
 

@@ -1,4 +1,4 @@
-"""`regard depth`: depth against rank of encoders and language models, from our folders."""
+"""`regard rank`: depth against rank of encoders and language models, from our folders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def language_models(tmp_path, seeded):
 
 def test_the_numbers_are_those_of_the_models_own_vectors(command, encoder, tmp_path):
     place, model, tokenizer = encoder
-    answer = command("depth", place, "the cat ran.", "a dog sat on the mat.", "--json")
+    answer = command("rank", place, "the cat ran.", "a dog sat on the mat.", "--json")
     assert answer.code == 0
     found = json.loads(answer.out)
     assert list(found) == FORMS
@@ -73,19 +73,19 @@ def test_the_numbers_are_those_of_the_models_own_vectors(command, encoder, tmp_p
 
 def test_a_table_and_a_plot(command, encoder, tmp_path):
     place, _, _ = encoder
-    answer = command("depth", place, "the cat ran.")
+    answer = command("rank", place, "the cat ran.")
     assert answer.code == 0
     for name in ("embedding", "layers.2", "without skips"):
         assert name in answer.out
     pytest.importorskip("matplotlib")
-    answer = command("depth", place, "the cat ran.", "-o", tmp_path / "depth.png")
+    answer = command("rank", place, "the cat ran.", "-o", tmp_path / "depth.png")
     assert (answer.code, answer.out) == (0, "")
     assert "4 forms of 4 layers" in answer.err
     assert (tmp_path / "depth.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_a_language_model_reads_from_the_left(command, language_models):
-    answer = command("depth", language_models / "gpt2", "the cat saw a dog", "--json")
+    answer = command("rank", language_models / "gpt2", "the cat saw a dog", "--json")
     assert answer.code == 0
     found = json.loads(answer.out)
     assert [layer["address"] for layer in found["as it is"]["layers"]] == ["embedding", "layers.0", "layers.1"]
@@ -109,4 +109,4 @@ def test_a_language_model_reads_from_the_left(command, language_models):
     ],
 )
 def test_what_cannot_be_shown_is_refused_in_one_sentence(command, language_models, name, arguments, says):
-    assert says in command("depth", language_models / name, *arguments).refusal()
+    assert says in command("rank", language_models / name, *arguments).refusal()

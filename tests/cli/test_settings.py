@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 
 import pytest
 import typer
 
-from regard.cli.generation_options import OPTIONS, check_known, split_settings, with_options
 from regard.cli.main import app
+from regard.cli.settings import DECODING, check_known, settings_in, split_settings, with_options
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 
@@ -64,17 +65,32 @@ def test_a_wrong_setting_is_refused():
         check_known({"length_penalty": 1, "beem": 5})
 
 
-def test_every_option_of_decoding_is_a_setting():
-    assert OPTIONS.keys() <= {part.name for part in dataclasses.fields(GenerationSettings)}
+@pytest.mark.parametrize("settings", [DECODING], ids=lambda each: each.place)
+def test_options_are_the_fields_of_the_class_as_it_is_imported(settings):
+    module, _, name = settings.place.partition(":")
+    kind = getattr(importlib.import_module(module), name)
+    fields = {part.name: part for part in dataclasses.fields(kind)}
+    found = settings_in(settings.place)
+    assert list(found) == list(fields)
+    assert set(settings.names) <= set(fields)
+    for part in settings.parameters():
+        option = part.annotation.__metadata__[0]
+        assert option.help[0].isupper()
+        assert option.help.endswith(".")
+        value = fields[part.name].default
+        if part.name not in settings.own and type(value) in (int, float, bool, str):
+            assert found[part.name].type is type(value)
 
 
 def test_commands_that_write_have_the_same_options_of_decoding():
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = set(DECODING.names)
 
     def options_of(command: str) -> set[str]:
-        return {each.name for each in commands[command].params} & OPTIONS.keys()
+        return {each.name for each in commands[command].params} & options
 
-    assert options_of("translate") == options_of("caption") == OPTIONS.keys()
-    assert options_of("generate") == OPTIONS.keys() - {"coverage_penalty"}
-    assert options_of("summarize") == OPTIONS.keys() - {"n_best"}
-    assert options_of("compose") == OPTIONS.keys() - {"beam", "n_best", "length_penalty", "coverage_penalty"}
+    assert options_of("translate") == options_of("caption") == options
+    assert options_of("generate") == options - {"coverage_penalty"}
+    assert options_of("summarize") == options - {"n_best"}
+    assert options_of("compose") == options - {"beam", "n_best", "length_penalty", "coverage_penalty"}
+    assert options_of("evaluate") == {"beam", "length_penalty"}

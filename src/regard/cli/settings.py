@@ -1,0 +1,394 @@
+"""Groups of options: generated from the fields of a frozen dataclass of settings, which a command takes as one argument.
+
+A parameter of a command may be annotated with such a dataclass of this package (`run: Texts`), whose fields are annotated for
+typer themselves, or with `Annotated[Given, Settings(...)]`, which reads the fields, types, defaults and the docstring of a
+dataclass elsewhere. `grouped` puts the options in its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+from regard.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from regard.generation import GenerationSettings
+
+Given = Mapping[str, Any]
+"""What was given of the options of a group, by the name of the setting; None where one was not given."""
+
+NOTHING: Given = {}
+
+FIRST = ("input_file", "text_column", "output")
+LAST = ("device", "dtype", "batch_size", "as_json")
+"""Options that stand at the beginning and at the end of every --help, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of a dataclass of settings, as its source has it."""
+
+    name: str
+    type: Any
+    help: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options for fields of a dataclass of settings elsewhere.
+
+    Every option may be left out, and None then stands for it, so that the class's own default, or a model's, holds. The class
+    checks the values.
+
+    Arguments:
+        place: the class, as `module:Class`.
+        names: the fields that have an option, in this order.
+        usual: values where an option is not given, by field.
+        called: the word of an option where it is not the field's own.
+        help: where the sentence in the class's docstring is not for a command line.
+        own: whole annotations, for fields whose type is no option's.
+        metavar: what stands for a value in --help.
+        read: what makes the value of a field of what an option was given, None too.
+    """
+
+    place: str
+    names: Sequence[str]
+    usual: Mapping[str, Any] = field(default_factory=dict)
+    called: Mapping[str, str] = field(default_factory=dict)
+    help: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
+    metavar: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+    def without(self, *names: str, **usual: Any) -> Settings:
+        """The same without the options of some fields, and with other usual values."""
+        return dataclasses.replace(self, names=[each for each in self.names if each not in names], usual=usual)
+
+    def only(self, *names: str) -> Settings:
+        """The same with the options of these fields alone."""
+        return dataclasses.replace(self, names=names)
+
+    def values(self, given: Mapping[str, Any]) -> Given:
+        """What the options were given, by field."""
+        return {name: self.read[name](value) if name in self.read else value for name, value in given.items()}
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """A parameter for each option, as typer takes them."""
+        found = settings_in(self.place)
+        return [_parameter(name, self._annotation(found[name]), self.usual.get(name)) for name in self.names]
+
+    def _annotation(self, setting: Setting) -> Any:
+        name = setting.name
+        if name in self.own:
+            return self.own[name]
+        word = "--" + self.called.get(name, name).replace("_", "-")
+        flags = f"{word}/--no-{word[2:]}" if setting.type is bool else word
+        option = typer.Option(
+            flags,
+            help=self.help.get(name, setting.help),
+            metavar=self.metavar.get(name, _METAVARS[setting.type]),
+            show_default=name in self.usual,
+        )
+        return Annotated[setting.type | None, option]
+
+
+_METAVARS: Mapping[Any, str | None] = {int: "N", float: "NUMBER", str: "NAME", bool: None}
+
+
+@functools.cache
+def settings_in(place: str) -> Mapping[str, Setting]:
+    """The fields of a dataclass, read from its source: importing it would take PyTorch, and --help a second.
+
+    Arguments:
+        place: `module:Class`, of this package.
+
+    >>> beam = settings_in("regard.generation.settings:GenerationSettings")["beam"]
+    >>> beam.type, beam.help
+    (<class 'int'>, 'Live hypotheses per sentence; 1 is greedy search.')
+    """
+    module, _, name = place.partition(":")
+    source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    names = {alias: value for alias, value in map(_alias, tree.body) if alias}
+    help = _described(ast.get_docstring(found) or "")
+    return {
+        part.target.id: Setting(part.target.id, _type(part.annotation, names), help.get(part.target.id, ""))
+        for part in found.body
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    }
+
+
+def _alias(node: ast.stmt) -> tuple[str, ast.expr | None]:
+    """A name of a module and what it stands for, where it is given one."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id, node.value
+    return "", None
+
+
+def _type(annotation: ast.expr, names: Mapping[str, ast.expr | None]) -> Any:
+    """The type of an option: int, float, bool or str; str too for a Literal, and where there is no such type."""
+    text = ast.unparse(names.get(annotation.id) or annotation if isinstance(annotation, ast.Name) else annotation)
+    return {"int": int, "float": float, "bool": bool}.get(text.removesuffix(" | None"), str)
+
+
+def _described(docstring: str) -> dict[str, str]:
+    """What a docstring says of each argument, as a sentence; not what None stands for, which no option can be given."""
+    found: dict[str, str] = {}
+    current: list[str] = []
+    _, _, section = docstring.partition("Arguments:\n")
+    for line in section.split("\n\n")[0].splitlines():
+        if line.startswith("        "):
+            found |= {name: f"{found[name]} {line.strip()}" for name in current}
+            continue
+        names, _, text = line.strip().partition(": ")
+        current = [name.strip() for name in names.split(",")]
+        found |= {name: text[:1].upper() + text[1:] for name in current}
+    return {name: re.sub(r"; None [^;.]*", "", text.replace("`", "")) for name, text in found.items()}
+
+
+def grouped(
+    *, without: Sequence[str] = (), usual: Given = NOTHING, **help: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command whose signature has the options of its groups in place of the parameters that stand for them.
+
+    Arguments:
+        without: fields of a group that have no option here.
+        usual: other defaults of fields.
+        help: other sentences in --help, by field.
+    """
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        groups = {name: group for name, part in signature.parameters.items() if (group := _group(part.annotation))}
+        parts = {name: _parameters(group) for name, group in groups.items()}
+
+        @functools.wraps(command)
+        def whole(**given: Any) -> None:
+            for name, group in groups.items():
+                found = {part.name: given.pop(part.name, part.default) for part in parts[name] if part.name in shown}
+                given[name] = group.values(found) if isinstance(group, Settings) else group(**found)
+            command(**given)
+
+        parameters = [each for part in signature.parameters.values() for each in parts.get(part.name, [part])]
+        parameters = [_changed(each, usual, help) for each in parameters if each.name not in without]
+        shown = {each.name for each in parameters}
+        defaults = {each.name: each for each in parameters}
+        parts = {name: [defaults.get(each.name, each) for each in some] for name, some in parts.items()}
+        place = {name: number for number, name in enumerate((*FIRST, "", *LAST))}
+        # typer calls by name; the order here is the order of --help.
+        parameters.sort(key=lambda each: place.get(each.name, place[""]))
+        whole.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        whole.__annotations__ = {each.name: each.annotation for each in parameters}
+        return whole
+
+    return decorated
+
+
+def _group(annotation: Any) -> Any:
+    """The dataclass or the `Settings` that a parameter's annotation names; None where it is an option itself."""
+    if get_origin(annotation) is Annotated:
+        return next((each for each in get_args(annotation)[1:] if isinstance(each, Settings)), None)
+    return annotation if dataclasses.is_dataclass(annotation) else None
+
+
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    if isinstance(group, Settings):
+        return group.parameters()
+    hints = get_type_hints(group, include_extras=True)
+    missing = dataclasses.MISSING
+    return [
+        _parameter(part.name, hints[part.name], inspect.Parameter.empty if part.default is missing else part.default)
+        for part in dataclasses.fields(group)
+    ]
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _changed(part: inspect.Parameter, usual: Given, help: Mapping[str, str]) -> inspect.Parameter:
+    """A parameter with another default or another sentence, where there is one."""
+    part = part.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    if part.name in usual:
+        part = part.replace(default=usual[part.name])
+    if part.name in help:
+        kind, info = get_args(part.annotation)
+        info = copy.copy(info)
+        info.help = help[part.name]
+        part = part.replace(annotation=Annotated[kind, info])
+    return part
+
+
+# Options that several commands have.
+
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="auto, cpu or cuda; auto is a graphics card where PyTorch sees one.")
+]
+DType = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="float32, bfloat16 or float16; for a language model of GPT's family, or a Transformer that translates, int8 or int4 "
+        "too: weights of so many bits, faster on a processor.",
+    ),
+]
+VectorDType = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
+]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Texts computed together.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+To = Annotated[
+    str | None,
+    typer.Option(metavar="LANGUAGE", help="The language wanted, of a model of several.", show_default=False),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Settings on top, such as training.steps=500.", show_default=False),
+]
+"""What `regard train`, `plan` and other commands change in a recipe."""
+
+
+# The options of decoding.
+
+
+def biases(words: Sequence[str] | None) -> list[list[Any]] | None:
+    """What --logit-bias was given, as the setting has it; None where it was not.
+
+    Raises:
+        InputError: for a word without a token or a number.
+
+    >>> biases([" the=-2", "id:7=5", "==1"])
+    [[' the', -2.0], [7, 5.0], ['=', 1.0]]
+    """
+    if not words:
+        return None
+    found: list[list[Any]] = []
+    for word in words:
+        token, _, number = word.rpartition("=")
+        try:
+            amount = float(number)
+            found.append([int(token.removeprefix("id:")) if token.startswith("id:") else token, amount])
+        except ValueError:
+            token = ""
+        if not token:
+            raise InputError(f"--logit-bias {word!r}: give a token and a number, such as ' the=-2' or id:262=-2")
+    return found
+
+
+DECODING = Settings(
+    place="regard.generation.settings:GenerationSettings",
+    names=(
+        *("beam", "n_best", "length_penalty", "coverage_penalty", "minimum_length", "maximum_length"),
+        *("sample", "temperature", "top_k", "top_p", "min_p", "seed"),
+        *("repetition_penalty", "no_repeat_ngram_size", "presence_penalty", "frequency_penalty", "logit_bias"),
+    ),
+    help={
+        "maximum_length": "The most tokens of an answer, the end token among them.",
+        "seed": "Of sampling.",
+    },
+    own={
+        "logit_bias": Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="TOKEN=NUMBER",
+                help="Added to the logit of a token, given as text or as id:NUMBER; may be repeated.",
+                show_default=False,
+            ),
+        ]
+    },
+    read={"logit_bias": biases},
+)
+"""The options of decoding, by the setting of `regard.generation.GenerationSettings` that each one gives."""
+
+Decoding = Annotated[Given, DECODING]
+
+_OF_SEARCH = ("beam", "coverage_penalty", "enough", "search_end")
+_OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+_OF_SINGLE_TEXTS = ("repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias")
+
+
+def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> GenerationSettings:
+    """A model's own settings with those on top that were given.
+
+    What contradicts a choice between searching and sampling is dropped from the model's own settings, never from the
+    options.
+
+    Arguments:
+        own: the model's.
+        options: by field; None means not given.
+
+    Raises:
+        InputError: for an unknown field (naming the nearest), a value out of range, or options that contradict each other.
+    """
+    from regard.generation import GenerationSettings
+    from regard.structure import from_mapping
+
+    given = {name: value for name, value in options.items() if value is not None}
+    values = dataclasses.asdict(own)
+    usual = {part.name: part.default for part in dataclasses.fields(GenerationSettings)}
+    if "sample" in given:
+        values |= {name: usual[name] for name in (_OF_SEARCH if given["sample"] else _OF_SAMPLING)}
+    if "beam" in given and "n_best" not in given and isinstance(given["beam"], int):
+        values["n_best"] = max(1, min(own.n_best, given["beam"]))
+        if given["beam"] > 1:
+            values |= {name: usual[name] for name in _OF_SINGLE_TEXTS}
+    if "maximum_length" in given:
+        values["total_length"] = None
+    return from_mapping(GenerationSettings, values | given, "generation")
+
+
+def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Words of a command line apart: those that are `key=value` settings, values read as YAML, and the others.
+
+    A file with a name like that can be given as ./beam=5.
+
+    Raises:
+        InputError: for a value that is no YAML.
+
+    >>> split_settings(["test.tsv", "beam=5", "length_penalty=1.0"])
+    (['test.tsv'], {'beam': 5, 'length_penalty': 1.0})
+    """
+    others: list[str] = []
+    settings: dict[str, Any] = {}
+    for word in words:
+        key, separator, text = word.partition("=")
+        if separator and key.isidentifier():
+            settings[key] = _value(text, word)
+        else:
+            others.append(word)
+    return others, settings
+
+
+def check_known(settings: Iterable[str]) -> None:
+    """Refuse settings that decoding does not have, before a model is loaded.
+
+    Raises:
+        InputError: for such a one, with the nearest.
+    """
+    from regard.generation import GenerationSettings
+
+    known = sorted(part.name for part in dataclasses.fields(GenerationSettings))
+    for key in settings:
+        if key not in known:
+            raise InputError(f"there is no setting {key!r} of generation; {nearest(key, known)}")
+
+
+def _value(text: str, word: str) -> Any:
+    from regard.reading import parse_yaml
+
+    return parse_yaml(text, f"{word[:200]!r}", "quote it")
