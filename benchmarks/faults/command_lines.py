@@ -30,7 +30,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     "search": ("encoder", "masked"),
     "look": ("bahdanau", "classifier", "gpt2", "vit", "captioner"),
     "walk": ("bahdanau", "marian"),
-    "depth": ("masked", "gpt2"),
+    "rank": ("masked", "gpt2"),
     "caption": ("captioner",),
     "vectors extract": ("masked", "elmo"),
 }
@@ -80,8 +80,8 @@ GIVEN: dict[str, list[str]] = {
 
 GOOD: dict[str, list[str]] = {
     "--device": ["cpu", "auto"],
-    "--precision": ["float32", "auto", "bfloat16"],
-    "--kind": ["folder", "word2vec", "glove", "word2vec-binary", "fasttext"],
+    "--dtype": ["float32", "auto", "bfloat16"],
+    "--format": ["folder", "word2vec", "glove", "word2vec-binary", "fasttext"],
     "--case": ["exact", "lower", "ignore"],
     "--decoding": ["constrained", "greedy"],
     "--unit": ["paragraph", "line"],
@@ -111,7 +111,7 @@ GOOD: dict[str, list[str]] = {
     "--budget": ["steps=1"],
     "--cases": ["training"],
     "--peers": ["none"],
-    "depth --output": ["new.svg", "new.png"],
+    "rank --output": ["new.svg", "new.png"],
     "embed --output": ["new.npy", "new.jsonl"],
     "look --output": ["new.html", "new.svg", "new.png"],
     "walk --output": ["new.html"],
@@ -290,7 +290,7 @@ def line(draw: Random) -> list[str]:
     given: list[list[str]] = []
     for part in arguments:
         if part.required or draw.random() < 0.7:
-            count = 1 if part.nargs != -1 else draw.choice([3, 4] if name == "vectors odd" else [1, 1, 2])
+            count = 1 if part.nargs != -1 else draw.choice([3, 4] if name == "vectors doesnt-match" else [1, 1, 2])
             given += [[value_of(name, part, draw, care)] for _ in range(count if draw.random() < 0.98 else 0)]
     for part in options:
         if (part.required and draw.random() < 0.97) or draw.random() < 2.0 / max(2, len(options)):

@@ -108,15 +108,15 @@ def with_vectors(name: str, draw: Random) -> tuple[str, Callable[[], Any]]:
     if chance < 0.6:
         return "read", lambda: neighbours(read_vectors(name), "king", 3)
     if chance < 0.7:
-        return "odd", command("vectors", "odd", name, "dog", "cat", "king")
+        return "odd", command("vectors", "doesnt-match", name, "dog", "cat", "king")
     if chance < 0.75:
         return "check", command("check", name)
     if chance < 0.85:
         return "analogy", command("vectors", "analogy", name, "man", "king", "woman", "--json")
     kind = draw.choice(["folder", "word2vec", "word2vec-binary", "glove", "fasttext"])
-    return f"convert to {kind}", command("vectors", "convert", name, "converted", "--kind", kind)
+    return f"convert to {kind}", command("vectors", "convert", name, "converted", "--format", kind)
 
 
 def with_index() -> tuple[str, Callable[[], Any]]:
     """A search in the folder `notes`."""
-    return "search", command("search", "model", "notes", "the dog", "--n-best", "2", "--precision", "float32")
+    return "search", command("search", "model", "notes", "the dog", "--n-best", "2", "--dtype", "float32")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.cli.vectors.neighbours import analogy as analogy_command
+from regard.cli.vectors.neighbours import doesnt_match as doesnt_match_command
 from regard.cli.vectors.neighbours import neighbours as neighbours_command
-from regard.cli.vectors.neighbours import odd as odd_command
 from regard.cli.vectors.training import convert as convert_command
 from regard.errors import InputError
 from regard.word_embeddings.neighbours import analogy, analogy_scores, cosines, neighbours, odd_one_out
@@ -160,7 +160,7 @@ def test_commands_print_words_with_their_scores_or_json(places, capsys):
     assert [(each["word"], each["neighbours"][0]["word"]) for each in found] == [("king", "man"), ("tree", "king")]
     analogy_command(file, "man", "king", "woman", method="multiply", n_best=1, as_json=True)
     assert json.loads(capsys.readouterr().out)["answers"][0]["word"] == "queen"
-    odd_command(file, ["man", "king", "tree"])
+    doesnt_match_command(file, ["man", "king", "tree"])
     assert capsys.readouterr().out.splitlines()[0].endswith("tree")
     with pytest.raises(InputError, match="--method: there is no method"):
         analogy_command(file, "man", "king", "woman", method="x")
@@ -174,9 +174,9 @@ def test_convert_writes_another_format_and_says_what_was_read(places, capsys):
     vectors = read_vectors(places / "own")
     assert vectors.words == ("man", "king", "woman", "queen")
     assert vectors.metadata["origin"] == {"format": "word2vec", "source": str(places / "royal.vec.gz")}
-    convert_command(places / "own", places / "b.txt", kind="glove", as_json=True)
+    convert_command(places / "own", places / "b.txt", format="glove", as_json=True)
     said = json.loads(capsys.readouterr().out)
-    assert (said["read"]["words"], said["read"]["width"], said["written"]["kind"]) == (4, 3, "glove")
+    assert (said["read"]["words"], said["read"]["dim"], said["written"]["format"]) == (4, 3, "glove")
     (places / "mine").mkdir()
     (places / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match="holds something else"):

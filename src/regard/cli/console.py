@@ -164,15 +164,15 @@ class NewFile:
 
 
 @contextlib.contextmanager
-def text_bar(model: Predictor[Any], total: int | None, *, shown: bool = True) -> Iterator[None]:
+def text_bar(model: Predictor[Any] | None, total: int | None, *, shown: bool = True) -> Iterator[None]:
     """Inside the block, show on standard error how many texts the model has answered; only where that is a terminal.
 
     Arguments:
-        model: is watched from outside, and does nothing else than before.
+        model: is watched from outside, and does nothing else than before; no bar where None.
         total: of texts; None where it is not known yet.
         shown: no bar where False, because the texts themselves are written to the terminal.
     """
-    if not shown or not on_terminal(sys.stderr):
+    if model is None or not shown or not on_terminal(sys.stderr):
         yield
         return
     from rich.console import Console

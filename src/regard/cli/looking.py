@@ -207,7 +207,7 @@ def _classifying(model: Path, picture: str, layers: list[str] | None) -> Attenti
     classifier = load(model, task="picture_classification")
     found = pictures_named([picture], classifier)
     if len(found) > 1:
-        raise InputError(f"{picture}: there are {len(found)} pictures; name one of them, such as {found[0].name}")
+        raise InputError(f"{picture}: there are {len(found)} pictures; name one of them, such as {found[0].content}")
     with recording(classifier, layers or None) as record:
         classifier.classify(found[0].picture)
     view = record.view(0)

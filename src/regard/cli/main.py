@@ -30,7 +30,7 @@ from regard.cli.media import caption, compose
 from regard.cli.spans import answer, fill, tag
 from regard.cli.text_to_text import summarize, translate
 from regard.cli.train import train
-from regard.cli.vectors.group import vectors
+from regard.cli.vectors import vectors
 from regard.errors import InputError, nearest
 from regard.machine import bound_spinning
 

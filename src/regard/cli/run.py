@@ -106,7 +106,7 @@ class Run:
             empty: tells the texts that have no answer.
             envelope: what the JSON object says besides.
         """
-        shown = watched is not None and not self.typed and (file is not None or not on_terminal(sys.stdout))
+        shown = not self.typed and (file is not None or not on_terminal(sys.stdout))
         with text_bar(watched, self.count, shown=shown):
             written = Written(how, file, as_json=self.as_json, **envelope)
             _answer_all(written, texts, answer, 1 if self.typed else together or TOGETHER, empty or _blank)
@@ -198,7 +198,7 @@ class Written:
     lines.
     """
 
-    def __init__(self, how: Answers[Any], file: NewFile | None, *, as_json: bool, **envelope: Any) -> None:
+    def __init__(self, how: Answers, file: NewFile | None, *, as_json: bool, **envelope: Any) -> None:
         self._how = how
         self._opening = json_opening(how.command, how.name, **envelope)
         self._write: Callable[[str], object] = sys.stdout.write if file is None else file.write

@@ -42,6 +42,8 @@ class Setting:
     name: str
     type: Any
     help: str
+    default: Any = None
+    """A number or a text; None where there is none, or another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,7 @@ class Settings:
         help: where the sentence in the class's docstring is not for a command line.
         own: whole annotations, for fields whose type is no option's.
         metavar: what stands for a value in --help.
+        defaults: whether --help says the class's own defaults; not where a model has others.
         read: what makes the value of a field of what an option was given, None too.
     """
 
@@ -69,6 +72,7 @@ class Settings:
     help: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
     metavar: Mapping[str, str] = field(default_factory=dict)
+    defaults: bool = False
     read: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def without(self, *names: str, **usual: Any) -> Settings:
@@ -93,10 +97,12 @@ class Settings:
         if name in self.own:
             return self.own[name]
         word = "--" + self.called.get(name, name).replace("_", "-")
+        shown = self.defaults and setting.default is not None and name not in self.usual
+        default = f"  [default: {setting.default}]" if shown else ""
         flags = f"{word}/--no-{word[2:]}" if setting.type is bool else word
         option = typer.Option(
             flags,
-            help=self.help.get(name, setting.help),
+            help=self.help.get(name, setting.help) + default,
             metavar=self.metavar.get(name, _METAVARS[setting.type]),
             show_default=name in self.usual,
         )
@@ -124,7 +130,12 @@ def settings_in(place: str) -> Mapping[str, Setting]:
     names = {alias: value for alias, value in map(_alias, tree.body) if alias}
     help = _described(ast.get_docstring(found) or "")
     return {
-        part.target.id: Setting(part.target.id, _type(part.annotation, names), help.get(part.target.id, ""))
+        part.target.id: Setting(
+            part.target.id,
+            _type(part.annotation, names),
+            help.get(part.target.id, ""),
+            part.value.value if isinstance(part.value, ast.Constant) else None,
+        )
         for part in found.body
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
     }
@@ -261,6 +272,40 @@ Overrides = Annotated[
     typer.Argument(metavar="KEY=VALUE", help="Settings on top, such as training.steps=500.", show_default=False),
 ]
 """What `regard train`, `plan` and other commands change in a recipe."""
+
+
+# Options that several commands on word vectors have.
+
+
+Vectors = Annotated[
+    Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
+]
+SeveralVectors = Annotated[
+    list[Path], typer.Argument(metavar="VECTORS...", help="Files or folders of word vectors.", show_default=False)
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="folder, word2vec, word2vec-binary, glove or fasttext; else what the name of the file ends in says: .txt and .vec "
+        "word2vec, .bin word2vec-binary (.gz after it packs), nothing folder.",
+        show_default=False,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Only the first N vectors, mostly the commonest words.", show_default=False),
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of all that is drawn.")]
+Tests = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Association tests: JSON objects with the lists targ1, targ2, attr1, attr2, or a folder of such files; may be "
+        "repeated.",
+        show_default=False,
+    ),
+]
 
 
 # The options of decoding.

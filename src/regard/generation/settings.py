@@ -51,9 +51,9 @@ class GenerationSettings:
     Arguments:
         beam: live hypotheses per sentence; 1 is greedy search.
         n_best: hypotheses to return per sentence, at most `beam`; with `sample`, how many to draw.
-        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, at least 0.
+        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, at least 0; favours long answers.
         length_normalisation: `gnmt` for that formula; `power` for |Y|^alpha, as in `transformers`.
-        coverage_penalty: beta of the coverage term, at least 0.
+        coverage_penalty: beta of the coverage term, at least 0; favours reading all of the source.
         enough: in beam search, finished hypotheses that end a sentence early; None waits until nothing
             better can come.
         search_end: `proof` for that wait; `estimate` compares live hypotheses as long as they are now, see `beam_search`.
@@ -73,7 +73,7 @@ class GenerationSettings:
         seed: of sampling; each call of `search` starts from it.
         repetition_penalty: theta, above 0; logits of tokens in the prompt, or written before, are divided by it where above 0
             and multiplied where below. 1 changes nothing.
-        no_repeat_ngram_size: n; no n tokens are written that stood in this order before, the prompt of a language model
+        no_repeat_ngram_size: no so many tokens are written that stood in this order before, the prompt of a language model
             included. 0 changes nothing.
         presence_penalty: taken off the logit of every token that was written before; the prompt does not count.
         frequency_penalty: likewise, as many times as it was written.

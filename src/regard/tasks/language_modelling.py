@@ -141,7 +141,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     def quantised(self, precision: QuantizedPrecision) -> LanguageModel:
         """The same with weights of 8 or 4 bits, for use on a processor: a half to an eighth of the memory, and faster by as much.
 
-        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL TEXT precision=int4` tells.
+        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL TEXT dtype=int4` tells.
 
         Arguments:
             precision: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says.

@@ -287,7 +287,7 @@ class Translator(PairPredictor[TranslationTask]):
     def quantised(self, precision: QuantizedPrecision) -> Translator:
         """The same with weights of 8 or 4 bits, for use on a processor, where it is faster.
 
-        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL PAIRS precision=int8` tells.
+        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL PAIRS dtype=int8` tells.
 
         Arguments:
             precision: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says.

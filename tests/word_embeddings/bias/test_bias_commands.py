@@ -227,9 +227,9 @@ def test_what_came_from_glove_goes_back_as_glove(place, planted):
     for source, target, extra, header in (
         ("glove.txt", "one.txt", [], False),
         ("glove.txt", "two.vec", [], True),
-        ("glove.txt", "three.txt", ["--kind", "word2vec"], True),
+        ("glove.txt", "three.txt", ["--format", "word2vec"], True),
         ("made.vec", "four.txt", [], True),
-        ("made.vec", "five.txt", ["--kind", "glove"], False),
+        ("made.vec", "five.txt", ["--format", "glove"], False),
     ):
         found = run("debias", place / source, place / target, "--pairs", place / "pairs.json", *extra)
         assert found.exit_code == 0, found.output
@@ -243,7 +243,7 @@ def test_what_came_from_glove_goes_back_as_glove(place, planted):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["debias", "made.vec", "out", "--pairs", "pairs.json", "--kind", "gloves"], "there is no kind 'gloves'"),
+        (["debias", "made.vec", "out", "--pairs", "pairs.json", "--format", "gloves"], "there is no kind 'gloves'"),
         (["debias", "made.vec", "out.csv", "--pairs", "pairs.json"], "its ending does not say how to write"),
         (["bias", "made.vec", "--weat", "nowhere.json"], "no such file"),
         (["bias", "made.vec", "--pairs", "tests"], "is a folder, not a file"),

@@ -1,4 +1,4 @@
-"""`regard vectors judge`: a page and its key, and back from answers to a judgement."""
+"""`regard vectors survey`: a page and its key, and back from answers to a judgement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from regard.cli.vectors.evaluation import make, score
+from regard.cli.vectors.evaluation import create, score
 from regard.errors import InputError
 
 WORDS = [f"word{number}" for number in range(80)]
@@ -26,7 +26,7 @@ def vectors(tmp_path):
 
 def test_from_vectors_to_a_judgement(vectors, tmp_path, capsys):
     page = tmp_path / "page.html"
-    make(vectors, page, queries=6, intruders=2, as_json=True)
+    create(vectors, page, queries=6, intruders=2, as_json=True)
     made = json.loads(capsys.readouterr().out)
     key = json.loads((tmp_path / "page.key.json").read_text())
     assert (made["items"], made["id"]) == (len(key["items"]), key["page"])
@@ -47,18 +47,18 @@ def test_from_vectors_to_a_judgement(vectors, tmp_path, capsys):
 
 
 def test_a_key_that_answers_may_need_is_not_written_over(vectors, tmp_path):
-    make(vectors, tmp_path / "page.html", queries=2)
+    create(vectors, tmp_path / "page.html", queries=2)
     before = (tmp_path / "page.key.json").read_bytes(), (tmp_path / "page.html").read_bytes()
     with pytest.raises(InputError, match="exists"):
-        make(vectors, tmp_path / "page.html", queries=2, seed=5)
+        create(vectors, tmp_path / "page.html", queries=2, seed=5)
     assert before == ((tmp_path / "page.key.json").read_bytes(), (tmp_path / "page.html").read_bytes())
 
 
 def test_what_cannot_be_used_is_said(vectors, tmp_path):
     with pytest.raises(InputError, match=r"ends in \.html"):
-        make(vectors, tmp_path / "page.txt")
+        create(vectors, tmp_path / "page.txt")
     with pytest.raises(InputError, match="two or more"):
-        make(vectors[:1], tmp_path / "page.html")
+        create(vectors[:1], tmp_path / "page.html")
     assert not (tmp_path / "page.key.json").exists()
     with pytest.raises(InputError, match="no such file"):
         score(tmp_path / "none.key.json", [tmp_path / "none.jsonl"])

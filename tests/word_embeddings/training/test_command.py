@@ -25,9 +25,11 @@ def text(tmp_path):
 
 def test_vectors_are_written_with_what_is_known_of_them(text, tmp_path, capsys):
     pytest.importorskip("gensim")
-    train([str(text)], output=tmp_path / "out", method="fasttext", width=8, ngrams="3-4", buckets=100, as_json=True)
+    train(
+        texts=[str(text)], output=tmp_path / "out", method="fasttext", width=8, ngrams="3-4", buckets=100, as_json=True
+    )
     said = json.loads(capsys.readouterr().out)
-    assert (said["words"], said["width"], said["method"]) == (8, 8, "fasttext")
+    assert (said["words"], said["dim"], said["method"]) == (8, 8, "fasttext")
     assert said["settings"]["maximum_ngram"] == 4
     assert said["words_per_second"] > 0
     read = read_vectors(tmp_path / "out")
@@ -40,7 +42,7 @@ def test_vectors_are_written_with_what_is_known_of_them(text, tmp_path, capsys):
 
 
 def test_a_file_by_its_ending(text, tmp_path, capsys):
-    train([str(text)], output=tmp_path / "out.txt", method="glove", width=4, largest_count=10.0, epochs=2)
+    train(texts=[str(text)], output=tmp_path / "out.txt", method="glove", width=4, largest_count=10.0, epochs=2)
     assert (tmp_path / "out.txt").read_text().startswith("8 4\nthe ")
     out = capsys.readouterr().out
     assert "640 words in 120 sentences" in out
@@ -54,22 +56,22 @@ def test_a_file_by_its_ending(text, tmp_path, capsys):
         ({"method": "glove", "negative": 5}, "negative means nothing to glove"),
         ({"method": "fasttext", "ngrams": "3to6"}, "--ngrams is '3to6'; give two lengths, as 3-6"),
         ({"tokens": "letters"}, "tokenisation is 'letters'"),
-        ({"kind": "word"}, "there is no kind 'word'"),
+        ({"format": "word"}, "there is no kind 'word'"),
         ({"width": 0}, "width is 0"),
         ({"minimum_count": 1000}, "no word of the 640 is seen 1,000 times"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text, tmp_path, given, says):
     with pytest.raises(InputError, match=says):
-        train([str(text)], output=tmp_path / "out", **given)
+        train(texts=[str(text)], output=tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_place_that_cannot_be_is_refused_before_the_training(text, tmp_path):
     with pytest.raises(InputError, match="no folder that you may write to"):
-        train([str(text)], output=text / "sub" / "out")
+        train(texts=[str(text)], output=text / "sub" / "out")
     with pytest.raises(InputError, match="no such file"):
-        train([str(tmp_path / "b.txt")], output=tmp_path / "out")
+        train(texts=[str(tmp_path / "b.txt")], output=tmp_path / "out")
 
 
 def test_interrupted_it_leaves_nothing_half_written(text, tmp_path, monkeypatch):
@@ -80,12 +82,12 @@ def test_interrupted_it_leaves_nothing_half_written(text, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "_bar", lambda: contextlib.nullcontext(interrupt))
     before = sorted(tmp_path.iterdir())
     with pytest.raises(Interruption, match="nothing was written"):
-        train([str(text)], output=tmp_path / "out", method="glove", scratch=tmp_path)
+        train(texts=[str(text)], output=tmp_path / "out", method="glove", scratch=tmp_path)
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_lines_that_are_no_text_are_told(tmp_path, capsys):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one two three\n" * 50 + b"\xff\xfe broken\n")
-    train([str(path)], output=tmp_path / "out", method="glove", epochs=1, tokens="whitespace")
+    train(texts=[str(path)], output=tmp_path / "out", method="glove", epochs=1, tokens="whitespace")
     assert "1 malformed row was left out" in capsys.readouterr().err

@@ -1,1 +1,32 @@
-"""`regard vectors`: vectors of words at the command line."""
+"""`regard vectors`: word vectors at the command line."""
+
+from __future__ import annotations
+
+import typer
+
+from regard.cli.commands import commands, with_code
+from regard.cli.vectors.bias import bias, debias
+from regard.cli.vectors.evaluation import evaluate, survey
+from regard.cli.vectors.neighbours import analogy, doesnt_match, neighbours
+from regard.cli.vectors.training import convert, extract, train
+
+vectors = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="""Word vectors: train, query, evaluate and debias them, and audit their bias.
+
+    Every format is read, whatever the file is called: word2vec's text and binary, GloVe's, fastText's .vec and .bin, gzip or not.
+
+    \b
+    Example:
+      regard vectors train wiki.txt -o skipgram
+      regard vectors neighbours skipgram king
+      regard vectors analogy skipgram man king woman
+      regard vectors evaluate skipgram glove.txt --similarity sets/ -o report.html
+      regard vectors bias skipgram --weat weat7.jsonl --json
+    """,
+)
+
+for _command in (train, extract, neighbours, analogy, doesnt_match, evaluate, bias, debias, convert):
+    vectors.command()(with_code(_command) if _command in (extract, bias) else _command)
+vectors.add_typer(survey, name="survey", cls=commands(make="create"))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from regard.cli.commands import renamed
 from regard.cli.console import envelope, one_line, print_json, print_table, say
-from regard.cli.settings import Device, Json
+from regard.cli.settings import Device, Format, Json, Limit, Seed, Tests, Vectors
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,14 +53,7 @@ def bias(
         list[Path],
         typer.Argument(metavar="VECTORS...", help="Files of vectors, or folders of encoders.", show_default=False),
     ],
-    weat: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--weat",
-            metavar="FILE",
-            help="JSON objects with the lists targ1, targ2, attr1, attr2, or a folder of such files; may be repeated.",
-        ),
-    ] = None,
+    weat: Tests = None,
     seat: Annotated[
         list[Path] | None,
         typer.Option("--seat", metavar="FILE", help="The same with sentences; may be repeated."),
@@ -82,10 +76,8 @@ def bias(
             metavar="NAME", help="Words of --weat: lower (as written, else in lower case), exact, or ignore capitals."
         ),
     ] = "lower",
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors, mostly the commonest words.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of all that is drawn.")] = 0,
+    limit: Limit = None,
+    seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -254,15 +246,14 @@ def print_columns(rows: Sequence[tuple[str, ...]]) -> None:
 # `regard vectors debias`: the same tests before and after.
 
 
+@renamed(kind="format")
 def debias(
-    vectors: Annotated[
-        Path, typer.Argument(metavar="VECTORS", help="A file or folder of vectors.", show_default=False)
-    ],
+    vectors: Vectors,
     output: Annotated[
         Path,
         typer.Argument(
             metavar="OUTPUT",
-            help="Where to: .vec, .txt or .bin, or a folder if it has no ending. See --kind.",
+            help="Where to: .vec, .txt or .bin, or a folder if it has no ending. See --format.",
             show_default=False,
         ),
     ],
@@ -285,12 +276,7 @@ def debias(
         Path | None,
         typer.Option(metavar="FILE", help="Words whose bias is told, in the same form; a few if not given."),
     ] = None,
-    weat: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--weat", metavar="FILE", help="Association tests to make before and after, as for bias; may be repeated."
-        ),
-    ] = None,
+    weat: Tests = None,
     ddof: Annotated[int, typer.Option(metavar="N", min=0, max=1, help="Of their effect sizes, as for bias.")] = 0,
     case: Annotated[str, typer.Option(metavar="NAME", help="Of their words, as for bias.")] = "lower",
     components: Annotated[int, typer.Option(metavar="K", min=1, help="Directions to remove.")] = 1,
@@ -301,22 +287,12 @@ def debias(
     analogies: Annotated[
         list[Path] | None, typer.Option("--analogies", metavar="FILE", help="As questions-words.txt; may be repeated.")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors, mostly the commonest words.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of all that is drawn.")] = 0,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="folder, word2vec, word2vec-binary, glove or fasttext; if none, what OUTPUT ends in says, and a .txt is "
-            "glove (no header) where VECTORS is, else word2vec.",
-            show_default=False,
-        ),
-    ] = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    format: Format = None,
     as_json: Json = False,
 ) -> None:
-    """Take a direction, such as that of gender, out of vectors (Bolukbasi et al. 2016), and tell what that changed.
+    """Remove a direction, such as that of gender, from vectors (Bolukbasi et al. 2016), and measure what that changes.
 
     Words that are not specific lose the direction; pairs to equalise become equally near to all of them. What was near to each
     other because of it stays near: the clusters tell how far.
@@ -343,7 +319,7 @@ def debias(
 
     if output.exists() and output.resolve() == vectors.resolve():
         raise InputError(f"{output}: is what is read; give another place for what is written")
-    checked_kind(output, kind)
+    checked_kind(output, format)
     sets = read_word_sets(pairs, say=say)
     equal = () if equalize is None else read_word_sets(equalize, say=say)
     kept = [word for words in (*sets, *equal) for word in words] if specific is None else read_words(specific)
@@ -371,7 +347,7 @@ def debias(
         case=known_case(case),
         seed=seed,
     )
-    chosen = kind_like(output, kind, before)
+    chosen = kind_like(output, format, before)
     write_vectors(after, output, chosen)
     say(
         f"{output} ({chosen}): {len(after):,} vectors; {about['neutralised']:,} neutralised, {about['specific']:,} specific "
@@ -388,7 +364,7 @@ def debias(
     here = Presence(before)
     missing = {name: list(here.missing(dict.fromkeys(words))) for name, words in lists.items()}
     if as_json:
-        read = {"output": str(output), "kind": chosen, "debiased": about, "missing": missing}
+        read = {"output": str(output), "format": chosen, "debiased": about, "missing": missing}
         print_json(envelope("vectors debias") | read | effects.to_json())
         return
     sentences = [

@@ -1,4 +1,4 @@
-"""How good word vectors are: `regard vectors evaluate` on test sets, `judge` by people."""
+"""How good word vectors are: `regard vectors evaluate` on test sets, `survey` by people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, on_terminal, one_line, print_json, print_table, say
-from regard.cli.settings import Json
+from regard.cli.settings import Json, Limit, Seed, SeveralVectors, Tests
 from regard.cli.vectors.bias import PAIRS_FORM, Occupations, Specific, read_tests
 from regard.errors import InputError
 
@@ -26,9 +26,7 @@ PIPE_WIDTH = 240
 
 
 def evaluate(
-    vectors: Annotated[
-        list[Path], typer.Argument(metavar="VECTORS...", help="Files or folders of vectors.", show_default=False)
-    ],
+    vectors: SeveralVectors,
     similarity: Annotated[
         list[Path] | None,
         typer.Option(
@@ -50,9 +48,7 @@ def evaluate(
         typer.Option(metavar="FILE", help="YAML or JSON: {first: [tea, milk], second: [tea, iron], expected: first}."),
     ] = None,
     common: Annotated[bool, typer.Option("--common", help="Only with the words that all vectors have.")] = False,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors of each, mostly the commonest.")
-    ] = None,
+    limit: Limit = None,
     unknown: Annotated[
         str, typer.Option(metavar="NAME", help="Words without a vector: skip, or zero (a wrong answer).")
     ] = "skip",
@@ -65,17 +61,14 @@ def evaluate(
     with_given: Annotated[
         bool, typer.Option("--with-given", help="Let the three words of an analogy be answers too.")
     ] = False,
-    weat: Annotated[
-        list[Path] | None,
-        typer.Option("--weat", metavar="FILE", help="Association tests for the page's part on bias; may be repeated."),
-    ] = None,
+    weat: Tests = None,
     pairs: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=f"Pairs for the page's part on bias: {PAIRS_FORM} Eight if not given."),
     ] = None,
     occupations: Occupations = None,
     specific: Specific = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of all that is drawn.")] = 0,
+    seed: Seed = 0,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.html", help="Write a page: tables, neighbours, maps, bias."),
@@ -191,26 +184,26 @@ def read_tables(paths: Sequence[Path], limit: int | None = None) -> list[WordVec
     return [replace(each, name=name) for each, name in zip(found, own, strict=True)]
 
 
-# `regard vectors judge`: a page that asks people, and what they answered.
+# `regard vectors survey`: a page that asks people, and what they answered.
 
 
 KEY = ".key.json"
 
-judge = typer.Typer(
+survey = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="""Let people judge vectors: make a page that asks them, and score what they answered.
+    help="""Ask people which vectors are better: create a page of questions, and score the answers.
 
     \b
     Example:
-      regard vectors judge make skipgram.vec glove.txt --queries 30 -o page.html
-      regard vectors judge score page.key.json answers-*.jsonl
+      regard vectors survey create skipgram.vec glove.txt --queries 30 -o page.html
+      regard vectors survey score page.key.json answers-*.jsonl
     """,
 )
 
 
-@judge.command()
-def make(
+@survey.command()
+def create(
     vectors: Annotated[
         list[Path],
         typer.Argument(metavar="VECTORS...", help="Files or folders of vectors, two or more.", show_default=False),
@@ -224,10 +217,8 @@ def make(
         list[str] | None,
         typer.Option("--word", metavar="WORD", help="Ask about this word, not about drawn ones; may be repeated."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the first N vectors of each, mostly the commonest.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of all that is drawn.")] = 0,
+    limit: Limit = None,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Write a page that asks people whose neighbours are better, without saying whose they are.
@@ -238,8 +229,8 @@ def make(
 
     \b
     Example:
-      regard vectors judge make skipgram.vec glove.txt --queries 30 --seed 1 -o page.html
-      regard vectors judge make a.vec b.vec c.vec --word coffee --word bank --intruders 0 -o page.html
+      regard vectors survey create skipgram.vec glove.txt --queries 30 --seed 1 -o page.html
+      regard vectors survey create a.vec b.vec c.vec --word coffee --word bank --intruders 0 -o page.html
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.files import replace_file
     from regard.word_embeddings.judging import html_page, make_questionnaire
@@ -259,18 +250,18 @@ def make(
     )
     if as_json:
         print_json(
-            envelope("vectors judge make")
+            envelope("vectors survey create")
             | {"page": str(output), "key": str(key), "id": made.page, "tables": made.tables, "items": len(made.items)}
         )
 
 
-@judge.command()
+@survey.command()
 def score(
     key: Annotated[Path, typer.Argument(metavar="KEY", help="The .key.json beside the page.", show_default=False)],
     answers: Annotated[
         list[Path], typer.Argument(metavar="ANSWERS...", help="Files saved from the page.", show_default=False)
     ],
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the intervals.")] = 0,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Say which vectors people preferred, whose intruders they found, and how far they agree.
@@ -279,7 +270,7 @@ def score(
 
     \b
     Example:
-      regard vectors judge score page.key.json answers-anna.jsonl answers-ben.jsonl --json
+      regard vectors survey score page.key.json answers-anna.jsonl answers-ben.jsonl --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.data.malformed import MalformedRows
     from regard.word_embeddings.judging import judge as judging
@@ -292,7 +283,7 @@ def score(
         say(malformed.summary())
     found = judging(questionnaire, given, seed=seed)
     if as_json:
-        print_json(envelope("vectors judge score") | found.to_json() | {"left_out": malformed.by_reason})
+        print_json(envelope("vectors survey score") | found.to_json() | {"left_out": malformed.by_reason})
     else:
         print_table(_rows(found))
 

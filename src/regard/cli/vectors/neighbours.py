@@ -1,22 +1,19 @@
-"""What lies near what: `regard vectors neighbours`, `analogy` and `odd`."""
+"""What lies near what: `regard vectors neighbours`, `analogy` and `doesnt-match`."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import envelope, one_line, print_json, say
-from regard.cli.settings import Json
+from regard.cli.settings import Json, Vectors
 
 
 @renamed(count="n_best")
 def neighbours(
-    vectors: Annotated[
-        Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
-    ],
+    vectors: Vectors,
     words: Annotated[list[str], typer.Argument(metavar="WORD", help="Whose neighbours.", show_default=False)],
     n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Neighbours of each word.")] = 10,
     among: Annotated[
@@ -24,7 +21,7 @@ def neighbours(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The words whose vectors are nearest to a word's, by cosine.
+    """Find the words whose vectors are nearest to a word's, by cosine.
 
     \b
     Example:
@@ -51,9 +48,7 @@ def neighbours(
 
 @renamed(count="n_best")
 def analogy(
-    vectors: Annotated[
-        Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
-    ],
+    vectors: Vectors,
     a: Annotated[str, typer.Argument(metavar="A", help="A word,", show_default=False)],
     b: Annotated[str, typer.Argument(metavar="B", help="what stands to it in some relation,", show_default=False)],
     c: Annotated[
@@ -66,7 +61,7 @@ def analogy(
     n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """What is to C as B is to A.
+    """Complete an analogy: which word is to C as B is to A.
 
     \b
     Example:
@@ -92,25 +87,26 @@ def analogy(
         print(f"{each.score:6.3f}  {one_line(each.word)}")
 
 
-def odd(
-    vectors: Annotated[
-        Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
-    ],
+def doesnt_match(
+    vectors: Vectors,
     words: Annotated[list[str], typer.Argument(metavar="WORD", help="Three or more.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Which of some words belongs least to the others: each with its cosine to the mean of all, the odd one first.
+    """Find the word that does not match the others: each with its cosine to the mean of all, the least first.
 
     \b
     Example:
-      regard vectors odd glove.6B.300d.txt breakfast lunch dinner car
+      regard vectors doesnt-match glove.6B.300d.txt breakfast lunch dinner car
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.word_embeddings.neighbours import odd_one_out
     from regard.word_embeddings.reading import read_vectors
 
     found = odd_one_out(read_vectors(vectors, say=say), words)
     if as_json:
-        print_json(envelope("vectors odd") | {"odd": found[0].word, "words": [each._asdict() for each in found]})
+        print_json(
+            envelope("vectors doesnt-match")
+            | {"doesnt_match": found[0].word, "words": [each._asdict() for each in found]}
+        )
         return
     for each in found:
         print(f"{each.score:6.3f}  {one_line(each.word)}")

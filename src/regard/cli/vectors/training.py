@@ -16,7 +16,7 @@ import typer
 from regard.cli.commands import renamed
 from regard.cli.console import Interruption, envelope, on_terminal, print_json, print_table, say
 from regard.cli.inputs import opened
-from regard.cli.settings import Device, Json, Model
+from regard.cli.settings import NOTHING, Device, Format, Given, Json, Limit, Model, Settings, grouped
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -32,7 +32,21 @@ REFRESH = 0.2
 """Seconds between two pictures of the bar."""
 
 
-@renamed(min_count="minimum_count")
+VECTORS = Settings(
+    place="regard.word_embeddings.training.settings:VectorSettings",
+    names=(
+        *("method", "width", "window", "minimum_count", "epochs", "learning_rate", "seed"),
+        *("negative", "subsample", "workers", "buckets", "largest_count", "vectors", "memory"),
+    ),
+    called={"width": "dim", "largest_count": "x_max"},
+    metavar={"memory": "MIB"},
+    defaults=True,
+)
+"""The options of training, by the setting of `regard.word_embeddings.training.VectorSettings` that each one gives."""
+
+
+@renamed(min_count="minimum_count", width="dim", kind="format")
+@grouped()
 def train(
     texts: Annotated[
         list[str],
@@ -45,64 +59,14 @@ def train(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="PATH", help="Where to write them.", show_default=False)
     ],
-    method: Annotated[str, typer.Option(metavar="NAME", help="skipgram, cbow, fasttext or glove.")] = "skipgram",
-    width: Annotated[int, typer.Option(metavar="N", help="Numbers in a vector.")] = 100,
-    window: Annotated[
-        int | None, typer.Option(metavar="N", help="Words on each side; 5, for glove 10.", show_default=False)
-    ] = None,
-    minimum_count: Annotated[int, typer.Option(metavar="N", help="Words seen less often get no vector.")] = 5,
-    epochs: Annotated[
-        int | None, typer.Option(metavar="N", help="Passes; 5, for glove 25.", show_default=False)
-    ] = None,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(metavar="RATE", help="At the beginning; 0.05, for skipgram 0.025.", show_default=False),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Decides all that is drawn.")] = 1,
-    negative: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Words drawn against each true one; 5. Not for glove.", show_default=False),
-    ] = None,
-    subsample: Annotated[
-        float | None,
-        typer.Option(
-            metavar="T",
-            help="How much of common words is left out; 0.001, for fasttext 0.0001; 0: none.",
-            show_default=False,
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Threads; with more than 1 a seed does not give the same vectors twice. Not for glove.",
-            show_default=False,
-        ),
-    ] = None,
+    settings: Annotated[Given, VECTORS] = NOTHING,
     ngrams: Annotated[
         str | None,
-        typer.Option(metavar="N-M", help="Lengths of the parts of words; 3-6. Only for fasttext.", show_default=False),
-    ] = None,
-    buckets: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Rows for parts of words; 2000000. Only for fasttext.", show_default=False),
-    ] = None,
-    largest_count: Annotated[
-        float | None,
         typer.Option(
-            "--x-max",
-            metavar="X",
-            help="From which count on all matter alike; 100, small texts want 10. Only for glove.",
+            metavar="N-M",
+            help="Lengths of the parts of words, of fasttext.  [default: 3-6]",
             show_default=False,
         ),
-    ] = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="sum of a word's two vectors, or word. Only for glove.", show_default=False),
-    ] = None,
-    memory: Annotated[
-        int | None,
-        typer.Option(metavar="MIB", help="For counting; 1024. Only for glove.", show_default=False),
     ] = None,
     tokens: Annotated[
         str,
@@ -118,14 +82,7 @@ def train(
     ] = None,
     cleaning: Annotated[str, typer.Option(metavar="NAME", help="none or wikitext.")] = "none",
     keep_case: Annotated[bool, typer.Option("--keep-case", help="Keep capital letters.")] = False,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="folder, word2vec, word2vec-binary, glove or fasttext; if none, what PATH ends in says.",
-            show_default=False,
-        ),
-    ] = None,
+    format: Format = None,
     scratch: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="For what does not fit into memory; the system's own.", show_default=False),
@@ -139,7 +96,7 @@ def train(
 
     \b
     Example:
-      regard vectors train python_docs -o docs-vectors --width 50
+      regard vectors train python_docs -o docs-vectors --dim 50
       regard vectors train books/ -o books.vec --method fasttext --ngrams 3-5 --buckets 200000
       regard vectors train wiki.train.tokens -o wiki --method glove --x-max 10 --tokens whitespace --cleaning wikitext
     """  # noqa: D301  # \b keeps the lines of the example apart
@@ -148,20 +105,18 @@ def train(
     from regard.word_embeddings.training.settings import METHODS
     from regard.word_embeddings.writing import checked_kind, write_vectors
 
-    chosen = checked_kind(output, kind)
+    chosen = checked_kind(output, format)
     _check_place(output)
+    method = settings["method"] or "skipgram"
     if method not in METHODS:
         raise InputError(f"there is no method {method!r}; {nearest(method, METHODS)}")
     shortest, longest = _lengths(ngrams)
-    own = {"minimum_ngram": shortest, "maximum_ngram": longest, "buckets": buckets}
-    own |= {"largest_count": largest_count, "vectors": vectors, "memory": memory}
-    own |= {"negative": negative, "subsample": subsample, "workers": workers}
-    shared = {"width": width, "window": window, "minimum_count": minimum_count, "epochs": epochs, "seed": seed}
-    settings = settings_of(cast("Method", method), learning_rate=learning_rate, **shared, **own)
+    own = {**settings, "minimum_ngram": shortest, "maximum_ngram": longest}
+    chosen_settings = settings_of(cast("Method", own.pop("method") or method), **own)
     corpus = read(texts, tokenisation=tokens, sentences=sentences, lowercase=not keep_case, cleaning=cleaning)  # type: ignore[arg-type]
     try:
         with _bar() as report:
-            found = train_vectors(corpus, settings, name=output.name, scratch=scratch, report=report)
+            found = train_vectors(corpus, chosen_settings, name=output.name, scratch=scratch, report=report)
     except KeyboardInterrupt:
         raise Interruption("interrupted; nothing was written, and what was there before is as it was") from None
     if corpus.malformed.total:
@@ -170,7 +125,7 @@ def train(
     if as_json:
         print_json(
             envelope("vectors train")
-            | {"output": str(output), "kind": chosen, "words": len(found), "width": found.width, **found.metadata}
+            | {"output": str(output), "format": chosen, "words": len(found), "dim": found.width, **found.metadata}
         )
     else:
         print_table(_rows(found, output, chosen))
@@ -207,7 +162,7 @@ def _rows(vectors: WordVectors, output: Path, kind: str) -> list[tuple[str, str]
     rows = [
         ("method", facts["method"]),
         ("words", f"{len(vectors):,}, seen {int(vectors.counts.sum()) if vectors.counts is not None else 0:,} times"),
-        ("width", f"{vectors.width:,}"),
+        ("dim", f"{vectors.width:,}"),
         ("text", f"{text['words']:,} words in {text['sentences']:,} sentences"),
         ("took", f"{facts['seconds']:,.1f} seconds"),
     ]
@@ -270,6 +225,7 @@ class _Stages:
 HOW = ("contexts", "alone", "pieces")
 
 
+@renamed(precision="dtype")
 def extract(
     model: Model,
     texts: Annotated[
@@ -295,11 +251,11 @@ def extract(
         typer.Option("--spaces", help="Words are what stands between spaces; else as the model's tokenizer parts."),
     ] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Each line is a sentence; else text is split.")] = False,
-    precision: Annotated[str, typer.Option(metavar="NAME", help="float32, bfloat16 or int8.")] = "float32",
     device: Device = "auto",
+    dtype: Annotated[str, typer.Option(metavar="NAME", help="float32, bfloat16 or int8.")] = "float32",
     as_json: Json = False,
 ) -> None:
-    """Take one vector for each word out of a model that reads words in context.
+    """Extract one vector for each word from a model that reads words in context.
 
     With `contexts` a word's vector is the mean of those it has in up to --contexts sentences, spread evenly over the text. With
     `alone` the words of the text are read one at a time. With `pieces` no text is needed: it is the table of the model's input
@@ -322,7 +278,7 @@ def extract(
     from regard.tasks.loading import model_folder
     from regard.word_embeddings.writing import write_vectors
 
-    check_precision(precision)
+    check_precision(dtype)
     sentences = None if how == "pieces" else _Sentences(list(texts or ()), lines=lines, spaces=spaces)
     encoder = opened(model, device, "sentence_embedding")
     try:
@@ -336,9 +292,7 @@ def extract(
 
                 counts = counted(encoder.task.tokenizer, sentences, lowercase=lowercase)
                 words, numbers = counts.frequent(minimum_count)
-                found = vectors_alone(
-                    encoder, words, layers=layers, counts=numbers, precision=precision, progress=progress
-                )
+                found = vectors_alone(encoder, words, layers=layers, counts=numbers, precision=dtype, progress=progress)
             else:
                 from regard.word_embeddings.contextual import averaged_vectors
 
@@ -349,7 +303,7 @@ def extract(
                     contexts=contexts,
                     minimum_count=minimum_count,
                     lowercase=lowercase,
-                    precision=precision,
+                    precision=dtype,
                     progress=progress,
                 )
     except KeyboardInterrupt:
@@ -360,7 +314,7 @@ def extract(
     if as_json:
         print_json(
             envelope("vectors extract")
-            | {"output": str(output), "words": len(found), "width": found.width, **found.metadata}
+            | {"output": str(output), "words": len(found), "dim": found.width, **found.metadata}
         )
     else:
         say(f"{output}: {len(found):,} words, vectors of {found.width:,} numbers")
@@ -402,24 +356,14 @@ def _sentence_bar() -> Iterator[Callable[[int, int], None]]:
 # `regard vectors convert`: from one format to another.
 
 
-@renamed(first="limit")
+@renamed(first="limit", kind="format")
 def convert(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="A file or folder of word vectors.", show_default=False)
     ],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="Where to write them.", show_default=False)],
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="folder, word2vec, word2vec-binary, glove or fasttext; if none, what TARGET ends in says: .txt or .vec "
-            "word2vec, .bin word2vec-binary (.gz after it packs), nothing folder.",
-            show_default=False,
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only so many words from the top.", show_default=False)
-    ] = None,
+    format: Format = None,
+    limit: Limit = None,
     as_json: Json = False,
 ) -> None:
     """Write word vectors in another format.
@@ -436,26 +380,26 @@ def convert(
     from regard.word_embeddings.reading import read_vectors
     from regard.word_embeddings.writing import checked_kind, write_vectors
 
-    chosen = checked_kind(target, kind)
+    chosen = checked_kind(target, format)
     vectors = read_vectors(source, limit=limit, say=say)
     write_vectors(vectors, target, chosen)
     read = {
         "source": str(source),
         "format": vectors.metadata["format"],
         "words": len(vectors),
-        "width": vectors.width,
+        "dim": vectors.width,
         "counts": vectors.counts is not None,
         "subwords": vectors.subwords is not None,
     }
     if as_json:
-        print_json(envelope("vectors convert") | {"read": read, "written": {"target": str(target), "kind": chosen}})
+        print_json(envelope("vectors convert") | {"read": read, "written": {"target": str(target), "format": chosen}})
         return
     known = [name for name in ("counts", "subwords") if read[name]]
     print_table(
         [
             ("read", f"{source} ({read['format']})"),
             ("words", f"{len(vectors):,}"),
-            ("width", f"{vectors.width:,}"),
+            ("dim", f"{vectors.width:,}"),
             *([("with", ", ".join(known))] if known else []),
             ("written", f"{target} ({chosen})"),
         ]

@@ -45,20 +45,23 @@ class VectorSettings:
         method: `skipgram` or `cbow` (Mikolov et al. 2013), `fasttext` (Bojanowski et al. 2017) or `glove` (Pennington et al.
             2014).
         width: numbers in a vector.
-        window: words on each side. The first three draw it anew from 1 to `window` at each word; GloVe divides by the distance.
+        window: words on each side; 5, of GloVe 10. The first three draw it anew from 1 to `window` at each word; GloVe divides by
+            the distance.
         minimum_count: words seen less often have no vector.
-        epochs: passes over the text, or for GloVe over the counts.
-        learning_rate: at the beginning; it falls to nothing, and is AdaGrad's own in GloVe.
+        epochs: passes over the text, 5; of GloVe over the counts, 25.
+        learning_rate: at the beginning; 0.05, of skip-gram 0.025. It falls to nothing, and is AdaGrad's own in GloVe.
         seed: decides all that is drawn.
-        workers: threads. With one the same seed gives the same vectors; with more nobody's order is fixed.
-        negative: words drawn against each true one.
-        subsample: t; a word of the share f of the text is kept with the probability sqrt(t / f) + t / f. 0 keeps all.
+        workers: threads, of all but GloVe. With one the same seed gives the same vectors; with more nobody's order is fixed.
+        negative: words drawn against each true one; not of GloVe.
+        subsample: how much of common words is left out; 0.001, of fastText 0.0001, 0 keeps all, and not of GloVe. A word of the
+            share f of the text is kept with the probability sqrt(t / f) + t / f.
         noise_exponent: words are drawn against the true one by their count to this power.
-        minimum_ngram, maximum_ngram: letters in the parts of a word, `<` and `>` at its ends included.
-        buckets: rows that the parts of words share.
+        minimum_ngram, maximum_ngram: letters in the parts of a word, of fastText, `<` and `>` at its ends included.
+        buckets: rows that the parts of words share, of fastText.
         weighting: f of GloVe. `power`: (x / largest_count)^power, 1 from there on; `none`: 1; `step`: 1 from `largest_count` on,
             below 0.
-        largest_count, power: of the weighting; Pennington et al. have 100 and 0.75. Small texts want 10.
+        largest_count: of GloVe; from this count on all counts weigh the same. Small texts want 10.
+        power: of the weighting of GloVe.
         clip: no part of a gradient of GloVe is larger.
         batch: counts in an update of GloVe; few counts are cut into a hundred batches.
         vectors: which GloVe gives, the `sum` of a word's two or that of the `word` alone.
