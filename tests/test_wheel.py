@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -76,3 +77,34 @@ def test_an_unknown_recipe_names_the_nearest(name, tmp_path, monkeypatch):
         read_recipe(name)
     with pytest.raises(InputError, match="did you mean 'dates'"):
         read_recipe("datse")
+
+
+def test_a_recipe_is_trained_by_its_bare_name_from_the_installed_wheel(wheel, tmp_path):
+    """As the README shows it: in an empty folder, with the package from the wheel and none of the source."""
+    home, desk = tmp_path / "installed", tmp_path / "desk"
+    wheel.extractall(home)
+    desk.mkdir()
+    sizes = [f"model.{name}=8" for name in ("embedding_width", "hidden_width", "attention_width", "maxout_width")]
+    small = [*sizes, "data.dates.size=100", "data.dates.validation_size=20", "training.steps=2"]
+    shown = "regard train dates --output runs/dates"
+    assert shown in (ROOT / "README.md").read_text("utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", *shown.split(), *small],
+        cwd=desk,
+        env={**os.environ, "PYTHONPATH": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (desk / "runs" / "dates" / "recipe.yaml").is_file()
+    code = "import regard; print(regard.__file__)"
+    place = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=desk,
+        env={**os.environ, "PYTHONPATH": str(home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert place.stdout.startswith(str(home))

@@ -140,7 +140,7 @@ def test_a_threshold_tells_when_there_is_no_answer(command, careful):
         (["a?", "lived " * 9, "--context", "a"], "question 2 has 9 tokens and the model reads 8; shorten it"),
         (["who?", "--input", "LINES"], "a QUESTION is given too"),
         (["--input", "LINES", "--context", "a"], "--context is given too"),
-        (["--input", "LINES", "--n-best", "2"], "say --json as well"),
+        (["--input", "LINES", "--n-best", "2"], "give --json as well"),
         (["--input", "WRONG"], "questions.jsonl, line 2: empty context"),
         (["--input", "HUGE"], "line 1: line too long (more than 1 MiB)"),
         (["who?", "--context", "a", "--threshold", "1"], "trained on questions that all have one"),

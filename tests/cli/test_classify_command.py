@@ -153,8 +153,8 @@ def test_a_threshold_decides_on_a_class_or_on_labels(command, spam, topics, alik
         (("--positive", "ham"), "--positive names the class that a threshold decides on; give --threshold too"),
     ):
         assert message in command("classify", spam, "a", *options).refusal()
-    assert "--threshold is for models that tell classes" in command("classify", alike, "a", "--threshold", "1").err
-    assert "--positive is for models that tell one class" in command("classify", topics, "a", "--positive", "sun").err
+    assert "--threshold is for models that give classes" in command("classify", alike, "a", "--threshold", "1").err
+    assert "--positive is for models that give one class" in command("classify", topics, "a", "--positive", "sun").err
 
 
 def test_an_evaluation_says_of_which_class_f1_is(command, spam, alike, tmp_path):

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from regard.cli.fill import fill
 
 from regard.cli import inputs
 from regard.cli.classify import classify
 from regard.cli.embedding import embed, search
 from regard.cli.evaluate import evaluate
-from regard.cli.spans import answer, tag
+from regard.cli.spans import answer, fill, tag
 from regard.cli.text_to_text import translate
 from regard.errors import InputError
 from regard.machine import device_named

@@ -70,7 +70,7 @@ def test_from_a_file_to_a_file_with_empty_lines_left_empty(command, filler, tmp_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["the dog"], "text 1: there is no [MASK] in it; write [MASK] where a word is to be told"),
+        (["the dog"], "text 1: there is no [MASK] in it; write [MASK] in place of a word"),
         (["[MASK]", "the [mask]"], "text 2: there is no [MASK]"),
         (["[MASK] " * 30], "has 32 tokens and the model reads 24"),
         (["[MASK]", "--n-best", "0"], "--n-best"),

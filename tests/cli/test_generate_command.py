@@ -85,7 +85,7 @@ def test_samples_do_not_depend_on_the_batch_size(command, model, tmp_path):
         (["a", "--logit-bias", "number=1"], "'number' is"),
         (["a", "--logit-bias", "=1"], "give a token and a number"),
         (["a", "--logit-bias", "id:x=1"], "give a token and a number"),
-        (["a", "--top-log-probabilities", 3], "only told with --json"),
+        (["a", "--top-log-probabilities", 3], "only printed with --json"),
     ],
 )
 def test_what_cannot_be_done_is_said(command, model, options, wanted):

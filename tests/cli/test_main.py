@@ -35,6 +35,7 @@ COMMANDS = (
     "compare",
     "info",
     "export",
+    "push",
     "check",
     "plan",
     "bench",

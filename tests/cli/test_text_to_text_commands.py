@@ -136,7 +136,7 @@ def test_gaps_are_filled(pretrained, command):
 def test_gaps_that_cannot_be_filled(pretrained, mixture, command):
     assert "text 1: there is no <extra_id_0>" in command("fill", pretrained, "The dog").refusal()
     assert (
-        "--n-best is for models that tell one word"
+        "--n-best is for models that fill in one word"
         in command("fill", pretrained, "<extra_id_0>", "--n-best", "2").refusal()
     )
     assert "a model for text to text" in command("fill", mixture, "<extra_id_0>").refusal()
@@ -153,7 +153,7 @@ def test_texts_are_written_for_texts(mixture, command):
     assert len(written["tokens"]) == len(written["log_probabilities"]) <= 5
     assert command("generate", mixture, asked, "", "--maximum-length", "5").out == f"{written['text']}\n\n"
     refused = command("generate", mixture, asked, "--json", "--top-log-probabilities", "2").refusal()
-    assert "told by language models" in refused
+    assert "is for language models" in refused
 
 
 def test_documents_are_summarized(text_files, mixture, command, tmp_path):

@@ -1,4 +1,4 @@
-"""What is in a model's folder: `regard info` describes it, `export` copies the model out, `check` looks whether it is whole."""
+"""A model's folder: `regard info` describes it, `export` copies it, `push` uploads it, `check` says whether it is whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, one_line, print_json, print_table, say
-from regard.cli.settings import Json
+from regard.cli.settings import Json, Model
 from regard.reading import read_json_object
 from regard.rendering import metric_rows
 
@@ -365,6 +365,12 @@ def _data_text(data: Mapping[str, Any]) -> str:
 # `regard export`.
 
 
+MaxShardSize = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Put weights that are larger, such as 5GB, in several files with an index."),
+]
+
+
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or model.", show_default=False)],
     folder: Annotated[
@@ -374,10 +380,7 @@ def export(
     checkpoint: Annotated[
         str, typer.Option(metavar="NAME", help="best, last, or the name of a folder under checkpoints/.")
     ] = "best",
-    max_shard_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Put weights that are larger, such as 5GB, in several files with an index."),
-    ] = None,
+    max_shard_size: MaxShardSize = None,
     as_json: Json = False,
 ) -> None:
     """Write the model of a run by itself, to be given away: no training texts, no state of the optimiser, no paths.
@@ -406,6 +409,52 @@ def export(
         )
     else:
         print_table(exported.rows())
+
+
+# `regard push`.
+
+
+def push(
+    model: Model,
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="OWNER/NAME",
+            help="The repository, which is made where there is none; a NAME alone is one of yours.",
+            show_default=False,
+        ),
+    ],
+    private: Annotated[
+        bool | None,
+        typer.Option(
+            "--private/--public",
+            help="Who may read a new repository; else as your settings there say.",
+            show_default=False,
+        ),
+    ] = None,
+    message: Annotated[
+        str, typer.Option(metavar="TEXT", help="Of the commit; else one that names Regard.", show_default=False)
+    ] = "",
+    max_shard_size: MaxShardSize = "5GB",
+    as_json: Json = False,
+) -> None:
+    """Upload a model to the Hugging Face hub, as `export` writes it: everybody who may read the repository then has it.
+
+    It needs a connection, `pip install 'regard[hub]'`, and a token that may write, of `hf auth login` or in HF_TOKEN.
+
+    \b
+    Example:
+      regard push runs/dates my-name/dates
+      regard push runs/dates my-name/dates --private --message "More steps" --json
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.cli.inputs import opened
+
+    predictor = opened(model, "cpu")
+    address = predictor.push_to_hub(place, private=private, message=message, max_shard_size=max_shard_size)
+    if as_json:
+        print_json(envelope("push") | {"model": str(model), "repository": place, "commit": address})
+    else:
+        print_table([("model", str(model)), ("task", predictor.task.name.replace("_", " ")), ("uploaded to", address)])
 
 
 # `regard check`.

@@ -23,7 +23,7 @@ from regard.cli.console import Interruption, ReaderGone, on_terminal, one_line, 
 from regard.cli.costs import bench, plan
 from regard.cli.embedding import embed, search
 from regard.cli.evaluate import evaluate
-from regard.cli.folders import check, export, info
+from regard.cli.folders import check, export, info, push
 from regard.cli.language_models import generate, prompt
 from regard.cli.looking import look, rank, walk
 from regard.cli.media import caption, compose
@@ -93,6 +93,7 @@ for _command in (
     compare,
     info,
     export,
+    push,
     check,
     plan,
     bench,
