@@ -73,7 +73,7 @@ class GenerationSettings:
         seed: of sampling; each call of `search` starts from it.
         repetition_penalty: theta, above 0; logits of tokens in the prompt, or written before, are divided by it where above 0
             and multiplied where below. 1 changes nothing.
-        no_repeat_ngram_size: no so many tokens are written that stood in this order before, the prompt of a language model
+        no_repeat_ngram_size: no so many tokens are written again in the same order, the prompt of a language model
             included. 0 changes nothing.
         presence_penalty: taken off the logit of every token that was written before; the prompt does not count.
         frequency_penalty: likewise, as many times as it was written.
