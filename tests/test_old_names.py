@@ -1,4 +1,4 @@
-"""Modules that can still be imported under the names they had."""
+"""Modules and names that can still be imported as they were called before."""
 
 import importlib
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import regard.layers
 from regard.data.notes import to_events
 from regard.data.running_text import split_sentences
 
@@ -33,3 +34,17 @@ def test_nothing_is_imported_until_a_name_is_asked_for():
     code = f"import sys, {DATA}.captions; assert 'torch' not in sys.modules; from {DATA}.captions import CaptionLine"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert f"DeprecationWarning: {DATA}.captions is now {DATA}.labelled_pictures" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "old", ["CausalReader", "Reader", "ReaderConfig", "Straight", "VectorReader", "WholeTextReader"]
+)
+def test_an_old_name_of_a_layer_gives_the_class_of_today_and_warns(old):
+    with pytest.warns(DeprecationWarning, match=rf"regard.layers.{old} is called (\w+); use that name") as seen:
+        found = getattr(regard.layers, old)
+    assert f"is called {found.__name__};" in str(seen[0].message)
+
+
+def test_a_layer_that_never_was_is_refused():
+    with pytest.raises(AttributeError, match="module 'regard.layers' has no attribute 'Crooked'"):
+        regard.layers.Crooked  # noqa: B018

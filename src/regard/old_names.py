@@ -1,11 +1,11 @@
-"""Modules under names they had before: importable for one release, with a warning."""
+"""Modules and names as they were called before: importable for one release, with a warning."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 
@@ -35,3 +35,21 @@ def add_old_modules(package: str, moved: Mapping[str, str]) -> None:
     """
     for old, today in moved.items():
         sys.modules.setdefault(f"{package}.{old}", _OldModule(f"{package}.{old}", today))
+
+
+def old_attributes(module: str, renamed: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a module some of whose names were changed: an old name gives the object of today, with a warning.
+
+    Arguments:
+        module: such as "regard.layers"; its `__init__` says `__getattr__ = old_attributes(__name__, {...})`.
+        renamed: from the old name of each object to its name of today in the same module.
+    """
+
+    def old_attribute(name: str) -> object:
+        if name not in renamed:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        today = renamed[name]
+        warnings.warn(f"{module}.{name} is called {today}; use that name", DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], today)
+
+    return old_attribute

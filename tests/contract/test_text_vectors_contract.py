@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.layers import Tokens, VectorReader
+from regard.layers import SentenceEncoderModel, Tokens
 from regard.models import MODELS, HANConfig, InferSentConfig, USEAveragingConfig, USETransformerConfig
 from regard.testing import check_model
 
@@ -64,10 +64,10 @@ SECONDS = [5, 3, 2]
 
 @pytest.fixture
 def build(seeded, randomize):
-    def make(variant: str, dtype: torch.dtype = torch.float64) -> VectorReader:
+    def make(variant: str, dtype: torch.dtype = torch.float64) -> SentenceEncoderModel:
         config = VARIANTS[variant]
         model = MODELS[config.model_type].model(config)
-        assert isinstance(model, VectorReader)
+        assert isinstance(model, SentenceEncoderModel)
         return randomize(model, scale=1.2).to(dtype).eval()
 
     return make

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from regard.embeddings.reading import PlainReader, Reader
-from regard.layers import TextEncoder, VectorReader
+from regard.layers import SentenceEncoderModel, TextEncoder
 from regard.quantization import PackedEncoder, unsupported_encoder
 from regard.quantization.encoder import own_precision
 from regard.quantization.linear import Precision, check_precision
@@ -19,13 +19,13 @@ class Readers:
         padding_id: what fills padding.
     """
 
-    def __init__(self, model: TextEncoder | VectorReader, padding_id: int) -> None:
+    def __init__(self, model: TextEncoder | SentenceEncoderModel, padding_id: int) -> None:
         self.model = model
         self._padding_id = padding_id
         self._prepared: dict[Precision, PackedEncoder] = {}
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[Readers], tuple[TextEncoder | VectorReader, int]]:
+    def __reduce__(self) -> tuple[type[Readers], tuple[TextEncoder | SentenceEncoderModel, int]]:
         """A copy, or one in another process, prepares its own."""
         return (Readers, (self.model, self._padding_id))
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.layers import TextEncoder, Tokens, VectorReader
+from regard.layers import SentenceEncoderModel, TextEncoder, Tokens
 from regard.quantization.encoder import Group
 
 BATCH_TOKENS = 2048
@@ -44,7 +44,7 @@ class PlainReader:
         padding_id: what fills padding.
     """
 
-    model: TextEncoder | VectorReader
+    model: TextEncoder | SentenceEncoderModel
     padding_id: int = 0
 
     @property

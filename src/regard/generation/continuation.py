@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention import BatchInvariant
 from regard.errors import InputError
 from regard.generation.stopping import LengthLimit
-from regard.layers import TARGET, CausalStack, DecoderState, Reader, Source, Tokens, join
+from regard.layers import TARGET, CausalLM, CausalStack, DecoderState, Source, Tokens, join
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -77,7 +77,7 @@ class Continuation(Generic[S]):
     has_alignment = False
     maximum_target_length: int | None = None
 
-    def __init__(self, model: Reader[S], before: S | None = None, *, batch_invariant: bool | None = None) -> None:
+    def __init__(self, model: CausalLM[S], before: S | None = None, *, batch_invariant: bool | None = None) -> None:
         self.model = model
         self.before = before
         if batch_invariant is None:

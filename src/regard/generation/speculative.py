@@ -15,7 +15,7 @@ from regard.generation.choosing import check_choosable, inverse_transform
 from regard.generation.hypothesis import Hypothesis, Paths
 from regard.generation.stopping import StopRule
 from regard.generation.transforms import LogitTransform
-from regard.layers import DecoderState, Reader, Tokens
+from regard.layers import CausalLM, DecoderState, Tokens
 
 S = TypeVar("S", bound=DecoderState)
 D = TypeVar("D", bound=DecoderState)
@@ -62,8 +62,8 @@ class Speculation(Generic[S, D]):
         InputError: for two models with other vocabularies, or `ahead` below 1.
     """
 
-    model: Reader[S]
-    draft: Reader[D]
+    model: CausalLM[S]
+    draft: CausalLM[D]
     ahead: int = 4
     transforms: Sequence[LogitTransform] = ()
     stop: Sequence[StopRule] = ()
@@ -148,7 +148,7 @@ class Speculation(Generic[S, D]):
 class _Reading:
     """A language model that reads on, and goes back."""
 
-    def __init__(self, model: Reader[Any], before: Tensor) -> None:
+    def __init__(self, model: CausalLM[Any], before: Tensor) -> None:
         self.model = model
         self.state = model.start(1)
         if before.shape[1]:

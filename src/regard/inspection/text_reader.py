@@ -25,7 +25,7 @@ from regard.inspection.record import look
 from regard.inspection.terminal import colour_of
 from regard.inspection.view import AttentionMap, AttentionView, visible
 from regard.inspection.words import token_texts
-from regard.layers import TextEncoder, Tokens, VectorReader
+from regard.layers import SentenceEncoderModel, TextEncoder, Tokens
 from regard.models import MODELS, ELMo
 from regard.tasks.encoders import foreign_tokenizer, join, padded, tokens_of
 from regard.tasks.loading import model_folder
@@ -172,7 +172,7 @@ class TextReader:
             raise InputError(
                 'an ELMo has no attention to look at; regard.look(model, hidden=["layers.*"]) keeps its layers'
             )
-        if isinstance(self.model, VectorReader) or self._interface == "text_vectors":
+        if isinstance(self.model, SentenceEncoderModel) or self._interface == "text_vectors":
             return _side_by_side([self._alone(self.model, each, addresses) for each in texts])
         encoded = [self._ids(each) for each in texts]
         joined = join(self.tokenizer, *encoded, maximum=sum(map(len, encoded)) + len(encoded) + 1)

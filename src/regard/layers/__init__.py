@@ -1,5 +1,7 @@
 """What surrounds attention: tokens, decoder state, residuals, feed-forward nets, recurrent readers, embeddings."""
 
+from typing import TYPE_CHECKING
+
 from regard.layers.blocks import (
     ACTIVATIONS,
     Activation,
@@ -11,13 +13,12 @@ from regard.layers.blocks import (
     FeedForward,
     GatedFeedForward,
     NormPlacement,
+    NoSkip,
     Residual,
-    Straight,
 )
 from regard.layers.causal import (
     CausalClassifier,
     CausalConfig,
-    CausalReader,
     CausalStack,
     CausalState,
     CausalTransformer,
@@ -38,12 +39,12 @@ from regard.layers.encoder import (
     HeadKind,
     PooledHead,
     Pooler,
+    SequenceClassifier,
     TextEmbedding,
     TextEncoder,
-    WholeTextReader,
     build_head,
 )
-from regard.layers.language_models import LeftToRight, Reader, ReaderConfig
+from regard.layers.language_models import CausalLM, CausalLMConfig, LeftToRight
 from regard.layers.layer_choice import Combination, LayerChoice, ScalarMix
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates, TwoWayLSTM
 from regard.layers.output import NEVER, OutputBias, Reduction, VocabularyOutput, maxout
@@ -72,6 +73,7 @@ from regard.layers.recurrent import (
     read,
 )
 from regard.layers.reversible import Randomness, ReversibleBlock, Seen, through_reversibly
+from regard.layers.sentence_encoder import LayeredHead, SentenceEncoderConfig, SentenceEncoderModel, VectorHead
 from regard.layers.state import (
     CACHE,
     LAST_STEP,
@@ -84,7 +86,7 @@ from regard.layers.state import (
     join,
 )
 from regard.layers.tokens import SentencesOf, Source, Tokens, in_order, put_back, reading_order
-from regard.layers.vector_reader import LayeredHead, VectorHead, VectorReader, VectorReaderConfig
+from regard.old_names import old_attributes
 
 __all__ = [
     "ACTIVATIONS",
@@ -102,7 +104,8 @@ __all__ = [
     "CausalBlock",
     "CausalClassifier",
     "CausalConfig",
-    "CausalReader",
+    "CausalLM",
+    "CausalLMConfig",
     "CausalStack",
     "CausalState",
     "CausalTransformer",
@@ -132,6 +135,7 @@ __all__ = [
     "LayeredHead",
     "LeftToRight",
     "LongShortTermMemoryCell",
+    "NoSkip",
     "NormPlacement",
     "OutputBias",
     "PatchEmbedding",
@@ -144,8 +148,6 @@ __all__ = [
     "Pooler",
     "PositionedEmbedding",
     "Randomness",
-    "Reader",
-    "ReaderConfig",
     "RecurrentCell",
     "Reduction",
     "ResetAfterCell",
@@ -153,10 +155,12 @@ __all__ = [
     "ReversibleBlock",
     "ScalarMix",
     "Seen",
+    "SentenceEncoderConfig",
+    "SentenceEncoderModel",
     "SentencesOf",
+    "SequenceClassifier",
     "Source",
     "SpeltWords",
-    "Straight",
     "TanhCell",
     "TextEmbedding",
     "TextEncoder",
@@ -165,10 +169,7 @@ __all__ = [
     "TransducerConfig",
     "TwoWayLSTM",
     "VectorHead",
-    "VectorReader",
-    "VectorReaderConfig",
     "VocabularyOutput",
-    "WholeTextReader",
     "build_head",
     "halving_blocks",
     "in_order",
@@ -182,3 +183,17 @@ __all__ = [
     "through_reversibly",
     "token_embedding",
 ]
+
+if not TYPE_CHECKING:  # so that type checkers refuse names that are not there
+    __getattr__ = old_attributes(
+        __name__,
+        {
+            "CausalReader": "CausalTransformer",
+            "Reader": "CausalLM",
+            "ReaderConfig": "CausalLMConfig",
+            "Straight": "NoSkip",
+            "VectorRead": "SentenceVectors",
+            "VectorReader": "SentenceEncoderModel",
+            "WholeTextReader": "SequenceClassifier",
+        },
+    )

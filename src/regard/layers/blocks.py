@@ -193,7 +193,7 @@ class Residual(nn.Module):
         return self.after(x + self.dropout(sublayer(self.before(x))))
 
 
-class Straight(Residual):
+class NoSkip(Residual):
     """A sub-layer's output in the place of its input: what is left of a residual connection without its skip.
 
         output = after(dropout(sublayer(before(x))))

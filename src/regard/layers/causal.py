@@ -1,6 +1,6 @@
 """The stack of blocks that the GPT family shares: a text read from the left, what it passed kept as keys and values.
 
-`CausalReader` is the stack as a language model; `CausalClassifier` is GPT as it is fine-tuned, with a head on the last token.
+`CausalTransformer` is the stack as a language model, `CausalClassifier` the stack with a head on the last token, as GPT is fine-tuned.
 """
 
 from __future__ import annotations
@@ -322,11 +322,7 @@ class CausalStack(nn.Module):
         return mask
 
 
-class CausalReader(CausalStack, LeftToRight[CausalState]):
-    """The stack as a language model. Its arguments are `CausalStack`'s."""
-
-
-class CausalTransformer(CausalReader):
+class CausalTransformer(CausalStack, LeftToRight[CausalState]):
     """A language model of blocks with the embedding table once more at its end: GPT, and whatever differs from it in a part.
 
     Its arguments are `CausalStack`'s.

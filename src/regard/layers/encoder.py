@@ -197,7 +197,7 @@ class TextEncoder(nn.Module):
         return x, mask, Positions.of_text(length, places if tokens.padded == "somewhere" else None, device=x.device)
 
 
-class WholeTextReader(Protocol):
+class SequenceClassifier(Protocol):
     """A model that tells a class, or a number, of one or two texts: an encoder, or a decoder with a head.
 
     The vector that the head reads is that of the first token in an encoder (`[CLS]`), and of the last in a decoder, which is the

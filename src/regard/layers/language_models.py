@@ -1,6 +1,6 @@
 """Language models: what one is asked, and what all of them do that go from a state over tokens to vectors.
 
-`Reader` is the interface: a text is read from the left, and each place says what comes next. `LeftToRight` is the base class.
+`CausalLM` is the interface: a text is read from the left, and each place says what comes next. `LeftToRight` is the base class.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.layers.tokens import Tokens
 S = TypeVar("S", bound=DecoderState)
 
 
-class ReaderConfig(Protocol):
+class CausalLMConfig(Protocol):
     """What the task needs to know of a model's vocabulary."""
 
     @property
@@ -37,7 +37,7 @@ class ReaderConfig(Protocol):
         ...
 
 
-class Reader(Protocol[S]):
+class CausalLM(Protocol[S]):
     """A language model: p(x_t | x_1 .. x_{t-1}) for every place t of a text.
 
     `forward` reads whole texts, `read` goes on from a state and hands the next one back, `prefill` hands back that alone, `step`
@@ -45,7 +45,7 @@ class Reader(Protocol[S]):
     """
 
     @property
-    def config(self) -> ReaderConfig:
+    def config(self) -> CausalLMConfig:
         """The ids that matter."""
         ...
 

@@ -17,9 +17,9 @@ from regard.layers import (
     EncoderBlock,
     FeedForward,
     HeadKind,
+    NoSkip,
     Pooler,
     Residual,
-    Straight,
     TextEmbedding,
     TextEncoder,
 )
@@ -144,7 +144,7 @@ def _block(config: AttentionStackConfig, layer: int) -> EncoderBlock:
 
 
 def _connection(config: AttentionStackConfig) -> Callable[[], Residual]:
-    kind = Residual if config.skips else Straight
+    kind = Residual if config.skips else NoSkip
     if config.norm == "none":
         return lambda: kind(before=nn.Identity(), after=nn.Identity(), dropout=config.dropout)
     return lambda: kind.with_norm("post", config.width, dropout=config.dropout, epsilon=config.norm_epsilon)
@@ -158,5 +158,5 @@ def without_feedforward(attention: AttentionLayer, residual: Callable[[], Residu
         residual: makes the connection around it.
     """
     block = EncoderBlock(attention=attention, feedforward=nn.Identity(), residual=residual)
-    block.feedforward_residual = Straight(before=nn.Identity(), after=nn.Identity())
+    block.feedforward_residual = NoSkip(before=nn.Identity(), after=nn.Identity())
     return block

@@ -207,7 +207,7 @@ def config_from_json(family: type[C], values: Mapping[str, Any], where: str) -> 
     return from_mapping(family, settings, where)
 
 
-def check_vector_reader(config: Any) -> None:
+def check_sentence_encoder(config: Any) -> None:
     """Refuse a vocabulary, dropout or head that no such model can have.
 
     Raises:

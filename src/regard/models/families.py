@@ -26,13 +26,19 @@ Interface = Literal[
     "few_shot",
     "picture_classifier",
 ]
-"""What a model is called with: a source and a target (`regard.layers.Decoder`), one text from its beginning
-(`regard.layers.Reader`), one or two texts seen as a whole (`regard.layers.TextEncoder`), these for a class or a number alone
-(`regard.layers.WholeTextReader`), which an encoder gives too; or one text for one vector (`regard.layers.VectorReader`), which an
-encoder gives too, and which with a head tells a class or a number; or an encoder that also tells every word from those before it,
-and from those after it; or pictures to write about (`regard.models.captioning.PictureDecoder`); or vectors
-one after another, for one at each step (`regard.layers.Transducer`); or a few labelled pictures and one more
-(`regard.layers.FewShotLearner`); or pictures to tell the class of (`regard.layers.PictureClassifier`)."""
+"""What a model is called with:
+
+- `encoder_decoder`: a source and a target (`regard.layers.Decoder`);
+- `language_model`: one text from its beginning (`regard.layers.CausalLM`);
+- `encoder`: one or two texts seen as a whole (`regard.layers.TextEncoder`);
+- `whole_text`: these for a class or a number alone (`regard.layers.SequenceClassifier`), which an encoder gives too;
+- `text_vectors`: one text for one vector (`regard.layers.SentenceEncoderModel`), which an encoder gives too; with a head it gives a
+  class or a number;
+- `bidirectional_language_model`: an encoder that also predicts every word from those before it, and from those after it;
+- `captioner`: images to write about (`regard.models.captioning.PictureDecoder`);
+- `transducer`: vectors one after another, for one at each step (`regard.layers.Transducer`);
+- `few_shot`: a few labelled images and one more (`regard.layers.FewShotLearner`);
+- `picture_classifier`: images to give the class of (`regard.layers.PictureClassifier`)."""
 
 
 ALSO_SERVES: Mapping[Interface, tuple[Interface, ...]] = MappingProxyType(

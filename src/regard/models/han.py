@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, Dense, Dot, ScoredAttention
 from regard.attention.layer import Side
-from regard.layers import BidirectionalGRU, Dropout, SentencesOf, Tokens, VectorHead, VectorReader
-from regard.layers.vector_reader import LONGEST
-from regard.models.config import check, check_sizes, check_types, check_vector_reader, vector_head
+from regard.layers import BidirectionalGRU, Dropout, SentenceEncoderModel, SentencesOf, Tokens, VectorHead
+from regard.layers.sentence_encoder import LONGEST
+from regard.models.config import check, check_sentence_encoder, check_sizes, check_types, vector_head
 
 Gathering = Literal["attention", "average", "maximum"]
 """How the vectors of words become that of their sentence, and those of sentences that of the document."""
@@ -61,7 +61,7 @@ class HANConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_sizes(self, "embedding_width", "hidden_width", "attention_width")
-        check_vector_reader(self)
+        check_sentence_encoder(self)
         for index in self.boundary_ids:
             check(0 <= index < self.vocabulary, "boundary_ids", index, f"in [0, {self.vocabulary})", "they are tokens")
 
@@ -134,7 +134,7 @@ class Level(nn.Module):
         return self.attention(context, self.attention.keys_values(h), mask=Dense(members.unsqueeze(1)))
 
 
-class HAN(VectorReader):
+class HAN(SentenceEncoderModel):
     """Words to sentences, sentences to a document, and what is told of it.
 
         s_i = sum_t a_it h_it,   v = sum_i a_i h_i,   p = softmax(W_c v + b_c)

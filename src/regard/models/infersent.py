@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.layers import Dropout, LSTMStack, Tokens, VectorHead, VectorReader
-from regard.layers.vector_reader import LONGEST
-from regard.models.config import check, check_sizes, check_types, check_vector_reader, vector_head
+from regard.layers import Dropout, LSTMStack, SentenceEncoderModel, Tokens, VectorHead
+from regard.layers.sentence_encoder import LONGEST
+from regard.models.config import check, check_sentence_encoder, check_sizes, check_types, vector_head
 
 Pooling = Literal["max", "mean", "last"]
 """How the vectors of words become one (section 3.2): the largest number in each place; their mean; the last state of either
@@ -68,7 +68,7 @@ class InferSentConfig:
             "without a recurrent net there is no last state",
         )
         check(self.classifier_width >= 0, "classifier_width", self.classifier_width, "0 or more", "512 is the paper's")
-        check_vector_reader(self)
+        check_sentence_encoder(self)
 
     @property
     def width(self) -> int:
@@ -106,7 +106,7 @@ class BidirectionalLSTM(nn.Module):
         return torch.cat([ahead, behind], dim=-1)
 
 
-class InferSent(VectorReader):
+class InferSent(SentenceEncoderModel):
     """A bidirectional LSTM whose states are pooled to the vector of a text.
 
         h_t = [LSTM_forwards(w_1 .. w_t) ; LSTM_backwards(w_t .. w_T)]

@@ -28,10 +28,11 @@ from regard.layers import (
     ACTIVATIONS,
     TARGET,
     Activation,
-    CausalReader,
+    CausalStack,
     CausalState,
     ChunkedFeedForward,
     Dropout,
+    LeftToRight,
     PositionedEmbedding,
     Reduction,
     ReversibleBlock,
@@ -148,7 +149,7 @@ class ReformerState(CausalState):
     cache: KVCache = field(default_factory=KVCache, metadata=TARGET)
 
 
-class Reformer(CausalReader):
+class Reformer(CausalStack, LeftToRight[CausalState]):
     """Reformer as a language model: LSH attention, chunked feed-forward nets, reversible blocks.
 
         X1 = X2 = E[token] + P[position]

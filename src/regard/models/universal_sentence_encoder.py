@@ -28,13 +28,13 @@ from regard.layers import (
     FeedForward,
     PositionedEmbedding,
     Residual,
+    SentenceEncoderModel,
     Tokens,
     VectorHead,
-    VectorReader,
     token_embedding,
 )
-from regard.layers.vector_reader import LONGEST
-from regard.models.config import check, check_shares, check_sizes, check_types, check_vector_reader, vector_head
+from regard.layers.sentence_encoder import LONGEST
+from regard.models.config import check, check_sentence_encoder, check_shares, check_sizes, check_types, vector_head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,7 @@ class USETransformerConfig:
         check(width % 2 == 0, "width", width, "even for sinusoidal positions", "add one")
         check_shares(self, "attention_dropout", usual="0 is usual")
         check(self.classifier_width >= 0, "classifier_width", self.classifier_width, "0 or more", "512 is usual")
-        check_vector_reader(self)
+        check_sentence_encoder(self)
 
     @property
     def segments(self) -> int:
@@ -95,7 +95,7 @@ class USETransformerConfig:
         return 0
 
 
-class USETransformer(VectorReader):
+class USETransformer(SentenceEncoderModel):
     """The encoder of a Transformer, whose vectors of words are summed to that of their text (section 3.1).
 
         u = sum_t h_t / sqrt(n),   h the last block's vectors of the n tokens
@@ -195,7 +195,7 @@ class USEAveragingConfig:
         check_sizes(self, "width", "feedforward_layers")
         check(0 <= self.bigrams <= 1 << 30, "bigrams", self.bigrams, "in [0, 2**30]", "0 leaves them out")
         check(self.classifier_width >= 0, "classifier_width", self.classifier_width, "0 or more", "512 is usual")
-        check_vector_reader(self)
+        check_sentence_encoder(self)
 
     @property
     def layers(self) -> int:
@@ -213,7 +213,7 @@ class USEAveragingConfig:
         return LONGEST
 
 
-class USEAveraging(VectorReader):
+class USEAveraging(SentenceEncoderModel):
     """The mean of words and bigrams, through a feed-forward net (section 3.2; Iyyer et al. 2015).
 
         m = (sum_t E[w_t] + sum_t E2[w_t w_{t+1}]) / (n + n - 1),   u = W_k f(... f(W_1 m + b_1)) + b_k

@@ -26,9 +26,9 @@ from regard.layers import (
     FeedForward,
     GatedFeedForward,
     PositionedEmbedding,
+    SentenceEncoderModel,
     TextEmbedding,
     TextEncoder,
-    VectorReader,
 )
 from regard.layers.blocks import Block
 from regard.layers.encoder import MaskedHead, PretrainingHead, TokenHead
@@ -323,7 +323,7 @@ def _(model: TextEncoder, shape: Shape) -> Found:
 
 
 @_outside.register
-def _(model: VectorReader, shape: Shape) -> Found:
+def _(model: SentenceEncoderModel, shape: Shape) -> Found:
     return [(OUTPUT, _linear(model.head, shape.rows))]
 
 

@@ -366,7 +366,7 @@ class EncoderPredictor(Predictor[E]):
     """A model that reads one or two whole texts and says something of them.
 
     Arguments:
-        model: a `TextEncoder`, or another `WholeTextReader`, with the task's head.
+        model: a `TextEncoder`, or another `SequenceClassifier`, with the task's head.
         task: tokenizer and settings.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.

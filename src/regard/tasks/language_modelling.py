@@ -70,7 +70,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     """A language model ready to use: texts in, `TextScore`s out.
 
     Arguments:
-        model: a `Reader`.
+        model: a `CausalLM`.
         task: the tokenizer.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.

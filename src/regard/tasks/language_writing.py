@@ -101,7 +101,7 @@ def most_probable(
     """What a language model holds most probable at each place of a text, given all that stands before it.
 
     Arguments:
-        model: a `Reader`.
+        model: a `CausalLM`.
         texts: for each the ids that were read before, one at least, and those that were written.
         count: tokens to tell of each place; all where the vocabulary is no larger.
 
@@ -174,12 +174,12 @@ class Writer:
     """Writes on after prompts.
 
     Arguments:
-        model: a `Reader`.
+        model: a `CausalLM`.
         task: its tokenizer, and what stands before prompts.
         settings: how to decode.
         stop: strings that end a text and are not part of it.
         top: how many of the most probable tokens to tell of each place.
-        draft: guesses for it, a faster `Reader` of the same tokens.
+        draft: guesses for it, a faster `CausalLM` of the same tokens.
         ahead: tokens guessed at a time.
         after: a text that stands before every prompt, already read; none where None.
     """

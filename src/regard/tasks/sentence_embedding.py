@@ -24,7 +24,7 @@ from regard.embeddings.readers import Readers
 from regard.embeddings.reading import BATCH_TOKENS, counted_of, read_all
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
 from regard.errors import InputError, nearest
-from regard.layers import HeadKind, Tokens, VectorReader
+from regard.layers import HeadKind, SentenceEncoderModel, Tokens
 from regard.layers.output import check_finite
 from regard.metrics.regression import pearson, spearman
 from regard.models import MODELS
@@ -356,7 +356,11 @@ def check_pooling(model: Any, pooling: Sequence[str]) -> None:
     Raises:
         InputError: with what to choose instead.
     """
-    if tuple(pooling) == POOLER and not isinstance(model, VectorReader) and getattr(model, "pooler", None) is None:
+    if (
+        tuple(pooling) == POOLER
+        and not isinstance(model, SentenceEncoderModel)
+        and getattr(model, "pooler", None) is None
+    ):
         raise InputError(
             f"pooling is pooler, and this {model.config.model_type} makes no vector of a whole text; choose another, such as mean"
         )
@@ -393,7 +397,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     """A model that gives texts vectors: strings in, an array out. Any encoder can be one.
 
     Arguments:
-        model: a `TextEncoder` or a `VectorReader`; what head it has does not matter.
+        model: a `TextEncoder` or a `SentenceEncoderModel`; what head it has does not matter.
         task: tokenizer, pooling and what stands behind it.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
@@ -610,7 +614,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     @property
     def _widths(self) -> Sequence[int]:
         """Of the embedding's vectors and of each layer's."""
-        if isinstance(self.model, VectorReader):
+        if isinstance(self.model, SentenceEncoderModel):
             return self.model.widths
         return [self.model.config.width] * (1 + len(self.model.layers))
 

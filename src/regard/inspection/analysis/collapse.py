@@ -19,7 +19,7 @@ from regard.errors import InputError, nearest
 from regard.inspection.drawings import COLOURS
 from regard.inspection.editing import without_feedforward, without_skips
 from regard.inspection.record import look
-from regard.layers import EncoderBlock, Pictures, PositionedEmbedding, Residual, Straight, TextEmbedding, Tokens
+from regard.layers import EncoderBlock, NoSkip, Pictures, PositionedEmbedding, Residual, TextEmbedding, Tokens
 from regard.layers.blocks import Block
 
 if TYPE_CHECKING:
@@ -172,11 +172,11 @@ def _attention_alone(block: nn.Module, number: int) -> tuple[AttentionLayer, boo
         raise InputError(f"block {number} is a {type(block).__name__}; paths are those of a stack of EncoderBlock")
     around, beyond = block.attention_residual, block.feedforward_residual
     plain = all(isinstance(part, nn.Identity) for part in (around.before, around.after, beyond.before, beyond.after))
-    if not plain or not isinstance(block.feedforward, nn.Identity) or type(beyond) is not Straight:
+    if not plain or not isinstance(block.feedforward, nn.Identity) or type(beyond) is not NoSkip:
         raise InputError(
             f"block {number} has a norm or a feed-forward net, with which it is no sum of paths; give one of attention alone"
         )
-    if type(around) not in (Residual, Straight):
+    if type(around) not in (Residual, NoSkip):
         raise InputError(f"block {number} has a {type(around).__name__}; give one with a skip connection, or with none")
     if any(part.training for part in block.modules()):
         raise InputError(f"block {number} is in training mode; call eval() first")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer
 from regard.errors import InputError
-from regard.layers import Residual, Straight, TextEncoder
+from regard.layers import NoSkip, Residual, TextEncoder
 from regard.layers.blocks import Block
 from regard.models.bert import heads_left
 from regard.tasks.predictor import Predictor
@@ -34,7 +34,7 @@ def without_skips(module: M) -> M:
     >>> from regard.models import Bert, BertConfig
     >>> model = Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=1))
     >>> type(without_skips(model).layers[0].attention_residual).__name__
-    'Straight'
+    'NoSkip'
     """
     copied = copy.deepcopy(module)
     found = False
@@ -63,12 +63,12 @@ def without_feedforward(module: M) -> M:
         raise InputError(f"there is no feed-forward net in a {type(module).__name__}; give a model made of blocks")
     for block in blocks:
         block.feedforward = nn.Identity()
-        block.feedforward_residual = Straight(before=nn.Identity(), after=nn.Identity())
+        block.feedforward_residual = NoSkip(before=nn.Identity(), after=nn.Identity())
     return copied
 
 
-def _straight(residual: Residual) -> Straight:
-    straight = Straight(before=residual.before, after=residual.after, dropout=residual.dropout.p)
+def _straight(residual: Residual) -> NoSkip:
+    straight = NoSkip(before=residual.before, after=residual.after, dropout=residual.dropout.p)
     return straight.train(residual.training)
 
 

@@ -21,7 +21,7 @@ LONGEST = 1 << 16
 """Tokens of the longest text that a model without positions is given: what a store of texts holds."""
 
 
-class VectorReaderConfig(EncoderConfig, Protocol):
+class SentenceEncoderConfig(EncoderConfig, Protocol):
     """What the tasks need to know of such a model."""
 
     @property
@@ -30,7 +30,7 @@ class VectorReaderConfig(EncoderConfig, Protocol):
         ...
 
 
-class VectorRead(NamedTuple):
+class SentenceVectors(NamedTuple):
     """What a model makes of texts that stand alone.
 
     Arguments:
@@ -42,7 +42,7 @@ class VectorRead(NamedTuple):
     vector: Tensor
 
 
-class VectorReader(nn.Module, ABC):
+class SentenceEncoderModel(nn.Module, ABC):
     """A model that reads each text by itself and makes one vector of it: a sentence encoder.
 
         one text:    logits = head(u)
@@ -59,7 +59,7 @@ class VectorReader(nn.Module, ABC):
     length_setting: str = "model.maximum_positions"
     tells_next: bool = False
 
-    def __init__(self, config: VectorReaderConfig, head: nn.Module) -> None:
+    def __init__(self, config: SentenceEncoderConfig, head: nn.Module) -> None:
         super().__init__()
         self.config = config
         self.head = head
@@ -92,10 +92,10 @@ class VectorReader(nn.Module, ABC):
     def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:
         """The last layer's vectors of tokens (B, L, H) to those of their texts (B, D)."""
 
-    def read(self, tokens: Tokens) -> VectorRead:
+    def read(self, tokens: Tokens) -> SentenceVectors:
         """Texts that stand alone: the vectors of their tokens, and their own."""
         hidden = self.hidden_states(tokens)[-1]
-        return VectorRead(hidden, self.vector(hidden, tokens))
+        return SentenceVectors(hidden, self.vector(hidden, tokens))
 
     def forward(
         self, tokens: Tokens, segments: Tensor | None = None, *, at: Tensor | None = None, readings: int = 1
@@ -120,7 +120,7 @@ class VectorReader(nn.Module, ABC):
         told: HeadLogits = self.head(hidden, pooled, None) if speaks else HeadLogits()
         return Encoded(hidden, pooled, told.logits, None)
 
-    def _pair(self, tokens: Tokens, segments: Tensor) -> VectorRead:
+    def _pair(self, tokens: Tokens, segments: Tensor) -> SentenceVectors:
         """Both texts of each row, read one beside the other in one batch of twice as many."""
         apart = [_text(tokens, segments, number) for number in (0, 1)]
         longest = max(each.ids.shape[1] for each, _ in apart)
@@ -137,7 +137,7 @@ class VectorReader(nn.Module, ABC):
             for hidden, (_, order) in zip(found.hidden.chunk(2), apart, strict=True)
         )
         hidden = torch.where((segments > 0).unsqueeze(-1), second, first)
-        return VectorRead(hidden, compared(*found.vector.chunk(2)))
+        return SentenceVectors(hidden, compared(*found.vector.chunk(2)))
 
 
 def compared(first: Tensor, second: Tensor) -> Tensor:
