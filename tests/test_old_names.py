@@ -46,5 +46,5 @@ def test_an_old_name_of_a_layer_gives_the_class_of_today_and_warns(old):
 
 
 def test_a_layer_that_never_was_is_refused():
-    with pytest.raises(AttributeError, match="module 'regard.layers' has no attribute 'Crooked'"):
+    with pytest.raises(AttributeError, match=r"module 'regard.layers' has no attribute 'Crooked'"):
         regard.layers.Crooked  # noqa: B018

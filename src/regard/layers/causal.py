@@ -1,6 +1,6 @@
 """The stack of blocks that the GPT family shares: a text read from the left, what it passed kept as keys and values.
 
-`CausalTransformer` is the stack as a language model, `CausalClassifier` the stack with a head on the last token, as GPT is fine-tuned.
+`CausalTransformer` is the stack as a language model, `CausalClassifier` the stack with a head on the last token, for fine-tuning.
 """
 
 from __future__ import annotations

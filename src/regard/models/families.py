@@ -32,7 +32,7 @@ Interface = Literal[
 - `language_model`: one text from its beginning (`regard.layers.CausalLM`);
 - `encoder`: one or two texts seen as a whole (`regard.layers.TextEncoder`);
 - `whole_text`: these for a class or a number alone (`regard.layers.SequenceClassifier`), which an encoder gives too;
-- `text_vectors`: one text for one vector (`regard.layers.SentenceEncoderModel`), which an encoder gives too; with a head it gives a
+- `text_vectors`: one text for one vector (`regard.layers.SentenceEncoderModel`), which an encoder gives too; with a head a
   class or a number;
 - `bidirectional_language_model`: an encoder that also predicts every word from those before it, and from those after it;
 - `captioner`: images to write about (`regard.models.captioning.PictureDecoder`);
