@@ -5,7 +5,7 @@ import torch
 
 from regard.errors import InputError
 from regard.generation import FixedLength, Paths, RelativeLength, StopSequence
-from regard.generation.stopping import row_limits
+from regard.generation.penalties import row_limits
 from regard.layers import Tokens
 
 SOURCE = Tokens.pad([[5, 6, 7], [8]], side="left")

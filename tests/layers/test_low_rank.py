@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.layers import Pictures, Tokens
-from regard.layers.low_rank import LowRankLinear, adapt, adaptable
+from regard.layers.blocks import LowRankLinear, adapt, adaptable
 from regard.models import GPT2, MODELS, GPT2Config
 from regard.training import TrainingSettings
 from regard.training.optimizers import build_optimizer

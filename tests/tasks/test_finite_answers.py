@@ -11,7 +11,7 @@ import torch
 import regard
 from regard import InputError
 from regard.generation import GenerationSettings
-from regard.layers.output import NotFinite, check_finite, check_number
+from regard.layers.embeddings import NotFinite, check_finite, check_number
 from regard.models import (
     GPT2,
     NTM,

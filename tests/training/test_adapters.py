@@ -17,7 +17,7 @@ from regard.checkpoints import read_model, read_parameters
 from regard.checkpoints.adapters import has_adapters, read_adapters
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.layers.low_rank import adapt
+from regard.layers.blocks import adapt
 from regard.training.recipe import read_recipe
 
 TRAINING: dict[str, Any] = {

@@ -6,13 +6,11 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 
 from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
 from regard.attention.cache import KeysValues, KVCache, Room
-from regard.attention.chunked import ChunkedAttention
-from regard.attention.inputs import AttentionInputs, Positions
+from regard.attention.inputs import AttentionInputs, Causal, Dense, Document, Mask, Packed, Padding, Positions, Window
 from regard.attention.kernels import BatchInvariant
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
 from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
-from regard.attention.lsh import LSHAttention
-from regard.attention.masks import Causal, Dense, Document, Mask, Packed, Padding, Window
+from regard.attention.lsh import ChunkedAttention, LSHAttention
 from regard.attention.mechanism import Attention, Declaration, ScoredAttention
 from regard.attention.positions import (
     AxialPositions,

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, Causal
 from regard.attention.kernels import kept
-from regard.attention.masks import Causal
 
 LOW = -1e30
 """In place of a score that is not to be: finite, so that a query that sees nothing stays finite too."""

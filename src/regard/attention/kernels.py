@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.inputs import AttentionInputs, Positions
-from regard.attention.masks import Causal, Packed
+from regard.attention.inputs import AttentionInputs, Causal, Packed, Positions
 
 SHORT, LONG = 24, 256
 """Fewer queries or keys than the first, and PyTorch's fused kernel trains fastest in float32; more keys than the second, and it

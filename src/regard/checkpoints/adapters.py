@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.checkpoints.hf_format import format_of
 from regard.checkpoints.tensors import read_tensors, write_tensors
 from regard.errors import InputError
-from regard.layers.low_rank import LowRankLinear, merged_weight
+from regard.layers.blocks import LowRankLinear, merged_weight
 from regard.reading import read_json_object
 from regard.structure import from_mapping
 
@@ -44,7 +44,7 @@ class AdapterCard:
 
     Arguments:
         format_version: of the file.
-        rank, alpha, dropout: as in `layers.low_rank.LowRankLinear`.
+        rank, alpha, dropout: as in `layers.blocks.LowRankLinear`.
         maps: the full names of the maps that have an adapter.
         layout: `peft`, or `regard` where the tensors have our own names.
         digests: the SHA-256 of every tensor.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regard.embeddings.reading import BATCH_TOKENS, Reader, read_all
 from regard.errors import InputError, nearest
 from regard.layers import Combination, LayerChoice
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.quantization.encoder import Group
 from regard.text import Tokenizer
 

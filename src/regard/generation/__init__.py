@@ -2,12 +2,20 @@
 
 from regard.generation.beam import beam_search
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
-from regard.generation.continuation import Continuation, Room
+from regard.generation.continuation import Continuation, Room, Speculated, Speculation
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
-from regard.generation.penalties import AverageLength, CoveragePenalty, GnmtLength, LengthPenalty
+from regard.generation.penalties import (
+    AverageLength,
+    CoveragePenalty,
+    FixedLength,
+    GnmtLength,
+    LengthLimit,
+    LengthPenalty,
+    RelativeLength,
+    StopRule,
+    StopSequence,
+)
 from regard.generation.settings import GenerationSettings, search
-from regard.generation.speculative import Speculated, Speculation
-from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule, StopSequence
 from regard.generation.streaming import Step, generate, stream
 from regard.generation.transforms import (
     Forbid,

@@ -12,11 +12,18 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.generation.checks import whole
 from regard.generation.choosing import check_choosable, leading_sums
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
-from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty, check_coverage
-from regard.generation.stopping import LengthLimit, RelativeLength, row_limits
+from regard.generation.penalties import (
+    CoveragePenalty,
+    GnmtLength,
+    LengthLimit,
+    LengthPenalty,
+    RelativeLength,
+    check_coverage,
+    row_limits,
+    whole,
+)
 from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
 from regard.layers import Decoder, DecoderState, Source
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation.hypothesis import Paths
-from regard.layers.output import not_finite
+from regard.layers.embeddings import not_finite
 
 Choice = Callable[[Tensor, Paths], Tensor]
 """(logits (N, V) float32, paths) -> tokens (N,) int64."""

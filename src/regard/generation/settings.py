@@ -11,11 +11,22 @@ import torch
 
 from regard.errors import InputError
 from regard.generation.beam import beam_search
-from regard.generation.checks import number, one_of, truth, whole
 from regard.generation.choosing import Greedy, Sample
 from regard.generation.hypothesis import Hypothesis, SearchObserver
-from regard.generation.penalties import CoveragePenalty, GnmtLength, LengthPenalty, PowerLength
-from regard.generation.stopping import FixedLength, LengthLimit, RelativeLength, StopRule
+from regard.generation.penalties import (
+    CoveragePenalty,
+    FixedLength,
+    GnmtLength,
+    LengthLimit,
+    LengthPenalty,
+    PowerLength,
+    RelativeLength,
+    StopRule,
+    number,
+    one_of,
+    truth,
+    whole,
+)
 from regard.generation.streaming import generate
 from regard.generation.transforms import (
     Biases,

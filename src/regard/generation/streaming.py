@@ -8,11 +8,17 @@ from typing import TypeVar
 
 import torch
 
-from regard.generation.checks import whole
 from regard.generation.choosing import Chooser, Greedy, check_choosable
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
-from regard.generation.penalties import GnmtLength, LengthPenalty
-from regard.generation.stopping import LengthLimit, RelativeLength, StopRule, row_limits
+from regard.generation.penalties import (
+    GnmtLength,
+    LengthLimit,
+    LengthPenalty,
+    RelativeLength,
+    StopRule,
+    row_limits,
+    whole,
+)
 from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
 from regard.layers import Decoder, DecoderState, Source
 

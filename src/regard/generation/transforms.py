@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.generation.checks import number, whole
 from regard.generation.hypothesis import Paths
+from regard.generation.penalties import number, whole
 from regard.layers import DecoderConfig, Tokens
 from regard.text import Tokenizer
 

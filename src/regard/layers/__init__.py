@@ -24,30 +24,35 @@ from regard.layers.causal import (
     CausalTransformer,
 )
 from regard.layers.embeddings import (
+    NEVER,
     CharacterEncoder,
     Highway,
+    OutputBias,
     PositionedEmbedding,
+    Reduction,
     SpeltWords,
+    VocabularyOutput,
+    maxout,
     spelt_words,
     token_embedding,
 )
 from regard.layers.encoder import (
     FIXED_OUTPUTS,
     POOLED,
+    Combination,
     Encoded,
     EncoderConfig,
     HeadKind,
+    LayerChoice,
     PooledHead,
     Pooler,
+    ScalarMix,
     SequenceClassifier,
     TextEmbedding,
     TextEncoder,
     build_head,
 )
-from regard.layers.language_models import CausalLM, CausalLMConfig, LeftToRight
-from regard.layers.layer_choice import Combination, LayerChoice, ScalarMix
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates, TwoWayLSTM
-from regard.layers.output import NEVER, OutputBias, Reduction, VocabularyOutput, maxout
 from regard.layers.pictures import (
     FewShotConfig,
     FewShotLearner,
@@ -80,9 +85,12 @@ from regard.layers.state import (
     SOURCE,
     SOURCE_TOKENS,
     TARGET,
+    CausalLM,
+    CausalLMConfig,
     Decoder,
     DecoderConfig,
     DecoderState,
+    LeftToRight,
     join,
 )
 from regard.layers.tokens import SentencesOf, Source, Tokens, in_order, put_back, reading_order

@@ -31,8 +31,7 @@ from regard.attention.positions import check_length, positions_in_documents
 from regard.layers.blocks import CausalBlock
 from regard.layers.embeddings import PositionedEmbedding
 from regard.layers.encoder import Encoded, EncoderConfig, added
-from regard.layers.language_models import LeftToRight
-from regard.layers.state import CACHE, DecoderState, join
+from regard.layers.state import CACHE, DecoderState, LeftToRight, join
 from regard.layers.tokens import Tokens
 
 CHUNK = 512

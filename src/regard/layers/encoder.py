@@ -1,8 +1,12 @@
-"""Models that read whole texts: what one is asked, the stack that BERT and its family share, and the heads that stand on it."""
+"""Models that read whole texts: the interface, the stack of BERT's family, the heads on it, and the choice of layers.
+
+`LayerChoice` and `ScalarMix` make one vector of those of several layers, by choice or by a learnt mixture.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import torch
@@ -10,8 +14,127 @@ from torch import Tensor, nn
 
 from regard.attention import Mask, Padding, Positions, positions_of
 from regard.attention.positions import check_length
+from regard.errors import InputError
 from regard.layers.blocks import Dropout, EncoderBlock
 from regard.layers.tokens import Tokens
+
+Combination = Literal["sum", "concatenate", "stack"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerChoice:
+    """Some layers, and how their vectors become one (Devlin et al. 2019, section 5.3 and table 7).
+
+    Arguments:
+        layers: 0 is the embedding, 1 the first block; from the end -1 is the last block, -2 the one before.
+        combine: `sum`, weighted where there are weights; `concatenate`, in the order given; `stack`, kept apart on an axis of
+            their own.
+        weights: one for each layer, for a sum.
+
+    Raises:
+        InputError: for no layer, or weights that do not fit.
+
+    >>> LayerChoice(layers=(-2, -1)).combined([torch.ones(1, 2, 3), 2 * torch.ones(1, 2, 3)]).tolist()
+    [[[3.0, 3.0, 3.0], [3.0, 3.0, 3.0]]]
+    """
+
+    layers: tuple[int, ...]
+    combine: Combination = "sum"
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InputError("no layer is chosen; give one at least, such as -1, the last")
+        if self.weights is None:
+            return
+        if self.combine != "sum":
+            raise InputError(f"weights are for a sum of layers, not to {self.combine} them; leave them out")
+        if len(self.weights) != len(self.layers):
+            raise InputError(f"{len(self.weights)} weights are given for {len(self.layers)} layers; give one for each")
+
+    def numbers(self, depth: int) -> tuple[int, ...]:
+        """The layers counted from 0, the embedding, of a model with so many blocks.
+
+        Raises:
+            InputError: for a layer that it does not have.
+        """
+        for layer in self.layers:
+            if not -depth - 1 <= layer <= depth:
+                raise InputError(
+                    f"layer {layer} is wanted of a model with {depth}; choose from 0, its embedding, to {depth}, or from -1, its "
+                    f"last, to {-depth - 1}"
+                )
+        return tuple(layer if layer >= 0 else depth + 1 + layer for layer in self.layers)
+
+    def combined(self, states: Sequence[Tensor]) -> Tensor:
+        """Vectors (B, L, D) of each layer chosen to (B, L, D'), or to (B, L, layers, D) where they are stacked; in float32."""
+        exact = [state if state.dtype == torch.float64 else state.float() for state in states]
+        if self.combine == "concatenate":
+            return torch.cat(exact, dim=-1)
+        if self.combine == "stack":
+            return torch.stack(exact, dim=-2)
+        if self.weights is not None:
+            exact = [state * weight for state, weight in zip(exact, self.weights, strict=True)]
+        return exact[0] if len(exact) == 1 else torch.stack(exact).sum(dim=0)
+
+
+class ScalarMix(nn.Module):
+    """A weighted mean of layers, scaled (Peters et al. 2018, section 3.2, equation 1).
+
+        mix = gamma sum_k s_k h_k,   s = softmax(w)
+
+    All layers weigh the same, and gamma is 1, before anything is learnt.
+
+    Arguments:
+        layers: how many there are, the embedding among them.
+        normalise: whether each layer's vectors are brought to mean 0 and variance 1 over all tokens first (the same section).
+
+    >>> mix = ScalarMix(2)
+    >>> mix([torch.zeros(1, 2, 3), torch.ones(1, 2, 3)]).unique().tolist()
+    [0.5]
+    """
+
+    def __init__(self, layers: int, *, normalise: bool = False) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+        self.normalise = normalise
+
+    def forward(self, states: Sequence[Tensor], valid: Tensor | None = None) -> Tensor:
+        """Vectors (B, L, D) of each layer to (B, L, D).
+
+        Arguments:
+            states: one for each layer.
+            valid: (B, L) bool, True = a real token, which alone mean and variance are of; None = all are.
+        """
+        shares = self.weights.softmax(dim=0)
+        if self.normalise:
+            states = [_standardised(state, valid) for state in states]
+        return self.gamma * sum(share * state for share, state in zip(shares, states, strict=True))
+
+    def penalty(self) -> Tensor:
+        """|w|^2: added to a task's loss, times a lambda of 0.001 to 1, it pulls the mix towards the mean of all layers."""
+        return self.weights.square().sum()
+
+    def choice(self) -> LayerChoice:
+        """What was learnt, as a choice of layers with their weights.
+
+        Raises:
+            ValueError: where layers are normalised, which no choice of layers does.
+        """
+        if self.normalise:
+            raise ValueError("a mix that normalises layers is no plain weighted sum of them; call the mix itself")
+        weights = (self.gamma * self.weights.softmax(dim=0)).tolist()
+        return LayerChoice(layers=tuple(range(len(weights))), weights=tuple(weights))
+
+    def extra_repr(self) -> str:
+        """How many layers."""
+        return f"layers={len(self.weights)}" + (", normalise=True" if self.normalise else "")
+
+
+def _standardised(state: Tensor, valid: Tensor | None) -> Tensor:
+    counted = state if valid is None else state[valid]
+    return (state - counted.mean()) / (counted.var(correction=0) + 1e-12).sqrt()
 
 
 class Encoded(NamedTuple):

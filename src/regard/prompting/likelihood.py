@@ -11,7 +11,7 @@ import torch
 
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.tasks.language_modelling import LanguageModel
 
 LOGITS = 1 << 24

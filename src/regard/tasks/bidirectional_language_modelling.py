@@ -23,7 +23,7 @@ from regard.data.running_text import Boundary, Document, SentenceUnit, joined
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Reduction, Tokens
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.models.config import check
 from regard.structure import coerced
 from regard.tasks.card import write_with_card

@@ -19,7 +19,7 @@ from regard.data.rows import parts_of
 from regard.data.sequences import BitCopies
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.examples import Examples

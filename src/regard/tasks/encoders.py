@@ -24,7 +24,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.layers import FIXED_OUTPUTS, Encoded, HeadKind, Tokens
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.models import MODELS
 from regard.structure import from_mapping
 from regard.tasks.losses import smoothed_cross_entropy

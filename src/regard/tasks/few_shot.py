@@ -26,7 +26,7 @@ from regard.data.malformed import MalformedRows
 from regard.data.rows import parts_of
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.examples import Examples, amount_of, check_amount, generator_of

@@ -21,7 +21,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.quantization import InferenceDecoder, QuantizedPrecision
 from regard.structure import from_mapping
 from regard.tasks.examples import hold_out

@@ -26,9 +26,9 @@ from regard.generation import (
     search,
     stream,
 )
-from regard.generation.checks import whole
+from regard.generation.penalties import whole
 from regard.layers import DecoderState, Tokens
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.tasks.language_task import LanguageModellingTask
 from regard.text import Tokenizer
 

@@ -22,7 +22,7 @@ from regard.data.running_text import Boundary, Cleaning, Document, SentenceUnit
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, HeadKind, Tokens
-from regard.layers.output import check_number
+from regard.layers.embeddings import check_number
 from regard.models.config import check
 from regard.tasks.distillation import Teacher, TeacherSettings, teacher_folder
 from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader, texts_of

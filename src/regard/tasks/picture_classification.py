@@ -21,7 +21,7 @@ from regard.data.rows import parts_of
 from regard.data.token_store import Ids, TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import Pictures
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.metrics.classification import OF_EACH_CLASS, ClassScore, by_class, classification_scores
 from regard.models import ViTConfig
 from regard.models.config import check

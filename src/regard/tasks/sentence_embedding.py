@@ -25,7 +25,7 @@ from regard.embeddings.reading import BATCH_TOKENS, counted_of, read_all
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind, SentenceEncoderModel, Tokens
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.metrics.regression import pearson, spearman
 from regard.models import MODELS
 from regard.quantization.encoder import Group

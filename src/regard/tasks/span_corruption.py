@@ -19,7 +19,7 @@ from regard.data.running_text import UNKNOWN, Boundary, Cleaning, Document
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
-from regard.layers.output import check_number
+from regard.layers.embeddings import check_number
 from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card

@@ -22,7 +22,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
 from regard.generation.penalties import check_coverage
-from regard.layers.output import check_number
+from regard.layers.embeddings import check_number
 from regard.parts import own_metrics, own_scores
 from regard.quantization import InferenceTransformer, QuantizedPrecision
 from regard.structure import coerced, from_mapping

@@ -19,7 +19,7 @@ from torch import nn
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
-from regard.layers.output import NotFinite
+from regard.layers.embeddings import NotFinite
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
 from regard.training.progress import JsonLines, Progress, Tally

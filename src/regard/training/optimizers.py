@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from regard.checkpoints.pretrained import names_left_new
 from regard.errors import InputError, nearest
-from regard.layers.low_rank import adapt
+from regard.layers.blocks import adapt
 from regard.training.settings import AdapterSettings, OptimizerName, TrainingSettings
 
 
