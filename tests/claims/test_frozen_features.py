@@ -12,7 +12,8 @@ from regard.claims.claim import claim
 from regard.claims.computation import compute
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
+from regard.tasks.sentence_data import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.text import Tokenizer
 from regard_claims.contextual_tagger.frozen_features import FrozenFeatures
 

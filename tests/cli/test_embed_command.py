@@ -15,7 +15,8 @@ import pytest
 import regard
 from regard.cli.console import envelope
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
+from regard.tasks.sentence_data import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.text import Tokenizer
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "road", "old", "green"]

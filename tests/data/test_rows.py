@@ -15,7 +15,7 @@ from regard.tasks.multiple_choice import QUESTIONS as CHOICES
 from regard.tasks.picture_classification import PICTURES
 from regard.tasks.question_data import QUESTIONS
 from regard.tasks.sentence_data import SENTENCE_PAIRS
-from regard.tasks.tagging import SENTENCES
+from regard.tasks.tagging_data import SENTENCES
 from regard.tasks.text_to_text import in_memory as text_to_text
 
 READERS = {

@@ -39,7 +39,8 @@ from regard.tasks.picture_classification import PictureClassificationTask, Pictu
 from regard.tasks.pictures import PictureSize
 from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
 from regard.tasks.regression import Rater, RegressionTask
-from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
+from regard.tasks.sentence_data import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.tasks.tagging import Tagger, TaggingTask
 from regard.text import Tokenizer
 from regard.text.word_list import WordList

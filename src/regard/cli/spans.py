@@ -121,7 +121,7 @@ def tag(
 def _sentences(run: Texts) -> Iterator[Text]:
     """The sentences of a file of columns."""
     from regard.data.tagged import read_tagged
-    from regard.tasks.tagging import documents_of
+    from regard.tasks.tagging_data import documents_of
 
     file = run.input_file
     if run.texts or file is None:

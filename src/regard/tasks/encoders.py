@@ -141,6 +141,16 @@ def read_inputs(data: TokenStore, rows: Sequence[int]) -> list[Joined]:
     return [Joined(data.sequence(TEXT, row).tolist(), int(data.sequence(SECOND, row)[0])) for row in rows]
 
 
+def bits_of(number: float) -> int:
+    """A number as a store of whole numbers holds it: the bits of a float32."""
+    return int(np.float32(number).view(np.uint32))
+
+
+def stored_numbers(data: TokenStore, column: str, row: int) -> list[float]:
+    """The numbers that `bits_of` put into a row of a store."""
+    return data.sequence(column, row).astype(np.uint32).view(np.float32).tolist()
+
+
 # Models that tell sentences apart read a token between two of them.
 
 

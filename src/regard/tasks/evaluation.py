@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
     from regard.tasks.regression import MultiOutputEvaluation, MultiRater, Rater, RegressionEvaluation
     from regard.tasks.span_corruption import SpanEvaluation, SpanFiller
-    from regard.tasks.tagging import Decoding
+    from regard.tasks.tagging_data import Decoding
     from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
     from regard.tasks.translation import TranslationEvaluation, Translator
 

@@ -263,13 +263,6 @@ class Splits(Generic[T]):
         return chosen
 
 
-def given_or(given: Any, read: Reader[T] | None, split: str) -> Reader[T] | None:
-    """Examples in memory where there are any, else what reads them from a file."""
-    if given is None:
-        return read
-    return lambda _: given
-
-
 def hold_out(
     count: int,
     *,

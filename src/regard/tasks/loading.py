@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import torch
 
@@ -19,6 +19,7 @@ from regard.reading import read_json_object
 from regard.tasks.spec import models_of, spec_of, task_for
 
 if TYPE_CHECKING:
+    from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel
     from regard.tasks.captioning import Captioner
     from regard.tasks.classification import Classifier
     from regard.tasks.copying import Copier
@@ -40,206 +41,69 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 POINTER = "checkpoints.json"
 
 
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["translation"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Translator: ...
+AnyPath = str | os.PathLike[str]
+
+
+class LoadOptions(TypedDict, total=False):
+    """What `load` takes beside folder and task."""
+
+    device: str | torch.device
+    dtype: str
+    code: Code | None
 
 
 @overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["language_modelling"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> LanguageModel: ...
-
-
+def load(folder: AnyPath, *, task: Literal["translation"], **options: Unpack[LoadOptions]) -> Translator: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["language_modelling"], **options: Unpack[LoadOptions]) -> LanguageModel: ...
 @overload
 def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["masked_language_modelling"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
+    folder: AnyPath, *, task: Literal["masked_language_modelling"], **options: Unpack[LoadOptions]
 ) -> MaskedLanguageModel: ...
-
-
 @overload
 def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["text_to_text"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> TextToText: ...
-
-
+    folder: AnyPath, *, task: Literal["bidirectional_language_modelling"], **options: Unpack[LoadOptions]
+) -> BidirectionalLanguageModel: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["text_to_text"], **options: Unpack[LoadOptions]) -> TextToText: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["span_corruption"], **options: Unpack[LoadOptions]) -> SpanFiller: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["captioning"], **options: Unpack[LoadOptions]) -> Captioner: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["classification"], **options: Unpack[LoadOptions]) -> Classifier: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["regression"], **options: Unpack[LoadOptions]) -> Rater: ...
 @overload
 def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["span_corruption"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> SpanFiller: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["captioning"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Captioner: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["classification"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Classifier: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["regression"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Rater: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["multi_label_classification"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
+    folder: AnyPath, *, task: Literal["multi_label_classification"], **options: Unpack[LoadOptions]
 ) -> MultiLabelClassifier: ...
-
-
 @overload
 def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["multi_output_regression"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
+    folder: AnyPath, *, task: Literal["multi_output_regression"], **options: Unpack[LoadOptions]
 ) -> MultiRater: ...
-
-
+@overload
+def load(folder: AnyPath, *, task: Literal["tagging"], **options: Unpack[LoadOptions]) -> Tagger: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["question_answering"], **options: Unpack[LoadOptions]) -> Answerer: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["multiple_choice"], **options: Unpack[LoadOptions]) -> Chooser: ...
 @overload
 def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["tagging"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Tagger: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["question_answering"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Answerer: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["multiple_choice"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Chooser: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["sentence_embedding"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
+    folder: AnyPath, *, task: Literal["sentence_embedding"], **options: Unpack[LoadOptions]
 ) -> SentenceEncoder: ...
-
-
+@overload
+def load(folder: AnyPath, *, task: Literal["copying"], **options: Unpack[LoadOptions]) -> Copier: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["few_shot"], **options: Unpack[LoadOptions]) -> FewShotClassifier: ...
 @overload
 def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["copying"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Copier: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["few_shot"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> FewShotClassifier: ...
-
-
-@overload
-def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: Literal["picture_classification"],
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
+    folder: AnyPath, *, task: Literal["picture_classification"], **options: Unpack[LoadOptions]
 ) -> PictureClassifierPredictor: ...
-
-
 @overload
+def load(folder: AnyPath, *, task: str | None = None, **options: Unpack[LoadOptions]) -> Any: ...
 def load(
-    folder: str | os.PathLike[str],
-    *,
-    task: str | None = None,
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Any: ...
-
-
-def load(
-    folder: str | os.PathLike[str],
+    folder: AnyPath,
     *,
     task: str | None = None,
     device: str | torch.device = "cpu",
@@ -308,7 +172,7 @@ def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
             )
 
 
-def _quantised(predictor: Any, dtype: str, folder: str | os.PathLike[str]) -> LanguageModel | Translator:
+def _quantised(predictor: Any, dtype: str, folder: AnyPath) -> LanguageModel | Translator:
     if not hasattr(predictor, "quantised"):
         raise InputError(
             f"{folder}: {dtype} is for language models of GPT's family and Transformers that translate; take one of "
@@ -318,7 +182,7 @@ def _quantised(predictor: Any, dtype: str, folder: str | os.PathLike[str]) -> La
 
 
 def _adapted(
-    folder: str | os.PathLike[str],
+    folder: AnyPath,
     place: Path,
     task: str | None,
     own: str | None,
@@ -373,7 +237,7 @@ def _assumed(folder: str, outputs: int) -> str:
     return f"{folder}: config.json has no problem_type; {taken}; set it, or name the task, such as multi_label_classification"
 
 
-def task_of(folder: str | os.PathLike[str]) -> str:
+def task_of(folder: AnyPath) -> str:
     """The name of the task that the model in a folder is for.
 
     Raises:
@@ -408,7 +272,7 @@ def pointers_of(folder: Path) -> dict[str, str]:
     return found
 
 
-def model_folder(folder: str | os.PathLike[str]) -> Path:
+def model_folder(folder: AnyPath) -> Path:
     """The folder itself if it holds a model, else the best checkpoint of the run in it.
 
     Raises:

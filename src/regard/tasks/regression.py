@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +17,7 @@ from regard.errors import InputError
 from regard.metrics.regression import pearson, regression_scores, spearman
 from regard.models.config import check
 from regard.parts import own_scores
-from regard.tasks.encoders import EncoderBatch
+from regard.tasks.encoders import EncoderBatch, bits_of, stored_numbers
 from regard.tasks.examples import Splits
 from regard.tasks.labelled import (
     LABEL,
@@ -109,7 +108,7 @@ class RegressionTask(LabelledTask):
 
     def stored(self, data: TokenStore, row: int) -> float:
         """The rating of a row of a store."""
-        return stored_numbers(data, row)[0]
+        return stored_numbers(data, LABEL, row)[0]
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The squared error, summed over examples; there is nothing to smooth."""
@@ -180,7 +179,7 @@ class MultiOutputTask(LabelledTask):
 
     def stored(self, data: TokenStore, row: int) -> list[float]:
         """The numbers of a row of a store."""
-        return stored_numbers(data, row)
+        return stored_numbers(data, LABEL, row)
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The mean squared error of the outputs, summed over examples; there is nothing to smooth."""
@@ -202,16 +201,6 @@ class MultiOutputTask(LabelledTask):
     def said(self) -> dict[str, Any]:
         """What other programs look for in config.json."""
         return names_said(self.names, "regression")
-
-
-def bits_of(number: float) -> int:
-    """A number as a store of whole numbers holds it: the bits of a float32."""
-    return int(np.float32(number).view(np.uint32))
-
-
-def stored_numbers(data: TokenStore, row: int) -> list[float]:
-    """The numbers of a row of a store."""
-    return data.sequence(LABEL, row).astype(np.uint32).view(np.float32).tolist()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

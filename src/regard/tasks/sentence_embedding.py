@@ -5,33 +5,36 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.checkpoints import located
 from regard.data.token_store import TokenStore
 from regard.embeddings.angular import SimilarityMeasure, angular, check_measure
 from regard.embeddings.features import Features, LayerChoice, features, layer_choice
-from regard.embeddings.pooling import POOLER, Dense, PoolingMode, check_modes, normalised, pool, unit
+from regard.embeddings.pooling import POOLER, check_modes, unit
 from regard.embeddings.readers import Readers
-from regard.embeddings.reading import BATCH_TOKENS, counted_of, read_all
-from regard.embeddings.sentence_transformers import SentenceModules, read_modules, write_modules
-from regard.errors import InputError, nearest
-from regard.layers import HeadKind, SentenceEncoderModel, Tokens
+from regard.embeddings.reading import BATCH_TOKENS, read_all
+from regard.embeddings.sentence_transformers import SentenceModules, read_modules
+from regard.errors import InputError
+from regard.layers import SentenceEncoderModel
 from regard.layers.embeddings import check_finite
 from regard.metrics.regression import pearson, spearman
 from regard.models import MODELS
 from regard.quantization.encoder import Group
-from regard.structure import from_mapping
-from regard.tasks.encoders import TEXT, EncoderPredictor, EncoderTask, foreign_tokenizer, obstacle, tokens_of
-from regard.tasks.examples import Splits
+from regard.tasks.encoders import (
+    TEXT,
+    EncoderPredictor,
+    bits_of,
+    foreign_tokenizer,
+    stored_numbers,
+)
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
     TRAIN,
@@ -42,342 +45,19 @@ from regard.tasks.preparation import (
     prepare,
     write_store,
 )
-from regard.tasks.sentence_data import SENTENCE_PAIRS, SentenceData, SentenceExample
+from regard.tasks.sentence_data import (
+    NEGATIVE,
+    PAIR,
+    SCORE,
+    SENTENCE_PAIRS,
+    SentenceData,
+    SentenceEmbeddingTask,
+    SentenceExample,
+    check_form,
+    check_pooling,
+    range_of,
+)
 from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
-from regard.tasks.task import LossSum
-from regard.text import Tokenizer
-
-
-def ranking_loss(first: Tensor, others: Tensor, *, scale: float, same: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """How hard it is to tell each text's partner from all others in the batch (Henderson et al. 2017, section 4.4).
-
-        loss = - sum_i log softmax_j(scale cos(u_i, v_j))_i
-
-    What a row is compared with is the batch it is in: with larger batches it is harder, and learns more.
-
-    Arguments:
-        first: u, (B, D).
-        others: v, (C, D), the first B of them the partners, the others texts that belong to none.
-        scale: of the cosines.
-        same: (B, C) bool, True = not to be told from the partner, because it is the same text, or the first itself.
-
-    Returns:
-        The sum over rows; in how many the partner is the nearest.
-
-    >>> loss, right = ranking_loss(torch.eye(2), torch.eye(2), scale=1.0)
-    >>> round(loss.item(), 4), right.item()  # 2 log(1 + 1/e)
-    (0.6265, 2)
-    """
-    scores = scale * (F.normalize(first, dim=-1) @ F.normalize(others, dim=-1).T)
-    labels = torch.arange(len(first), device=first.device)
-    if same is not None:
-        partner = F.one_hot(labels, scores.shape[1]).bool()
-        scores = scores.masked_fill(same & ~partner, float("-inf"))
-    right = (scores.argmax(dim=1) == labels).sum()
-    return F.cross_entropy(scores, labels, reduction="sum"), right
-
-
-def cosine_loss(first: Tensor, second: Tensor, wanted: Tensor) -> Tensor:
-    """The squared difference of each pair's cosine from the one wanted, summed (Reimers, Gurevych 2019, section 3).
-
-    Arguments:
-        first, second: (B, D).
-        wanted: (B,).
-
-    >>> cosine_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]]), torch.tensor([0.5])).item()
-    0.25
-    """
-    return (F.cosine_similarity(first, second, dim=-1) - wanted).square().sum()
-
-
-def triplet_loss(first: Tensor, second: Tensor, third: Tensor, *, margin: float) -> tuple[Tensor, Tensor]:
-    """By how much the third text is not farther than the second by a margin, summed (Reimers, Gurevych 2019, section 3).
-
-        loss = sum_i max(0, |u_i - v_i| - |u_i - w_i| + margin)
-
-    Arguments:
-        first, second, third: u, v and w, (B, D).
-
-    Returns:
-        The sum over rows; in how many the second is nearer than the third.
-
-    >>> u, v, w = torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]])
-    >>> [value.item() for value in triplet_loss(u, v, w, margin=1.0)]
-    [4.0, 0]
-    """
-    near, far = (first - second).norm(dim=-1), (first - third).norm(dim=-1)
-    return (near - far + margin).clamp_min(0.0).sum(), (near < far).sum()
-
-
-PAIR, NEGATIVE, SCORE = "pair", "negative", "score"
-"""The columns of a store beside the first text: the tokens of the others; the bits of a float32, of no meaning without scores."""
-
-Learnt = Literal["ranking", "cosine", "triplet"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SentenceBatch:
-    """What one step of training reads.
-
-    Arguments:
-        tokens: (P x B, L), the first texts of B examples, then the second, then perhaps the third.
-        size: B.
-        scores: (B,), how alike the first two are; meaningless where no number says it.
-        same: (B, (P - 1) x B) bool, True = the other text is the row's own partner or the row's own first, word for word.
-    """
-
-    tokens: Tokens
-    size: int
-    scores: Tensor
-    same: Tensor
-
-    def to(self, device: torch.device) -> SentenceBatch:
-        """The same batch on another device."""
-        return SentenceBatch(self.tokens.to(device), self.size, self.scores.to(device), self.same.to(device))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentenceEmbeddingTask(EncoderTask):
-    """What makes one vector of a text, and a loss of many.
-
-        vector = normalise(dense(pool(token vectors)))
-
-    Arguments:
-        tokenizer: for all texts.
-        maximum_length: the most tokens of a text, special ones included; what is longer is cut.
-        pooling: how the vectors of tokens become one, or several that stand one after another.
-        normalise: whether vectors have length one.
-        lowercase: whether texts are brought to lower case before the tokenizer sees them.
-        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
-        prompts: texts by name, to be put before what is read.
-        prompt: the name of the one that is put there unless another is asked for; None for none.
-        dense: linear maps behind the pooling; they are not trained.
-        objective, scale, margin, lowest, highest: what was learnt, as in the recipe's `data` section.
-    """
-
-    name: ClassVar[str] = "sentence_embedding"
-    head: ClassVar[HeadKind] = "none"
-
-    pooling: tuple[PoolingMode, ...] = ("mean",)
-    normalise: bool = True
-    lowercase: bool = False
-    sentences: bool = False
-    prompts: dict[str, str] = field(default_factory=dict)
-    prompt: str | None = None
-    dense: tuple[Dense, ...] = ()
-    objective: Learnt = "ranking"
-    scale: float = 20.0
-    margin: float = 1.0
-    lowest: float = 0.0
-    highest: float = 1.0
-
-    @property
-    def use(self) -> tuple[str, ...]:
-        """A line for the model card."""
-        return ('print(model.embed(["...", "..."]).shape)',)
-
-    @property
-    def modules(self) -> SentenceModules:
-        """What stands around the encoder, as sentence-transformers parts it."""
-        return SentenceModules(
-            pooling=self.pooling,
-            dense=self.dense,
-            normalise=self.normalise,
-            maximum_length=self.maximum_length,
-            lowercase=self.lowercase,
-            prompts=self.prompts,
-            prompt=self.prompt,
-        )
-
-    # --- from texts to vectors ---
-
-    def encode(self, texts: Sequence[str], *, maximum: int, prompt: str | None = None) -> list[list[int]]:
-        """The tokens of texts, special ones included, cut to `maximum`.
-
-        Arguments:
-            prompt: the name of what is put before each; None = what the model is used to.
-
-        Raises:
-            InputError: for what is no string, or a prompt that the model does not have.
-        """
-        before = self._before(prompt)
-        if isinstance(texts, str):
-            raise InputError("one string given where a list of texts is wanted; put it in a list")
-        for number, text in enumerate(texts, start=1):
-            if not isinstance(text, str):
-                raise InputError(f"text {number} is {text!r:.80}; give strings")
-        given = [before + text for text in texts] if before else list(texts)
-        if self.lowercase:
-            given = [text.lower() for text in given]
-        start, end = self.tokenizer.start_id, self.tokenizer.end_id
-        return [[start, *ids[: maximum - 2], end] for ids in tokens_of(self.tokenizer, given, sentences=self.sentences)]
-
-    def _before(self, prompt: str | None) -> str:
-        name = self.prompt if prompt is None else prompt
-        if name is None:
-            return ""
-        if name not in self.prompts:
-            known = nearest(name, list(self.prompts)) if self.prompts else "it has none"
-            raise InputError(f"the model has no prompt {name!r}; {known}")
-        return self.prompts[name]
-
-    def vectors(self, hidden: Tensor, valid: Tensor | None, pooled: Tensor | None = None) -> Tensor:
-        """One vector of each text, (B, W), in float32.
-
-        Arguments:
-            hidden: (B, L, D), the vectors of tokens.
-            valid: (B, L) bool, True = a real token; None = all are.
-            pooled: (B, D), what the model makes of the texts itself, for the pooling `pooler`.
-        """
-        if self.pooling != POOLER:
-            found = pool(hidden, valid, self.pooling)
-        elif pooled is None:
-            raise RuntimeError("the pooler's vector is wanted and the model gave none")
-        else:
-            found = pooled if pooled.dtype == torch.float64 else pooled.float()
-        for dense in self.dense:
-            found = dense(found)
-        return normalised(found) if self.normalise else found
-
-    # --- training ---
-
-    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse inputs that are longer than the model has positions for, and a pooler's vector where it makes none.
-
-        Raises:
-            InputError: naming the settings.
-        """
-        EncoderTask.check(self, model, train, validation)
-        check_pooling(model, self.pooling)
-
-    def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of each text of an example, (N, texts)."""
-        return np.stack([data.lengths(column) for column in _texts(data)], axis=1)
-
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> SentenceBatch:
-        """The examples of these rows as a batch."""
-        return self.batch(
-            [[data.sequence(column, row).tolist() for row in rows] for column in _texts(data)],
-            [stored_score(data, row) for row in rows],
-        )
-
-    def batch(self, texts: Sequence[Sequence[Sequence[int]]], scores: Sequence[float]) -> SentenceBatch:
-        """Token ids of the first texts, the second and perhaps the third, and scores, to a batch."""
-        every = [ids for column in texts for ids in column]
-        size = len(texts[0])
-        numbers: dict[tuple[int, ...], int] = {}
-        which = torch.tensor([numbers.setdefault(tuple(ids), len(numbers)) for ids in every])
-        first, partner, others = which[:size, None], which[size : 2 * size, None], which[size:]
-        return SentenceBatch(
-            Tokens.pad(every, padding_id=self.tokenizer.padding_id),
-            size,
-            torch.tensor(scores, dtype=torch.float32),
-            (others == first) | (others == partner),
-        )
-
-    def loss(self, model: nn.Module, batch: SentenceBatch, *, smoothing: float = 0.0) -> LossSum:
-        """The loss of a batch, summed over its examples; there is nothing to smooth."""
-        del smoothing
-        nowhere = torch.zeros(0, dtype=torch.int64, device=batch.tokens.ids.device)
-        found = model(batch.tokens, None, at=nowhere)
-        with torch.autocast(batch.tokens.ids.device.type, enabled=False):
-            vectors = self.vectors(found.hidden, counted_of(model, batch.tokens), found.pooled)
-            first, second, *third = vectors.split(batch.size)
-            right = torch.zeros((), dtype=torch.int64, device=vectors.device)
-            if self.objective == "cosine":
-                total = cosine_loss(first, second, self.wanted(batch.scores))
-            elif self.objective == "triplet":
-                total, right = triplet_loss(first, second, third[0], margin=self.margin)
-            else:
-                others = torch.cat([second, *third])
-                total, right = ranking_loss(first, others, scale=self.scale, same=batch.same)
-            if (
-                found.pooled is not None
-            ):  # a pooler that no vector is made of; workers wait for a gradient of every parameter
-                total = total + 0.0 * found.pooled.sum()
-        return LossSum(total, batch.size, right)
-
-    def wanted(self, scores: Tensor) -> Tensor:
-        """The cosines that scores stand for."""
-        return (scores - self.lowest) / (self.highest - self.lowest)
-
-    def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; how alike texts are found is among what the model is judged by."""
-        del right
-        return {"loss": loss}
-
-    def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Examples and vocabulary in a few words."""
-        form = {"cosine": "rated pairs", "triplet": "triples"}.get(self.objective, "pairs")
-        if self.objective == "ranking" and NEGATIVE in train.columns:
-            form = "pairs with a third text that does not belong"
-        pooling = "the model's own" if self.pooling == POOLER else " and ".join(self.pooling).replace("_", " ")
-        return (
-            f"{len(train):,} {form} to learn from, {len(validation):,} to validate on; pooling by {pooling}; a vocabulary of "
-            f"{self.tokenizer.size:,}"
-        )
-
-    # --- folders ---
-
-    def settings(self) -> dict[str, Any]:
-        """All that prediction needs beside the tokenizer and the linear maps."""
-        return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("tokenizer", "dense")}
-
-    @classmethod
-    def load(cls, folder: Path, values: Mapping[str, Any]) -> Self:
-        """The task that `save` wrote into `folder`."""
-        settings = {key: value for key, value in values.items() if key != "name"}
-        parts: dict[str, Any] = {"tokenizer": Tokenizer.load(folder)}
-        modules = read_modules(folder)
-        if modules is not None:
-            parts["dense"] = modules.dense
-        return from_mapping(cls, {**parts, **settings}, f"{folder / 'regard.json'}: task")
-
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder, in sentence-transformers' layout too where that can tell it."""
-        EncoderTask.write(self, folder, config, tensors, recipe=recipe, metrics=metrics)
-        of_sentence_transformers = not obstacle(self.tokenizer) and MODELS[config.model_type].interface == "encoder"
-        if (of_sentence_transformers and self.pooling != POOLER) or self.dense:
-            maximum = min(self.maximum_length, config.maximum_positions)
-            write_modules(folder, self.modules, width=config.width, maximum=maximum)
-
-
-def check_pooling(model: Any, pooling: Sequence[str]) -> None:
-    """Refuse the pooling `pooler` of a model that makes no vector of a whole text.
-
-    Raises:
-        InputError: with what to choose instead.
-    """
-    if (
-        tuple(pooling) == POOLER
-        and not isinstance(model, SentenceEncoderModel)
-        and getattr(model, "pooler", None) is None
-    ):
-        raise InputError(
-            f"pooling is pooler, and this {model.config.model_type} makes no vector of a whole text; choose another, such as mean"
-        )
-
-
-def _texts(data: TokenStore) -> list[str]:
-    return [column for column in (TEXT, PAIR, NEGATIVE) if column in data.columns]
-
-
-def stored(score: float | None) -> int:
-    """A score as a store of whole numbers holds it: the bits of a float32."""
-    return int(np.float32(0.0 if score is None else score).view(np.uint32))
-
-
-def stored_score(data: TokenStore, row: int) -> float:
-    """The score of a row of a store."""
-    return float(np.uint32(data.sequence(SCORE, row)[0]).view(np.float32))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -557,7 +237,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
             ]
         cosines = (found[0] * found[1]).sum(axis=1)
         if self.task.objective == "cosine":
-            right = np.array([stored_score(data, row) for row in rows])
+            right = np.array([stored_numbers(data, SCORE, row)[0] for row in rows])
         else:
             strangers = found[2] if len(found) > 2 else np.roll(found[1], -1, axis=0)
             cosines = np.concatenate([cosines, (found[0] * strangers).sum(axis=1)])
@@ -663,8 +343,8 @@ def prepare_sentences(
                 "the model to start from has linear maps behind its pooling, which are not trained; start from another, or from "
                 "its encoder alone"
             )
-        _check_form(first, objective, len(first.texts), first.score is not None)
-        lowest, highest = _range(data, splits) if objective == "cosine" else (0.0, 1.0)
+        check_form(first, objective, len(first.texts), first.score is not None)
+        lowest, highest = range_of(data, splits.train()) if objective == "cosine" else (0.0, 1.0)
         task = SentenceEmbeddingTask(
             tokenizer=encoder_tokenizer(tokenizer, lambda: (text for each in splits.train() for text in each.texts)),
             maximum_length=data.maximum_length,
@@ -703,34 +383,6 @@ def _modules(tokenizer: EncoderTokenizerSettings) -> SentenceModules | None:
     return read_modules(place) if place.is_dir() else None
 
 
-def _check_form(example: SentenceExample, objective: str, texts: int, rated: bool) -> None:
-    """Refuse an example that the objective cannot be learnt from, or of another form than the first.
-
-    Raises:
-        InputError: naming where it stands.
-    """
-    if objective == "cosine" and example.score is None:
-        raise InputError(f"{example.where}: has no number; the objective cosine needs one for each pair")
-    if objective == "triplet" and len(example.texts) < 3:
-        raise InputError(f"{example.where}: has two texts; the objective triplet needs a third that does not belong")
-    if len(example.texts) != texts or (example.score is not None) != rated:
-        raise InputError(f"{example.where}: is of another form than the first example; all must be of one")
-
-
-def _range(data: SentenceData, splits: Splits[SentenceExample]) -> tuple[float, float]:
-    """The numbers that mean a cosine of 0 and of 1."""
-    if data.lowest is not None and data.highest is not None:
-        return data.lowest, data.highest
-    scores = [example.score for example in splits.train() if example.score is not None]
-    lowest = min(scores, default=0.0) if data.lowest is None else data.lowest
-    highest = max(scores, default=1.0) if data.highest is None else data.highest
-    if lowest >= highest:
-        raise InputError(
-            f"the numbers go from {lowest:g} to {highest:g}; give data.lowest and data.highest, or pairs that are not all alike"
-        )
-    return lowest, highest
-
-
 def _write(
     folder: Path, task: SentenceEmbeddingTask, split: str, examples: Iterator[SentenceExample], parts: int
 ) -> int:
@@ -743,7 +395,7 @@ def _write(
         while chunk := list(itertools.islice(examples, 512)):
             form = form or chunk[0]
             for example in chunk:
-                _check_form(example, task.objective, len(form.texts), form.score is not None)
+                check_form(example, task.objective, len(form.texts), form.score is not None)
             columns = [
                 task.encode([example.texts[side] for example in chunk], maximum=1 << 30) for side in range(parts)
             ]
@@ -754,7 +406,7 @@ def _write(
                 kept = [
                     ids if len(ids) <= task.maximum_length else ids[: task.maximum_length - 1] + end for ids in texts
                 ]
-                yield [*kept, [stored(example.score)]]
+                yield [*kept, [bits_of(example.score or 0.0)]]
 
     size = task.tokenizer.size
     columns = dict.fromkeys((TEXT, PAIR, NEGATIVE)[:parts], size) | {SCORE: 1 << 32}

@@ -29,7 +29,8 @@ from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLa
 from regard.tasks.multiple_choice import Chooser, MultipleChoiceTask
 from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
 from regard.tasks.regression import Rater, RegressionTask
-from regard.tasks.sentence_embedding import SentenceEmbeddingTask, SentenceEncoder
+from regard.tasks.sentence_data import SentenceEmbeddingTask
+from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.tasks.tagging import Tagger, TaggingTask
 from regard.text import Tokenizer
 

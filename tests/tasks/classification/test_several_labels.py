@@ -19,7 +19,7 @@ from regard.metrics.classification import multi_label_scores
 from regard.tasks.labelled import labelled, labels_of, ratings_of
 from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelData, prepare_labels
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.regression import MultiOutputData, MultiRater, prepare_numbers, stored_numbers
+from regard.tasks.regression import MultiOutputData, MultiRater, prepare_numbers
 
 WORDS = {"food": ["soup", "bread"], "people": ["waiter", "cook"], "price": ["cheap", "dear"]}
 FILLER = ["the", "of", "was", "and", "with", "in", "some", "town"]
@@ -294,7 +294,7 @@ def test_what_is_prepared_is_what_was_given(tmp_path):
     data = MultiOutputData(values=("joy", "fear"))
     found = prepare_numbers(data, SETTINGS, tmp_path / "numbers", seed=0, given=given, given_validation=given[:2])
     assert (found.task.names, found.task.means, found.task.spreads) == (("joy", "fear"), (1.0, -1.0), (0.5, 1.0))
-    assert [stored_numbers(found.validation, row) for row in range(2)] == [[0.5, -1.0], [1.5, -1.0]]
+    assert [found.task.stored(found.validation, row) for row in range(2)] == [[0.5, -1.0], [1.5, -1.0]]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from regard.embeddings.pooling import Dense
 from regard.embeddings.sentence_transformers import write_modules
 from regard.errors import InputError
 from regard.layers import Tokens
+from regard.tasks.losses import cosine_loss, ranking_loss, triplet_loss
 from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.tasks.sentence_data import SentenceData
-from regard.tasks.sentence_embedding import SentenceEncoder, cosine_loss, prepare_sentences, ranking_loss, triplet_loss
+from regard.tasks.sentence_embedding import SentenceEncoder, prepare_sentences
 
 SETTINGS = EncoderTokenizerSettings(size=120)
 OBJECTIVES = ("ranking", "cosine", "triplet")

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.tags import SCHEMES, faults
-from regard.tasks.tagging import all_tags
-from regard.tasks.tagging_windows import Transitions
+from regard.tasks.tagging_data import Transitions, all_tags
 
 TAGS = {scheme: ("O", *all_tags("PER", scheme), *all_tags("LOC", scheme)) for scheme in SCHEMES}
 

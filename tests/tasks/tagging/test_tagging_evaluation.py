@@ -10,7 +10,8 @@ from regard.data.tags import convert, spans_of
 from regard.errors import InputError
 from regard.metrics.classification import chunk_scores
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.tagging import SENTENCES, TaggedData, Tagger, evaluate_tags, prepare_tags
+from regard.tasks.tagging import Tagger, evaluate_tags, prepare_tags
+from regard.tasks.tagging_data import SENTENCES, TaggedData
 
 GOLD = [
     (["Angela", "Merkel", "visited", "Paris"], ["B-PER", "I-PER", "O", "B-LOC"]),

@@ -9,7 +9,8 @@ import pytest
 from regard.data.tagged import TaggedSentence
 from regard.errors import InputError
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.tagging import GOES_ON, PLACE, TAG, TaggedData, all_tags, documents_of, prepare_tags
+from regard.tasks.tagging import GOES_ON, PLACE, TAG, prepare_tags
+from regard.tasks.tagging_data import TaggedData, all_tags, documents_of
 
 TRAIN = """-DOCSTART- -X- O O
 

@@ -11,7 +11,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.tasks.encoders import columns_of
 from regard.tasks.tagging import GOES_ON, PLACE, TAG, TaggingTask
-from regard.tasks.tagging_windows import Window
+from regard.tasks.tagging_data import Window
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.tasks.tagging_windows import around, pieces_of, read_sentences, windows_of
+from regard.tasks.tagging_data import around, pieces_of, read_sentences, windows_of
 from regard.text import Tokenizer
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="bert", size=60)

@@ -22,7 +22,7 @@ from regard.tasks.masked_language_modelling import read_masked
 from regard.tasks.multi_label import MultiLabelTask
 from regard.tasks.question_data import Window, encoded_contexts, windows
 from regard.tasks.regression import MultiOutputTask
-from regard.tasks.tagging_windows import read_sentences
+from regard.tasks.tagging_data import read_sentences
 
 if TYPE_CHECKING:
     from regard.tasks.classification import Classifier

@@ -1,16 +1,207 @@
-"""What tagging needs around the model: sentences in overlapping windows, and tags that make sense together (Viterbi)."""
+"""Tagged words: the `data` section, rows and files, schemes, overlapping windows, and tags that make sense together (Viterbi)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from regard.tasks.encoders import Joined
+from regard.data.rows import parts_of
+from regard.data.tagged import FORMATS, TAGS, WORDS, TaggedSentence, read_tagged
+from regard.data.tags import Span, scheme_of, tags_of, types_of
+from regard.errors import InputError, nearest
+from regard.models.config import check
+from regard.tasks.encoders import (
+    Joined,
+)
+from regard.tasks.examples import Examples, Place, check_amount
 from regard.text import Tokenizer
+
+SchemeChoice = Literal["auto", "bio", "bioes", "as_given", "none"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaggedData:
+    """The `data` section of a recipe.
+
+    Arguments:
+        train: a file of tagged words, or several: CoNLL's columns or JSONL; gzip is recognised.
+        validation: likewise; held out from the training data where null.
+        validation_share: of the training sentences, to be held out.
+        validation_size: so many instead, at most a tenth of all.
+        format: `columns`, `jsonl`, or `auto`: by the first line.
+        word, tag: the columns of words and tags, from 0, or from the last as -1; in JSONL their keys. Null: the first and the
+            last; `words` or `tokens`, and `tags` or `labels`.
+        scheme: how the model writes spans of words as tags: `bio` or `bioes`, into which the data's are turned from whatever
+            scheme they are in; `as_given`, in theirs; `none` where tags are no spans, such as parts of speech; `auto` is `bio`
+            where the data's tags are of a scheme, else `none`.
+        tags: the model's tags in their order; found in the training data where null.
+        context: the most tokens of the sentences before, and of those after, in the same document that are read with a sentence.
+        maximum_length: the most tokens read at once, special ones included; longer sentences are read in overlapping windows.
+
+    Raises:
+        InputError: naming the field, its value and what is allowed.
+    """
+
+    train: Place | None = None
+    validation: Place | None = None
+    validation_share: float = 0.1
+    validation_size: int | None = None
+    format: str = "auto"
+    word: int | str | None = None
+    tag: int | str | None = None
+    scheme: SchemeChoice = "auto"
+    tags: tuple[str, ...] | None = None
+    context: int = 0
+    maximum_length: int = 128
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InputError(f"data.format is {self.format!r}; {nearest(self.format, FORMATS)}")
+        check_amount(self)
+        check(self.maximum_length >= 5, "data.maximum_length", self.maximum_length, "at least 5", "128 is usual")
+        check(self.context >= 0, "data.context", self.context, "0 or more", "0 reads each sentence alone")
+        tags = self.tags
+        check(
+            tags is None or (len(tags) >= 2 and len(set(tags)) == len(tags)),
+            "data.tags",
+            tags,
+            "two different names or more",
+            "leave it out to find them in the data",
+        )
+
+
+def where_of(sentence: TaggedSentence) -> str:
+    """How a message calls a sentence."""
+    return f"{sentence.file}, the sentence in line {sentence.line}"
+
+
+def _row(row: Any, called: str, number: int, data: Any) -> TaggedSentence:
+    del data
+    words, tags = parts_of(row, called, [WORDS, TAGS], "(words, tags), two lists")
+    return TaggedSentence(words=_texts(words, called), tags=_texts(tags, called), file="sentences", line=number)
+
+
+def _texts(given: object, called: str) -> tuple[str, ...]:
+    if isinstance(given, list | tuple):
+        given = [str(text) if type(text) is int else text for text in given]  # the library `datasets` numbers its tags
+    if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
+        raise InputError(f"{called}: {given!r:.80} is no list of words or tags; give (words, tags), two lists")
+    return tuple(given)
+
+
+def _check(sentence: TaggedSentence, called: str) -> None:
+    del called
+    if len(sentence.words) != len(sentence.tags):
+        raise InputError(
+            f"{where_of(sentence)}: {len(sentence.words)} words and {len(sentence.tags)} tags; give each word one tag"
+        )
+    if not sentence.words:
+        raise InputError(f"{where_of(sentence)}: holds no word; leave it out")
+
+
+SENTENCES = Examples(
+    type=TaggedSentence,
+    rows="sentences",
+    wanted="(words, tags), two lists",
+    file="file of tagged words",
+    row=_row,
+    read=lambda data, path, malformed: read_tagged(
+        path, format=data.format, word=data.word, tag=data.tag, malformed=malformed
+    ),
+    check=_check,
+)
+
+
+MANY = 1_000
+"""More tags than this are taken for a mistake, such as the column of words."""
+
+TOGETHER = 1_024
+"""Sentences that are read at once."""
+
+
+def documents_of(sentences: Iterable[TaggedSentence]) -> Iterator[int]:
+    """The number of each sentence's document.
+
+    A document ends with its file, and wherever more than one empty line parts two sentences: there a -DOCSTART- line stood, a
+    sentence was malformed, or was held out.
+    """
+    number, before = 0, None
+    for sentence in sentences:
+        if before is not None:
+            steps = sentence.line - before.line  # in JSONL and in memory each sentence is a line, in columns each word
+            number += sentence.file != before.file or steps not in (1, len(before.words) + 1)
+        before = sentence
+        yield number
+
+
+def schemes_of(data: TaggedData, sentences: Iterator[TaggedSentence]) -> tuple[str | None, str | None]:
+    """The scheme of the data's tags and that of the model's; None where tags are no spans.
+
+    Raises:
+        InputError: where the recipe asks for spans and the tags are none.
+    """
+    if data.scheme == "none":
+        return None, None
+    try:
+        source = scheme_of(sentence.tags for sentence in sentences)
+    except InputError as error:
+        if data.scheme == "auto":
+            return None, None
+        raise InputError(f"data.scheme is {data.scheme!r}, but {error}, or data.scheme=none") from None
+    return source, source if data.scheme == "as_given" else "BIO" if data.scheme == "auto" else data.scheme.upper()
+
+
+def tags_in(
+    data: TaggedData, sentences: Iterator[TaggedSentence], source: str | None, scheme: str | None
+) -> tuple[str, ...]:
+    """The model's tags: those that the recipe names, else those of the training data, the outside tag first."""
+    if data.tags is not None:
+        return data.tags
+    if source is None or scheme is None:
+        found = {tag for sentence in sentences for tag in sentence.tags}
+        if len(found) > MANY:
+            raise InputError(
+                f"the training data has {len(found):,} different tags, such as {min(found)!r}; name the right column with "
+                "data.tag"
+            )
+        if len(found) < 2:
+            raise InputError(f"all words of the training data have the tag {found.pop()!r}; give some with another")
+        return tuple(sorted(found))
+    types = list(types_of((sentence.tags for sentence in sentences), source))
+    if not types:
+        raise InputError("all words of the training data have the tag 'O'; give some with another")
+    if len(types) > MANY:
+        raise InputError(
+            f"the training data has {len(types):,} types of spans, such as {types[0]!r}; name the right column with data.tag"
+        )
+    return ("O", *(tag for type in types for tag in all_tags(type, scheme)))
+
+
+def all_tags(type: str, scheme: str) -> list[str]:
+    """Every tag that a scheme has for a type.
+
+    >>> all_tags("PER", "BIOES")
+    ['B-PER', 'I-PER', 'E-PER', 'S-PER']
+    """
+    return list(dict.fromkeys(tags_of([Span(type, 0, 3), Span(type, 3, 4)], 4, scheme)))
+
+
+def chunks_of(sentences: Iterator[TaggedSentence], context: int) -> Iterator[list[TaggedSentence]]:
+    """Sentences to be read together: with context whole documents, of which none is taken for longer than `TOGETHER`."""
+    if not context:
+        while chunk := list(itertools.islice(sentences, TOGETHER)):
+            yield chunk
+        return
+    first, second = itertools.tee(sentences)
+    for _, group in itertools.groupby(zip(first, documents_of(second), strict=False), key=lambda pair: pair[1]):
+        while chunk := [sentence for sentence, _ in itertools.islice(group, TOGETHER)]:
+            yield chunk
+
 
 Pieces = list[list[int]]
 """The token ids of each word of a sentence."""
