@@ -41,7 +41,8 @@ from regard.attention import (
 )
 from regard.errors import InputError
 from regard.testing import CheckFailed, MechanismTraits, check_mechanism, mechanism_checks
-from regard.testing.mechanisms import BLOCKS, HEADS, IN_BLOCKS, LONGEST, VALUE_WIDTH, WIDTH, Held, check_in_blocks
+from regard.testing.mechanism_inputs import BLOCKS, HEADS, LONGEST, VALUE_WIDTH, WIDTH, Held, check_in_blocks
+from regard.testing.mechanisms import IN_BLOCKS
 
 # name: (width of a query and a key, dropout) -> mechanism
 MECHANISMS: dict[str, Callable[[int, float], Attention]] = {

@@ -42,7 +42,7 @@ from regard.models import GPT2, GPT2Config, ViT, ViTConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
 from regard.tasks.pictures import PictureSize
-from regard.testing.mechanisms import BLIND, visible
+from regard.testing.mechanism_inputs import BLIND, visible
 from regard.text import Tokenizer
 
 KEYS = ["the", "▁cat", "sat", ".", "</s>"]

@@ -1,7 +1,9 @@
 """Checks for models and mechanisms of your own: the contracts that the package's own pass."""
 
-from regard.testing.mechanisms import MechanismTraits, check_mechanism, mechanism_checks
-from regard.testing.models import CheckFailed, check_model, model_checks
+from regard.testing.inputs import CheckFailed
+from regard.testing.mechanism_inputs import MechanismTraits
+from regard.testing.mechanisms import check_mechanism, mechanism_checks
+from regard.testing.models import check_model, model_checks
 
 __all__ = [
     "CheckFailed",

@@ -1,10 +1,10 @@
-"""What the checks give a model to read, and how they read what it gives back, one class for each way of being called."""
+"""What the checks give a model to read, one class for each interface, and how they compare what it gives back."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,11 +13,71 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.layers import NEVER, Encoded, Pictures, Tokens
-from regard.models import Family
+from regard.models import MODELS, Family
 
 Outputs = list[dict[str, Tensor]]
 """What a model gives, row by row: tensors by name, of real tokens alone."""
 R = TypeVar("R")
+
+
+SEED = 20150519
+EXACT = 1e-10
+"""Relative tolerance in float64, and the hundredth of it absolute: another order of additions and no more."""
+
+
+class CheckFailed(AssertionError):
+    """A model or a mechanism does not do what its interface promises."""
+
+
+def run_checks(called: str, checks: dict[str, Callable[[], None]], without: Collection[str]) -> list[str]:
+    """Run all checks but some; the names of those that ran.
+
+    Raises:
+        CheckFailed: naming the first check that failed, and what it saw.
+        InputError: for a name in `without` that no check has.
+    """
+    unknown = [name for name in without if name not in checks]
+    if unknown:
+        raise InputError(f"there is no check {unknown[0]!r} of a {called}; choose from {', '.join(checks)}")
+    chosen = {name: check for name, check in checks.items() if name not in without}
+    for name, check in chosen.items():
+        try:
+            check()
+        except AssertionError as error:
+            said = "; ".join([str(error), *getattr(error, "__notes__", [])])
+            raise CheckFailed(f"{called}, {name}: {said}") from error
+    return list(chosen)
+
+
+def ensure(condition: bool | Tensor, sentence: str) -> None:
+    """Fail with a sentence unless a condition holds."""
+    if not bool(condition):
+        raise CheckFailed(sentence)
+
+
+def close(found: Outputs, expected: Outputs, what: str, *, exactly: bool = False, tolerance: float = EXACT) -> None:
+    """Fail unless two batches' outputs are the same: bit for bit, or beside rounding."""
+    ensure(len(found) == len(expected), f"{what}: {len(found)} rows for {len(expected)}")
+    for row, (one, other) in enumerate(zip(found, expected, strict=True)):
+        ensure(one.keys() == other.keys(), f"{what}: row {row} gives {', '.join(one)}, and {', '.join(other)} expected")
+        for name in one:
+            same(one[name], other[name], f"{what}: {name} of row {row}", exactly=exactly, tolerance=tolerance)
+
+
+def same(found: Tensor, expected: Tensor, what: str, *, exactly: bool = False, tolerance: float = EXACT) -> None:
+    """Fail unless two tensors are the same: bit for bit, or beside rounding."""
+    rtol, atol = (0.0, 0.0) if exactly else (tolerance, tolerance / 100)
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda said: f"{what}: {said}")
+
+
+def moved(found: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    """The largest difference of two rows' outputs."""
+    return max(float((found[name] - other[name]).detach().abs().max()) for name in found)
+
+
+def real(logits: Tensor) -> Tensor:
+    """Logits with 0 where a huge negative number rules a token out, which would hide the others."""
+    return logits.masked_fill(logits <= 0.9 * NEVER, 0.0)
 
 
 class Inputs(ABC, Generic[R]):
@@ -27,16 +87,9 @@ class Inputs(ABC, Generic[R]):
         config: of the model.
     """
 
-    padded = False
-    """Whether rows are padded token ids."""
-    causal = False
-    """Whether there are logits of each next token."""
-    steps = False
-    """Whether the model goes one token at a time, from state to state."""
     low_precision = True
     """Whether parameters may be bfloat16."""
     sides: tuple[str, ...] = ("right",)
-    step_sides: tuple[str, ...] = ("right",)
     lengths: tuple[int, ...] = (6, 3, 5)
     tolerance = 1e-10
 
@@ -68,37 +121,43 @@ class Inputs(ABC, Generic[R]):
     def changes(self) -> Iterator[tuple[int, R]]:
         """The batch with one input of a row changed, and the row."""
 
-    # For rows of padded tokens.
 
+class PaddedInputs(Inputs[R]):
+    """Rows of token ids, padded to one length."""
+
+    @abstractmethod
     def filled(self, read: R) -> R:
         """The batch with other ids at padding."""
-        raise NotImplementedError
 
+    @abstractmethod
     def emptied(self, read: R, row: int) -> R:
         """The batch with no real token in a row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_length(self, length: int) -> R:
         """One row of so many tokens."""
-        raise NotImplementedError
 
-    # For decoders.
 
+class StepInputs(Inputs[R]):
+    """What a model reads that gives logits of each next token, at once or one token at a time, from state to state."""
+
+    step_sides: tuple[str, ...] = ("right",)
+
+    @abstractmethod
     def later_changes(self) -> Iterator[tuple[int, int, R]]:
         """The batch with one written token changed: its row, its place, and the batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def written(self, read: R) -> Tensor:
         """(N, L) the tokens that are fed one at a time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, model: Any, read: R) -> Any:
         """The state before the first token."""
-        raise NotImplementedError
 
+    @abstractmethod
     def by_row(self, logits: Tensor, read: R) -> Outputs:
         """(N, L, V) logits of every step, row by row, of real tokens alone."""
-        raise NotImplementedError
 
     def stepped(self, model: Any, read: R) -> tuple[Tensor, list[Any]]:
         """Logits (N, L, V) of feeding the written tokens one by one, and the state after each."""
@@ -143,10 +202,9 @@ def logits_by_row(logits: Tensor, valid: Tensor) -> Outputs:
     return [{"logits": row.masked_fill(row <= 0.9 * NEVER, 0.0)[real]} for row, real in zip(logits, valid, strict=True)]
 
 
-class _Texts(Inputs[Tokens]):
+class _Texts(PaddedInputs[Tokens], StepInputs[Tokens]):
     """Texts for a language model."""
 
-    padded = causal = steps = True
     sides = ("right", "left")
     lengths = (4, 6, 2)
 
@@ -195,20 +253,38 @@ class _Texts(Inputs[Tokens]):
         return logits_by_row(logits, read.valid)
 
 
-Pair = tuple[Tokens, Tokens]
+Source = TypeVar("Source", Tokens, Pictures)
 
 
-class _Pairs(Inputs[Pair]):
-    """Sources and targets for an encoder and decoder."""
-
-    padded = causal = steps = True
-    sides = ("right", "left", "left of the source")
-    step_sides = ("right", "left of the source")
-    targets = (4, 5, 2)
+class _Targets(StepInputs[tuple[Source, Tokens]]):
+    """A source and the target tokens that are written about it."""
 
     @property
     def vocabulary(self) -> int:
         return self.config.target_vocabulary
+
+    def select(self, read: tuple[Source, Tokens], rows: Tensor) -> tuple[Source, Tokens]:
+        return read[0].select(rows), read[1].select(rows)
+
+    def written(self, read: tuple[Source, Tokens]) -> Tensor:
+        return read[1].ids
+
+    def start(self, model: Any, read: tuple[Source, Tokens]) -> Any:
+        return model.start(read[0])
+
+    def by_row(self, logits: Tensor, read: tuple[Source, Tokens]) -> Outputs:
+        return logits_by_row(logits, read[1].valid)
+
+
+Pair = tuple[Tokens, Tokens]
+
+
+class _Pairs(_Targets[Tokens], PaddedInputs[Pair]):
+    """Sources and targets for an encoder and decoder."""
+
+    sides = ("right", "left", "left of the source")
+    step_sides = ("right", "left of the source")
+    targets = (4, 5, 2)
 
     def _rows(self) -> tuple[list[list[int]], list[list[int]]]:
         source = drawn(self.lengths, self.config.source_vocabulary, 1)
@@ -224,9 +300,6 @@ class _Pairs(Inputs[Pair]):
     def alone(self, row: int) -> Pair:
         source, target = self._rows()
         return Tokens.pad([source[row]]), Tokens.pad([target[row]])
-
-    def select(self, read: Pair, rows: Tensor) -> Pair:
-        return read[0].select(rows), read[1].select(rows)
 
     def outputs(self, model: Any, read: Pair) -> Outputs:
         return logits_by_row(model(*read), read[1].valid)
@@ -250,23 +323,13 @@ class _Pairs(Inputs[Pair]):
     def of_length(self, length: int) -> Pair:
         return Tokens.pad([[4] * length]), Tokens.pad([[self.config.start_id]])
 
-    def written(self, read: Pair) -> Tensor:
-        return read[1].ids
-
-    def start(self, model: Any, read: Pair) -> Any:
-        return model.start(read[0])
-
-    def by_row(self, logits: Tensor, read: Pair) -> Outputs:
-        return logits_by_row(logits, read[1].valid)
-
 
 Parted = tuple[Tokens, Tensor]
 
 
-class _WholeTexts(Inputs[Parted]):
+class _WholeTexts(PaddedInputs[Parted]):
     """Texts, two of them of two parts, for an encoder, a classifier of whole texts, or a model of one vector for each text."""
 
-    padded = True
     sides = ("right", "left")
     seconds = (4, 3, 2)
     """Where the second part of each row begins."""
@@ -357,17 +420,12 @@ class _Pictures(Inputs[Pictures]):
 Captions = tuple[Pictures, Tokens]
 
 
-class _Captions(Inputs[Captions]):
+class _Captions(_Targets[Pictures]):
     """Pictures of one to three frames and captions for a captioner."""
 
-    causal = steps = True
     lengths = (3, 5, 2)
     tolerance = 1e-5  # pictures are float32 before the first layer
     frames = (1, 3, 2)
-
-    @property
-    def vocabulary(self) -> int:
-        return self.config.target_vocabulary
 
     def _drawn(self) -> tuple[list[np.ndarray], list[list[int]]]:
         rng, config = np.random.default_rng(0), self.config
@@ -382,9 +440,6 @@ class _Captions(Inputs[Captions]):
     def alone(self, row: int) -> Captions:
         pictures, rows = self._drawn()
         return Pictures.of([pictures[row]]), Tokens.pad([rows[row]])
-
-    def select(self, read: Captions, rows: Tensor) -> Captions:
-        return read[0].select(rows), read[1].select(rows)
 
     def outputs(self, model: Any, read: Captions) -> Outputs:
         found = model(*read, attended=True)
@@ -404,15 +459,6 @@ class _Captions(Inputs[Captions]):
         pictures, target = self.batch()
         for row, place in ((1, 0), (1, 2), (1, 4), (2, 1)):
             yield row, place, (pictures, changed(target, row, place, self.config.target_vocabulary))
-
-    def written(self, read: Captions) -> Tensor:
-        return read[1].ids
-
-    def start(self, model: Any, read: Captions) -> Any:
-        return model.start(read[0])
-
-    def by_row(self, logits: Tensor, read: Captions) -> Outputs:
-        return logits_by_row(logits, read[1].valid)
 
 
 KINDS: dict[str, type[Inputs[Any]]] = {
@@ -438,3 +484,29 @@ def inputs_of(family: Family, config: Any) -> Inputs[Any]:
             + ", ".join(KINDS)
         )
     return KINDS[family.interface](config)
+
+
+class ModelCase:
+    """A config, what its interface reads, and models of it with parameters drawn so that none stands at zero or one."""
+
+    def __init__(self, config: Any, idle: tuple[str, ...]) -> None:
+        self.config, self.idle = config, idle
+        self.family = MODELS[config.model_type]
+        self.interface = self.family.interface
+        self.inputs: Any = inputs_of(self.family, config)  # perhaps PaddedInputs, StepInputs or both
+
+    def model(self, dtype: torch.dtype = torch.float64) -> Any:
+        """The model in evaluation, the same parameters each time."""
+        model = self.family.model(self.config)
+        draw = torch.Generator().manual_seed(SEED)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                fan = parameter.shape[-1] if parameter.dim() > 1 else 4
+                drawn = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+                parameter.copy_(0.8 * drawn / fan**0.5)
+        return model.to(dtype).eval()
+
+    def outputs(self, model: Any, read: Any, rows: Sequence[int] | None = None) -> Outputs:
+        """What the model gives of a batch, row by row, of real tokens alone."""
+        found = self.inputs.outputs(model, read)
+        return found if rows is None else [found[row] for row in rows]

@@ -10,77 +10,48 @@ itself:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention import Attention, AttentionInputs, AttentionLayer, Causal, Dense, Document, Mask, Padding, Window
-from regard.errors import InputError
-from regard.layers import Tokens
-from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
-from regard.testing.models import CheckFailed, ensure
+from regard.attention import AttentionInputs, Causal, Dense, Document, Mask, Padding
+from regard.testing.inputs import CheckFailed, ensure, run_checks
+from regard.testing.mechanism_inputs import (
+    BATCH,
+    BLIND,
+    GROUPS,
+    HEADS,
+    KEYS,
+    LONGEST,
+    QUERIES,
+    SEED,
+    VALUE_WIDTH,
+    WIDTH,
+    Case,
+    Factory,
+    Held,
+    MechanismTraits,
+    check_in_blocks,
+    fitted,
+    near,
+    recorded,
+    seeded,
+    visible,
+)
 
-HEADS = 6
-"""Heads of the queries in every check."""
-WIDTH = 4
-"""Width of a query and a key in every check, the first argument of a factory."""
-VALUE_WIDTH = 8
-"""Width of a value, another than a key's."""
-LONGEST = 1100
-"""Keys of the longest check."""
-WAYS = ("right padding", "left padding", "step by step", "step by step after left padding")
-"""How texts are read in the blocks of a model, beside each alone."""
-BLOCKS = ("encoder", "decoder", "causal")
-"""The models in whose blocks a mechanism is tried: a BERT, a Transformer and a GPT-2."""
-
-BATCH, GROUPS, QUERIES, KEYS = 2, 3, 5, 7
-BLIND = 2  # a query that some masks leave without any key
-SEED = 20170612
 TOLERANCES = {
     torch.float64: (1e-10, 1e-12),
     torch.float32: (1.3e-6, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-2),
     torch.float16: (1e-3, 1e-3),
 }  # rtol and atol of one operation against its equation
-
-Factory = Callable[[int, float], Attention]
-"""From the width of a query and a key, and the dropout, to a mechanism."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MechanismTraits:
-    """In what a mechanism is another than most, beside what it declares.
-
-    Arguments:
-        record: what the mechanism is given in the record, from (B, H, L) standard normal numbers in float64 and the number of
-            keys.
-        reach: which keys a query can look at by the mechanism's own rule, (B, H, L, S) bool; all where None.
-        blind_to_keys: weights hang on the query and the places alone.
-        one_key: a query may look at one key of those that it sees, by a lot drawn in their order.
-        own_slots: the queries are the tokens of the last keys and go along with them, so that keys cannot be moved by themselves;
-            in a model only self-attention can have the mechanism.
-        without_gradient: nothing comes back through the weights, because they are drawn.
-        beside_weights: beginnings of the names of parameters that change the output and not the weights.
-        fixed_value_width: the mechanism takes values of `VALUE_WIDTH` alone, which a model's layers then have too.
-        ways: in which of `WAYS` a text in a model's blocks has the same answer as alone.
-    """
-
-    record: Callable[[Tensor, int], Mapping[str, Tensor]] = field(default=lambda drawn, keys: {})
-    reach: Callable[[AttentionInputs], Tensor] | None = None
-    blind_to_keys: bool = False
-    one_key: bool = False
-    own_slots: bool = False
-    without_gradient: bool = False
-    beside_weights: tuple[str, ...] = ("values.",)
-    fixed_value_width: bool = False
-    ways: tuple[str, ...] = WAYS
 
 
 def check_mechanism(
@@ -117,18 +88,7 @@ def check_mechanism(
     True
     """
     checks = mechanism_checks(factory, traits, device=device)
-    called = type(factory(WIDTH, 0.0)).__name__
-    unknown = [name for name in without if name not in checks]
-    if unknown:
-        raise InputError(f"there is no check {unknown[0]!r} of {called}; choose from {', '.join(checks)}")
-    chosen = {name: check for name, check in checks.items() if name not in without}
-    for name, check in chosen.items():
-        try:
-            check()
-        except AssertionError as error:
-            said = "; ".join([str(error), *getattr(error, "__notes__", [])])
-            raise CheckFailed(f"{called}, {name}: {said}") from error
-    return list(chosen)
+    return run_checks(type(factory(WIDTH, 0.0)).__name__, checks, without)
 
 
 def mechanism_checks(
@@ -152,119 +112,11 @@ def mechanism_checks(
 
 
 def _aside(check: Callable[[Held], None], held: Held) -> None:
-    with _seeded(SEED):
+    with seeded(SEED):
         check(held)
 
 
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Inside, dropout draws from the global generators at a seed; afterwards the caller's random numbers are as they were."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
-
-
 # What the checks give a mechanism to read.
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A mechanism whose parameters are all random, with inputs and values, ready to be differentiated."""
-
-    mechanism: Attention
-    inputs: AttentionInputs
-    value: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A mechanism that is held to the contract, and what it is given to read."""
-
-    factory: Factory
-    traits: MechanismTraits
-    device: torch.device
-
-    def case(
-        self,
-        *,
-        dtype: torch.dtype = torch.float32,
-        dropout: float = 0.0,
-        heads: tuple[int, int] = (HEADS, HEADS),
-        sizes: tuple[int, int, int, int] = (BATCH, QUERIES, KEYS, VALUE_WIDTH),
-        mask: Mask | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Case:
-        """The same numbers for the same sizes, unless a generator says which."""
-        generator = generator or torch.Generator().manual_seed(SEED)
-        batch, queries, keys, value_width = sizes
-        mechanism = self.factory(WIDTH, dropout)
-        with torch.no_grad():
-            for parameter in mechanism.parameters():
-                parameter.copy_(torch.randn(parameter.shape, generator=generator))
-        mechanism = mechanism.to(self.device, dtype).eval()
-
-        def random(*shape: int) -> Tensor:
-            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-            return drawn.to(self.device, dtype).requires_grad_()
-
-        positions = torch.arange(keys, device=self.device).expand(batch, -1)
-        record = self.traits.record(
-            torch.randn(batch, heads[0], queries, generator=generator, dtype=torch.float64), keys
-        )
-        inputs = AttentionInputs(
-            query=random(batch, heads[0], queries, WIDTH),
-            key=random(batch, heads[1], keys, WIDTH),
-            mask=mask,
-            query_positions=positions[:, :queries] + max(keys - queries, 0),
-            key_positions=positions,
-            record={part: drawn.to(self.device, dtype).requires_grad_() for part, drawn in record.items()},
-        )
-        inputs = mechanism.draw(inputs, generator)
-        return Case(mechanism, inputs, random(batch, heads[1], keys, value_width))
-
-    def masks(self, times: int = 1) -> dict[str, Mask | None]:
-        """Every kind of mask; the queries are the last slots where a mask compares slots.
-
-        The rows come `times` times, one after another.
-        """
-        offset, device = KEYS - QUERIES, self.device
-        right = torch.tensor([[True] * 4 + [False] * 3, [True] * KEYS], device=device).repeat(times, 1)
-        documents = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 3, 3, 3]], device=device).repeat(times, 1)
-        per_head = torch.rand(BATCH, HEADS, QUERIES, KEYS, generator=torch.Generator().manual_seed(1)) < 0.6
-        per_head[..., 0] = True
-        per_head = per_head.repeat(times, 1, 1, 1)
-        without_tokens = torch.tensor([[True], [False]], device=device).repeat(times, 1)
-        sighted = Dense((torch.arange(QUERIES, device=device) != BLIND).view(1, 1, QUERIES, 1))
-        document = Document(documents, documents[:, offset:])
-        return {
-            "none": None,
-            "right padding": Padding(right),
-            "left padding": Padding(right.flip(1)),
-            "causal": Causal(offset=offset),
-            "causal, top left": Causal(),
-            "window": Window(before=2, after=1, offset=offset),
-            "documents": document,
-            "per head": Dense(per_head.to(device)),
-            "blind query": sighted,
-            "row without tokens": Padding(right & without_tokens),
-            "composed": (Causal(offset=offset) & Padding(right))
-            & (document | Window(before=1, after=0, offset=offset))
-            & sighted,
-            "inverted": ~Window(before=1, after=1, offset=offset),
-        }
-
-    def padding(self, hidden: slice) -> Tensor:
-        """(B, S) bool of rows in which the first is padded at some places."""
-        valid = torch.ones(BATCH, KEYS, dtype=torch.bool, device=self.device)
-        valid[0, hidden] = False
-        return valid
-
-    def leaves(self, case: Case) -> list[Tensor]:
-        """Everything whose change is to change the output, and be felt in a gradient."""
-        if self.traits.without_gradient:
-            return [case.value]
-        keys = [] if self.traits.blind_to_keys else [case.inputs.key]
-        return [case.inputs.query, *keys, case.value, *_recorded(case), *case.mechanism.parameters()]
 
 
 @contextmanager
@@ -277,23 +129,10 @@ def _in_case(*what: Any) -> Iterator[None]:
         raise
 
 
-def _recorded(case: Case) -> list[Tensor]:
-    """What of the record is a leaf; what the mechanism drew is none."""
-    return [tensor for tensor in case.inputs.record.values() if tensor.requires_grad]
-
-
 def _with_keys(case: Case, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
     """The record where what it holds of each key, on its last axis, goes along with the keys."""
     axes = case.mechanism.declaration.reads
     return {name: change(part) if axes[name].endswith("S") else part for name, part in case.inputs.record.items()}
-
-
-def visible(inputs: AttentionInputs) -> Tensor:
-    """(B, H, L, S) bool, the mask at full size."""
-    seen = inputs.visible()
-    if seen is None:
-        return torch.ones(inputs.shape, dtype=torch.bool, device=inputs.query.device)
-    return seen.expand(inputs.shape)
 
 
 def defined(case: Case) -> Tensor:
@@ -302,10 +141,6 @@ def defined(case: Case) -> Tensor:
     value = case.value.to(weights.dtype).repeat_interleave(HEADS // case.value.shape[1], dim=1)
     added = case.mechanism.added(case.inputs, weights)
     return weights @ value if added is None else weights @ value + added
-
-
-def _near(found: Tensor, expected: Tensor, what: str, rtol: float | None = None, atol: float | None = None) -> None:
-    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda said: f"{what}: {said}")
 
 
 def _gradient(leaf: Tensor) -> Tensor:
@@ -361,10 +196,10 @@ def output_is_weights_times_value(held: Held) -> None:
                 expected = defined(case)
                 output = case.mechanism(case.inputs, case.value)
                 ensure(output.dtype == dtype, f"the output is {output.dtype}")
-                _near(output.to(expected.dtype), expected, "weights times value", rtol, atol)
+                near(output.to(expected.dtype), expected, "weights times value", rtol, atol)
                 with torch.no_grad():
                     silent = case.mechanism(case.inputs, case.value)
-                _near(silent.to(expected.dtype), expected, "weights times value, without gradients", rtol, atol)
+                near(silent.to(expected.dtype), expected, "weights times value, without gradients", rtol, atol)
 
 
 def gradients_are_those_of_the_definition(held: Held) -> None:
@@ -389,7 +224,7 @@ def queries_without_keys_get_zeros(held: Held) -> None:
         TOLERANCES, blinding.items(), [HEADS, GROUPS], [False, True]
     ):
         with (
-            _seeded(SEED),
+            seeded(SEED),
             _in_case(dtype, called, f"{key_heads} heads of keys", "training" if training else "evaluation"),
         ):
             case = held.case(dtype=dtype, dropout=0.4, heads=(HEADS, key_heads), mask=mask)
@@ -405,7 +240,7 @@ def queries_without_keys_get_zeros(held: Held) -> None:
             output.float().square().sum().backward()
             for leaf in held.leaves(case):
                 ensure(_gradient(leaf).isfinite().all(), "a gradient is not finite")
-            for leaf in () if held.traits.without_gradient else (case.inputs.query, *_recorded(case)):
+            for leaf in () if held.traits.without_gradient else (case.inputs.query, *recorded(case)):
                 ensure((_gradient(leaf)[blind] == 0).all(), "a query that sees nothing passes back a gradient")
             ensure(bool(output[~blind].abs().sum() > 0) or training, "queries that see keys get zeros too")
 
@@ -419,7 +254,7 @@ def masked_keys_never_influence(held: Held) -> None:
             case.mechanism.train(training)
 
             def output(key: Tensor, value: Tensor, case: Case = case) -> Tensor:
-                with _seeded(3):
+                with seeded(3):
                     return case.mechanism(replace(case.inputs, key=key), value)
 
             first = output(case.inputs.key, case.value)
@@ -431,7 +266,7 @@ def masked_keys_never_influence(held: Held) -> None:
             hidden = ~valid[:, None, :, None]
             other_key = torch.where(hidden, -7.0, case.inputs.key.detach())
             other_value = torch.where(hidden, 1e6, case.value.detach())
-            _near(output(other_key, other_value), first, "other keys and values behind the mask")
+            near(output(other_key, other_value), first, "other keys and values behind the mask")
             changed = replace(case.inputs, key=other_key)
             ensure(
                 torch.equal(case.mechanism.weights(changed), case.mechanism.weights(case.inputs)),
@@ -454,7 +289,7 @@ def grouped_keys_are_keys_repeated(held: Held) -> None:
         "weights over grouped keys are others than over the keys repeated",
     )
     values = case.value.repeat_interleave(HEADS // GROUPS, dim=1)
-    _near(case.mechanism(case.inputs, case.value), case.mechanism(repeated, values), "grouped keys and values")
+    near(case.mechanism(case.inputs, case.value), case.mechanism(repeated, values), "grouped keys and values")
 
 
 def training_changes_no_weights(held: Held) -> None:
@@ -515,7 +350,7 @@ def long_sequences_with_masked_blocks(held: Held) -> None:
             rtol, atol = TOLERANCES[dtype]
             # Rounding grows with what is added up: one, of a distribution.
             added_up = case.mechanism.weights(case.inputs).detach().abs().sum(dim=-1).max().item()
-            _near(output.to(expected.dtype), expected, "weights times value", rtol, atol * max(1.0, added_up))
+            near(output.to(expected.dtype), expected, "weights times value", rtol, atol * max(1.0, added_up))
             output.float().sum().backward()
             ensure((_gradient(case.value)[:, :, ~valid[0]] == 0).all(), "a masked value gets a gradient")
             ensure(_gradient(case.inputs.query).isfinite().all(), "the gradient of a query is not finite")
@@ -633,7 +468,7 @@ def weights_are_a_distribution(held: Held) -> None:
             seen = visible(case.inputs)
             ensure((weights >= 0).all(), "a weight is below 0")
             ensure((weights[~seen] == 0).all(), "a key that is not seen has a weight")
-            _near(weights.sum(dim=-1), seen.any(dim=-1).float(), "the sum of weights")
+            near(weights.sum(dim=-1), seen.any(dim=-1).float(), "the sum of weights")
 
 
 def one_key_gets_weight_one(held: Held) -> None:
@@ -681,7 +516,7 @@ def padding_and_batch_change_nothing(held: Held) -> None:
         places = F.pad(case.inputs.key_positions, pad[2:])
         record = _with_keys(case, partial(F.pad, pad=pad[2:], value=0.5))
         padded = replace(case.inputs, key=key, key_positions=places, mask=Padding(valid), record=record)
-        _near(case.mechanism(padded, value), plain, f"padded on the {side}")
+        near(case.mechanism(padded, value), plain, f"padded on the {side}")
     alone = AttentionInputs(
         query=case.inputs.query[1:],
         key=case.inputs.key[1:],
@@ -689,7 +524,7 @@ def padding_and_batch_change_nothing(held: Held) -> None:
         key_positions=case.inputs.key_positions[1:],
         record={part: tensor[1:] for part, tensor in case.inputs.record.items()},
     )
-    _near(case.mechanism(alone, case.value[1:]), plain[1:], "a row alone")
+    near(case.mechanism(alone, case.value[1:]), plain[1:], "a row alone")
 
 
 def permuting_keys_permutes_weights(held: Held) -> None:
@@ -709,9 +544,9 @@ def permuting_keys_permutes_weights(held: Held) -> None:
         record=_with_keys(case, lambda part: part[..., order]),
     )
     weights = case.mechanism.weights(case.inputs)
-    _near(case.mechanism.weights(permuted), weights[..., order], "the weights of keys in another order")
+    near(case.mechanism.weights(permuted), weights[..., order], "the weights of keys in another order")
     output = case.mechanism(case.inputs, case.value)
-    _near(case.mechanism(permuted, case.value[:, :, order]), output, "the output of keys in another order")
+    near(case.mechanism(permuted, case.value[:, :, order]), output, "the output of keys in another order")
 
 
 OF_FREE_KEYS = (true_means_may_attend, padding_and_batch_change_nothing, permuting_keys_permutes_weights)
@@ -742,118 +577,20 @@ OF_DIFFERENTIABLE = (weights_without_keys_pass_back_zeros,)
 
 # In the blocks of models.
 
-LENGTHS = (9, 5, 7)  # of three texts side by side; more than two chunks, a window and every distance that is told apart
-SOURCES = (6, 8, 3)
-
-
-def check_in_blocks(kind: str, fit: Callable[[AttentionLayer], None], ways: Collection[str] = WAYS) -> None:
-    """In a small model of two blocks, padding and steps change no answer: places count from a row's first real token.
-
-    Arguments:
-        kind: one of `BLOCKS`.
-        fit: changes a layer of attention in place, such as its mechanism.
-        ways: those of `WAYS` in which texts are read; an encoder takes no steps.
-
-    Raises:
-        AssertionError: where an answer differs from that of a text alone.
-    """
-    model, rows, sources = _stacked(kind, fit), _texts(LENGTHS, 1), _texts(SOURCES, 2)
-    with torch.no_grad():
-        wanted = _answers(model, kind, "alone", rows, sources)
-        for way in ways:
-            if "step" in way and kind == "encoder":
-                continue
-            found = _answers(model, kind, way, rows, sources)
-            for place, (ours, alone) in enumerate(zip(found, wanted, strict=True)):
-                _near(ours, alone, f"{way}, row {place}", 1e-9, 1e-9)
-
-
-def _stacked(kind: str, fit: Callable[[AttentionLayer], None]) -> nn.Module:
-    """A small model of two blocks whose attentions are changed, all parameters drawn anew."""
-    sizes: dict[str, Any] = {"width": HEADS * WIDTH, "heads": HEADS, "feedforward_width": 5, "maximum_positions": 20}
-    if kind == "encoder":
-        model: nn.Module = Bert(BertConfig(vocabulary=11, layers=2, head="none", **sizes))
-    elif kind == "decoder":
-        layers = {"encoder_layers": 1, "decoder_layers": 2}
-        model = Transformer(TransformerConfig(source_vocabulary=11, target_vocabulary=11, **layers, **sizes))
-    else:
-        model = GPT2(GPT2Config(vocabulary=11, layers=2, **sizes))
-    for layer in [module for module in model.modules() if isinstance(module, AttentionLayer)]:
-        fit(layer)
-    generator = torch.Generator().manual_seed(SEED)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            fan = parameter.shape[-1] if parameter.dim() > 1 else 4
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / fan**0.5)
-    return model.double().eval()
-
-
-def _texts(lengths: Sequence[int], seed: int) -> list[list[int]]:
-    drawn = torch.Generator().manual_seed(seed)
-    return [torch.randint(3, 11, (length,), generator=drawn).tolist() for length in lengths]
-
-
-def _answers(model: Any, kind: str, way: str, rows: list[list[int]], sources: list[list[int]]) -> list[Tensor]:
-    """What is said at the real tokens of each row, (its length, D or V)."""
-    if way == "alone":
-        apart = [
-            _answers(model, kind, "right padding", [row], [source]) for row, source in zip(rows, sources, strict=True)
-        ]
-        return [found for (found,) in apart]
-    side: Any = "left" if "left" in way else "right"
-    tokens, source = Tokens.pad(rows, side=side), Tokens.pad(sources, side=side)
-    if "step" not in way:
-        given = (source, tokens) if kind == "decoder" else (tokens,)
-        found = model(*given)
-        found = found.hidden if kind == "encoder" else found
-        return [each[valid] for each, valid in zip(found, tokens.valid, strict=True)]
-    # Each row twice, as in a beam; and texts without a source after a beginning of different lengths.
-    longest, begun, begins, steps = max(map(len, rows)), [0] * len(rows), list[Tensor](), list[Tensor]()
-    if kind == "decoder":
-        state = model.start(source)
-        state = state.reorder(torch.arange(len(rows)).repeat_interleave(2))
-    else:
-        begun = [0, 0, 0] if side == "right" else [3, 1, 2]
-        state = model.start(len(rows))
-        if max(begun):
-            first = Tokens.pad([row[:many] for row, many in zip(rows, begun, strict=True)], side="left")
-            logits, state = model.read(first, state)
-            begins = [each[valid] for each, valid in zip(logits, first.valid, strict=True)]
-        state = state.select(torch.arange(len(rows)).repeat_interleave(2))
-    for place in range(longest):
-        fed = [row[min(place + many, len(row) - 1)] for row, many in zip(rows, begun, strict=True)]
-        logits, state = model.step(torch.tensor(fed).repeat_interleave(2), state)
-        _near(logits[::2], logits[1::2], "a row beside itself", 1e-9, 1e-9)
-        steps.append(logits[::2])
-    together = torch.stack(steps, dim=1)
-    found = [each[: len(row) - many] for each, row, many in zip(together, rows, begun, strict=True)]
-    return found if not max(begun) else [torch.cat(parts) for parts in zip(begins, found, strict=True)]
-
 
 def consistent_in_an_encoder(held: Held) -> None:
     """In a BERT's blocks padding changes no answer."""
-    check_in_blocks("encoder", partial(_fitted, held), held.traits.ways)
+    check_in_blocks("encoder", partial(fitted, held), held.traits.ways)
 
 
 def consistent_in_a_decoder(held: Held) -> None:
     """In a Transformer's blocks neither padding nor going step by step, in a beam, changes an answer."""
-    check_in_blocks("decoder", partial(_fitted, held), held.traits.ways)
+    check_in_blocks("decoder", partial(fitted, held), held.traits.ways)
 
 
 def consistent_in_a_language_model(held: Held) -> None:
     """In a GPT-2's blocks neither padding nor going step by step, after a beginning, changes an answer."""
-    check_in_blocks("causal", partial(_fitted, held), held.traits.ways)
-
-
-def _fitted(held: Held, layer: AttentionLayer) -> None:
-    if held.traits.own_slots and layer.between[0] != layer.between[1]:
-        return
-    layer.attention = held.factory(WIDTH, 0.0)
-    if held.traits.fixed_value_width:
-        layer.value, layer.output = (
-            nn.Linear(HEADS * WIDTH, HEADS * VALUE_WIDTH),
-            nn.Linear(HEADS * VALUE_WIDTH, HEADS * WIDTH),
-        )
+    check_in_blocks("causal", partial(fitted, held), held.traits.ways)
 
 
 IN_BLOCKS = (consistent_in_an_encoder, consistent_in_a_decoder, consistent_in_a_language_model)
