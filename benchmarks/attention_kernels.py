@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from measured import record
 from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
-from regard.training.memory import keep_freed_memory
+from regard.machine import keep_freed_memory
 
 SHAPES = [
     (160, 4, 16, 64),

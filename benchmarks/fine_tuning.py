@@ -19,8 +19,8 @@ import regard
 from measured import record
 from regard.checkpoints import read_config
 from regard.data.labelled import LABELLED_FORMATS, LabelledText, read_labelled
+from regard.machine import keep_freed_memory
 from regard.training.callbacks import ProgressBar
-from regard.training.memory import keep_freed_memory
 from regard.training.run import Trained
 
 ROOT = Path(__file__).resolve().parent.parent

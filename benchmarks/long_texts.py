@@ -22,8 +22,8 @@ import torch
 from measured import record
 from regard.checkpoints.hf_format import hf_format
 from regard.layers import Tokens
+from regard.machine import keep_freed_memory
 from regard.models import Reformer, ReformerConfig
-from regard.training.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 LENGTHS = (4_096, 8_192, 16_384, 32_768, 65_536)

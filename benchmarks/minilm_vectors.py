@@ -20,8 +20,8 @@ from measured import record
 from regard.bench.encoder import sentences
 from regard.data.labelled import read_labelled
 from regard.embeddings import packaged, unit
+from regard.machine import keep_freed_memory
 from regard.metrics.regression import spearman
-from regard.training.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 ODD = ["", " ", "Ümlaut, café; 漢字 🙂", "unaffable " * 400, "x" * 300, "\t\n", "don't-stop!"]

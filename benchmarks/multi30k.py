@@ -17,8 +17,8 @@ import torch
 import regard
 from measured import record
 from regard.data.pairs import read_pairs
+from regard.machine import keep_freed_memory
 from regard.training.callbacks import ProgressBar
-from regard.training.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 

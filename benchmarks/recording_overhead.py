@@ -17,8 +17,8 @@ import torch
 import regard
 from measured import record
 from regard.layers import Tokens
+from regard.machine import keep_freed_memory
 from regard.models import Transformer, TransformerConfig
-from regard.training.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = 1_000

@@ -21,7 +21,7 @@ from transformers import BertConfig, BertModel
 
 import regard
 from measured import record
-from regard.training.memory import keep_freed_memory
+from regard.machine import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES = ((8, 512), (2, 2048))

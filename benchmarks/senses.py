@@ -22,8 +22,8 @@ import regard
 from measured import record
 from regard.data.labelled import read_labelled
 from regard.embeddings import nearest, unit
+from regard.machine import keep_freed_memory
 from regard.tasks.sentence_embedding import SentenceEncoder
-from regard.training.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "images" / "senses-bank.png"

@@ -20,10 +20,10 @@ from measured import record
 from multi30k import trained_in_bfloat16
 from regard.checkpoints import located, read_config
 from regard.data.questions import Question, read_questions, write_predictions
+from regard.machine import keep_freed_memory
 from regard.models.config import config_to_json
 from regard.training import read_recipe
 from regard.training.callbacks import ProgressBar
-from regard.training.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 TEST, VALIDATION = 5, 2

@@ -27,9 +27,9 @@ import regard
 from measured import record
 from regard.data.labelled import LabelledText, read_labelled
 from regard.embeddings import unit
-from regard.metrics.bootstrap import bootstrap_interval
+from regard.machine import keep_freed_memory
+from regard.metrics.regression import bootstrap_interval
 from regard.tasks.sentence_embedding import SentenceEncoder
-from regard.training.memory import keep_freed_memory
 from regard.word_embeddings import WordVectors
 from regard.word_embeddings.evaluation.extrinsic.words import logistic
 from regard.word_embeddings.evaluation.lookup import Lookup

@@ -22,10 +22,10 @@ import regard
 from measured import record
 from regard.checkpoints import read_config
 from regard.data.tagged import read_tagged
+from regard.machine import keep_freed_memory
 from regard.models import MODELS
 from regard.tasks.tagging import TAGGING, evaluate_tags
 from regard.training.callbacks import ProgressBar
-from regard.training.memory import keep_freed_memory
 from regard.training.precision import resolve
 
 ROOT = Path(__file__).resolve().parent.parent

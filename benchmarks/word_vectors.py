@@ -22,7 +22,7 @@ import regard
 from measured import record
 from regard.data.labelled import read_labelled
 from regard.data.tagged import read_tagged
-from regard.training.memory import keep_freed_memory
+from regard.machine import keep_freed_memory
 from regard.word_embeddings import WordVectors
 from regard.word_embeddings.bias import (
     GENDER_PAIRS,

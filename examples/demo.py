@@ -28,10 +28,10 @@ from torch import nn
 import regard
 from regard.data.dates import LANGUAGES, DateExample, Dates, written_forms
 from regard.data.token_store import TokenStore
+from regard.machine import keep_freed_memory
 from regard.tasks import Translator
 from regard.training.callbacks import ProgressBar
-from regard.training.memory import keep_freed_memory
-from regard.training.progress import Progress
+from regard.training.checkpoint import Progress
 from regard.training.run import Trained
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from regard.bench import ours
-from regard.bench.driver import ContestantFailed
-from regard.bench.rounds import OURS, Contestant
+from regard.bench.rounds import OURS, Contestant, ContestantFailed
 
 
 class InProcess:

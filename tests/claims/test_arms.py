@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.claims.arms import Arm, arms_of, grid_arms, read_grid, split_values
+from regard.claims.comparison import Arm, arms_of, grid_arms, read_grid, split_values
 
 SIMPLE = st.one_of(
     st.integers(-99, 99),

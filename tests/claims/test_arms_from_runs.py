@@ -8,8 +8,7 @@ import pytest
 
 import regard
 from regard.claims import comparing
-from regard.claims.arms import arms_of
-from regard.claims.comparison import read_comparison
+from regard.claims.comparison import arms_of, read_comparison
 from regard.errors import InputError
 from regard.training import read_recipe
 

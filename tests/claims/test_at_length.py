@@ -9,8 +9,8 @@ import regard
 from regard.claims.claim import claim
 from regard.claims.comparing import compare
 from regard.claims.comparison import read_comparison
+from regard.claims.measuring import loss_at_length, recut
 from regard.claims.own_data import files_of, on_own_data
-from regard.claims.scoring import loss_at_length, recut
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import Tokens

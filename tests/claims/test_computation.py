@@ -9,9 +9,9 @@ import random
 import pytest
 
 import regard
+from regard.claims.catalogue import NUMBERS, compute, read_computation
 from regard.claims.claim import claim, claim_of
 from regard.claims.comparison import read_comparison
-from regard.claims.computation import NUMBERS, compute, read_computation
 from regard.claims.verdict import last_verdict, record, run_claim
 from regard.text import Tokenizer
 from regard_claims.exponent_smoothing.shared_vocabulary import SharedVocabulary, pieces_per_word

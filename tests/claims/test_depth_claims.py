@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from regard.claims.catalogue import read_computation
 from regard.claims.claim import claim, claim_of
-from regard.claims.computation import read_computation
 from regard.claims.measure import Measure
 from regard.claims.verdict import run_claim
 from regard.cli.comparisons import print_tables

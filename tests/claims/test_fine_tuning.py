@@ -7,8 +7,8 @@ import random
 import pytest
 
 import regard
+from regard.claims.catalogue import compute
 from regard.claims.claim import claim
-from regard.claims.computation import compute
 from regard.errors import InputError
 from regard_claims.pre_training.fine_tuning import FineTuning, sizes_of
 

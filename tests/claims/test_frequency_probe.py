@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from regard.claims.catalogue import compute
 from regard.claims.claim import claim
-from regard.claims.computation import compute
 from regard.errors import InputError
 from regard.word_embeddings.evaluation.categories import CATEGORIES
 from regard_claims.frequency_in_vectors.frequency_probe import FrequencyInVectors

@@ -8,8 +8,8 @@ import random
 import pytest
 import torch
 
+from regard.claims.catalogue import compute
 from regard.claims.claim import claim
-from regard.claims.computation import compute
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
 from regard.tasks.sentence_data import SentenceEmbeddingTask

@@ -7,7 +7,7 @@ import pytest
 import regard
 from regard.claims.comparing import compare
 from regard.claims.comparison import read_comparison
-from regard.claims.scoring import accuracy_by_shots
+from regard.claims.measuring import accuracy_by_shots
 from regard.data.sequences import Maps
 from regard.data.token_store import TokenStore
 from regard.errors import InputError

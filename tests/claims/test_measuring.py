@@ -153,7 +153,7 @@ def test_a_metric_that_cannot_be_computed_is_one_sentence(measures, monkeypatch)
 
 
 def test_of_a_model_of_several_languages_one_is_judged(small, words, tmp_path, monkeypatch):
-    from regard.claims import scoring as judging
+    from regard.claims import measuring as judging
 
     asked = []
 

@@ -8,7 +8,7 @@ import torch
 import regard
 from regard.claims.comparing import compare
 from regard.claims.comparison import read_comparison
-from regard.claims.scoring import accuracy_of_repeats, changed
+from regard.claims.measuring import accuracy_of_repeats, changed
 from regard.data.sequences import Repeats
 from regard.errors import InputError
 

@@ -15,9 +15,8 @@ from regard.cli.evaluate import evaluate
 from regard.cli.spans import answer, fill, tag
 from regard.cli.text_to_text import translate
 from regard.errors import InputError
-from regard.machine import device_named
+from regard.machine import device_named, keep_freed_memory
 from regard.tasks import loading
-from regard.training.memory import keep_freed_memory
 
 COMMANDS = [answer, classify, embed, evaluate, fill, search, tag, translate]
 

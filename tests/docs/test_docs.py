@@ -30,8 +30,7 @@ import pytest
 import yaml
 
 import regard
-from regard.claims.arms import read_grid
-from regard.claims.comparison import read_comparison
+from regard.claims.comparison import read_comparison, read_grid
 from regard.cli.main import main
 from regard.tasks import TASKS
 from regard.training import read_recipe

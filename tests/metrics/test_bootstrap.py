@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.metrics.bootstrap import bootstrap_interval
 from regard.metrics.classification import f1
+from regard.metrics.regression import bootstrap_interval
 
 
 def test_the_interval_of_a_mean_is_as_wide_as_its_standard_error_says() -> None:

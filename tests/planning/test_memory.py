@@ -24,7 +24,7 @@ from regard.models import (
     TransformerConfig,
 )
 from regard.planning import Setup, Shape, count_memory, count_parameters, outline
-from regard.planning.memory import activations
+from regard.planning.devices import activations
 from regard.training import TrainingSettings
 from regard.training.optimizers import build_optimizer, freeze
 from regard.training.precision import recompute_blocks

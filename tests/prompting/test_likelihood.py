@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.prompting.likelihood import common, continued, told
+from regard.prompting.asking import common, continued, told
 
 SHARED = "the cat sat on the mat.\n"
 QUESTIONS = [
@@ -62,7 +62,7 @@ def test_what_is_shared_is_read_once(built, monkeypatch):
 
 
 def test_long_beginnings_are_read_in_parts(built, plainly, monkeypatch):
-    monkeypatch.setattr("regard.prompting.likelihood.LOGITS", 200)
+    monkeypatch.setattr("regard.prompting.asking.LOGITS", 200)
     model = built("lstm")
     before = SHARED * 3
     (found,) = told(model, [continued(model, before, ["the dog"])])

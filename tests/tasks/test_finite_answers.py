@@ -26,7 +26,7 @@ from regard.models import (
     ViT,
     ViTConfig,
 )
-from regard.prompting.likelihood import Continued, told
+from regard.prompting.asking import Continued, told
 from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel, BidirectionalLanguageModellingTask
 from regard.tasks.captioning import Captioner, CaptioningTask
 from regard.tasks.classification import ClassificationTask, Classifier

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.training.progress import JsonLines
+from regard.training.checkpoint import JsonLines
 
 
 def test_lines_come_back_in_order(tmp_path):

@@ -15,7 +15,7 @@ from regard.tasks.classification import ClassificationTask
 from regard.text import Tokenizer
 from regard.training import Trained
 from regard.training.callbacks import ProgressBar, validation_line
-from regard.training.progress import Progress
+from regard.training.checkpoint import Progress
 
 
 def console(*, terminal: bool = True) -> Console:

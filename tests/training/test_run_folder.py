@@ -16,8 +16,8 @@ import torch
 
 import regard
 from regard.files import locked
+from regard.training.checkpoint import Progress
 from regard.training.loop import Loop, Stopped
-from regard.training.progress import Progress
 from regard.training.settings import TrainingSettings
 from regard.training.workers import Workers
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.training.schedules import learning_rate
+from regard.training.settings import learning_rate
 
 SCHEDULES = ["inverse_square_root", "linear", "cosine", "constant"]
 

@@ -35,7 +35,7 @@ class Training:
         from regard.models import MODELS
         from regard.tasks.loading import load
         from regard.training.loop import Loop
-        from regard.training.memory import keep_freed_memory
+        from regard.machine import keep_freed_memory
         from regard.training.optimizers import build_optimizer
         from regard.training.precision import resolve
         from regard.training.progress import Progress
@@ -130,7 +130,7 @@ class Translation:
         """Load the folder in the precision asked for, and leave it out where it is no faster."""
         from regard.generation import GenerationSettings
         from regard.tasks.loading import load
-        from regard.training.memory import keep_freed_memory
+        from regard.machine import keep_freed_memory
 
         keep_freed_memory()  # as the command line does
         self._translator = load(job["folder"], dtype=job["precision"])
@@ -183,7 +183,7 @@ class Decoding:
         from regard.checkpoints import read_model
         from regard.layers import Tokens
         from regard.quantization import BITS, InferenceDecoder
-        from regard.training.memory import keep_freed_memory
+        from regard.machine import keep_freed_memory
 
         keep_freed_memory()  # as the command line does
         model, precision = read_model(job["folder"]).eval(), job["precision"]
@@ -231,7 +231,7 @@ class CausalTraining:
 
         from regard.layers import Tokens
         from regard.models import GPT2, GPT2Config
-        from regard.training.memory import keep_freed_memory
+        from regard.machine import keep_freed_memory
 
         keep_freed_memory()
         sizes, rate = job["model"], job["dropout"]
@@ -293,7 +293,7 @@ class Embedding(_Ours):
         import numpy as np
 
         from regard.tasks.loading import load
-        from regard.training.memory import keep_freed_memory
+        from regard.machine import keep_freed_memory
 
         keep_freed_memory()  # as the command line does
         self._encoder = load(job["folder"], task="sentence_embedding")
@@ -321,7 +321,7 @@ class MaskedTraining(_Ours):
 
         from regard.layers import Tokens
         from regard.models import Bert, BertConfig
-        from regard.training.memory import keep_freed_memory
+        from regard.machine import keep_freed_memory
 
         keep_freed_memory()  # as the command line does
         self._model = Bert(BertConfig(**job["model"], head="masked")).train()
@@ -377,7 +377,7 @@ class _Looking:
         import torch
         from transformers import BertConfig, BertModel
 
-        from regard.training.memory import keep_freed_memory
+        from regard.machine import keep_freed_memory
 
         keep_freed_memory()  # as the command line does
         self._model = BertModel(BertConfig(**job["model"]), add_pooling_layer=False).eval()

@@ -11,9 +11,20 @@ from typing import Any
 
 from regard import machine as root
 from regard.bench import decoder, encoder, look, ours, translation
-from regard.bench.driver import Driver
 from regard.bench.peers import PEERS
-from regard.bench.rounds import OURS, REST, Contest, Contestant, Options, Process, Report, compete, details_of, rows_of
+from regard.bench.rounds import (
+    OURS,
+    REST,
+    Contest,
+    Contestant,
+    Driver,
+    Options,
+    Process,
+    Report,
+    compete,
+    details_of,
+    rows_of,
+)
 from regard.errors import InputError, nearest
 from regard.machine import versions
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-    from regard.claims.computation import Computation
+    from regard.claims.catalogue import Computation
 
 
 Seeds = dict[int, float | None]

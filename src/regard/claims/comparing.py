@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from regard.claims.arms import Arm
 from regard.claims.compared import Compared, Run
-from regard.claims.comparison import Comparison, read_comparison
+from regard.claims.comparison import Arm, Comparison, read_comparison
 from regard.claims.measuring import FINISHED, RunMeasures
 from regard.errors import InputError
 from regard.files import clear_partial, new_folder, replace_file

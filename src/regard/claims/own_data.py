@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regard.claims.arms import copied
+from regard.claims.comparison import copied
 from regard.claims.measure import JUDGING, read_measures
 from regard.data.pairs import Pair, read_pairs
 from regard.errors import InputError

@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 import torch
 
-from regard.claims.claim import Claim
+from regard.claims.catalogue import EXPERIMENT, compute
+from regard.claims.claim import Claim, NoNumber, references
 from regard.claims.compared import Compared, spread_json
 from regard.claims.comparing import Place, compare
-from regard.claims.computation import EXPERIMENT, compute
-from regard.claims.expression import NoNumber, references
 from regard.claims.own_data import OwnData, files_of, on_own_data
 from regard.errors import InputError
 from regard.files import replace_file

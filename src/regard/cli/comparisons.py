@@ -87,9 +87,9 @@ def compare(
       regard compare dates model.score=dot,general,additive --seeds 3 --budget steps=500 --output runs/scores
       regard compare my.yaml model.width=64,128 training.warmup=50 --budget tokens=2e6 --measure bleu --output runs/width --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.claims.arms import read_grid
     from regard.claims.comparing import compare as run
-    from regard.training.memory import keep_freed_memory
+    from regard.claims.comparison import read_grid
+    from regard.machine import keep_freed_memory
 
     keep_freed_memory()
     overrides, grid = read_grid(settings or ())
@@ -275,7 +275,7 @@ def run(
     from regard.claims.claim import claim as find
     from regard.claims.verdict import record as write
     from regard.claims.verdict import run_claim
-    from regard.training.memory import keep_freed_memory
+    from regard.machine import keep_freed_memory
 
     keep_freed_memory()
     names = [word for word in words if "=" not in word]

@@ -37,9 +37,8 @@ def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "f
     Raises:
         InputError: for a device that is not there, and as `regard.load` does.
     """
-    from regard.machine import device_named
+    from regard.machine import device_named, keep_freed_memory
     from regard.tasks.loading import load
-    from regard.training.memory import keep_freed_memory
 
     place = device_named(device, "--device")
     keep_freed_memory()

@@ -190,8 +190,8 @@ def prompt(
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.prompting import Shots, ask, read_template
+        from regard.prompting.asking import Score
         from regard.prompting.examples import Draw
-        from regard.prompting.likelihood import Score
         from regard.structure import coerced
 
         how: Score = coerced(score, Score, "--score")

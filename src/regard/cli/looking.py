@@ -107,9 +107,9 @@ def _seen(
     model: Path, text: str, target: str | None, pair: str | None, to: str | None, layers: list[str] | None
 ) -> AttentionView:
     from regard.checkpoints import read_config
+    from regard.machine import keep_freed_memory
     from regard.models import MODELS
     from regard.tasks.loading import model_folder
-    from regard.training.memory import keep_freed_memory
 
     keep_freed_memory()
     place = model_folder(model)
@@ -388,8 +388,8 @@ def walk(
     from regard.inspection.walk import walk as walking
     from regard.inspection.walk.layout import query_text
     from regard.inspection.walk.walking import is_page
+    from regard.machine import keep_freed_memory
     from regard.tasks.loading import load
-    from regard.training.memory import keep_freed_memory
 
     if output is not None:
         is_page(output)  # refused before the model is loaded
@@ -463,9 +463,9 @@ def rank(
 def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:
     """A model, and what lets it, or a form of it, read the texts."""
     from regard.checkpoints import read_config
+    from regard.machine import keep_freed_memory
     from regard.models import MODELS
     from regard.tasks.loading import model_folder
-    from regard.training.memory import keep_freed_memory
 
     keep_freed_memory()
     place = model_folder(folder)

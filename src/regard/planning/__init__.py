@@ -1,10 +1,9 @@
 """What a run will cost, before it is run: parameters, operations, memory, time and money."""
 
 from regard.planning.counting import Operations, Parameters, Shape, Work, count_operations, count_parameters, outline
-from regard.planning.devices import DEVICES, Device, device_called, here
-from regard.planning.memory import Memory, Setup, count_memory
+from regard.planning.devices import DEVICES, Device, Memory, Setup, count_memory, device_called, here
 from regard.planning.plan import Cost, Plan, plan
-from regard.planning.published import PUBLISHED, Published, Stage, published
+from regard.planning.reading import PUBLISHED, Published, Stage, published
 
 __all__ = [
     "DEVICES",

@@ -1,4 +1,4 @@
-"""Devices that models are trained on, as data: what their makers say of them, and this machine, measured for about a second."""
+"""Devices that models are trained on, as data or this machine, measured for a second; and the memory that training takes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from types import MappingProxyType
 from typing import Literal
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from regard.attention import AttentionLayer, RelativeDot, RelativeKeys, ScoredAttention
 from regard.errors import InputError, nearest
+from regard.layers import CausalBlock, CausalTransformer, DecoderBlock, EncoderBlock, GatedFeedForward, Residual
+from regard.layers.blocks import Block
+from regard.layers.encoder import MaskedHead
 from regard.machine import device_named, memory
 from regard.machine import machine as described
+from regard.planning.counting import NORMS, Shape, count_parameters, size_of
+from regard.tasks.losses import AT_A_TIME
+from regard.training.optimizers import numbers_kept
+from regard.training.settings import OptimizerName
 
 NumberFormat = Literal["float32", "bfloat16", "float16"]
 """What matrices are multiplied in; sums are kept in float32 whatever it is."""
@@ -260,3 +269,221 @@ def _memory(place: torch.device) -> float:
     if place.type == "cuda":
         return float(torch.cuda.get_device_properties(place).total_memory)
     return float(memory() or 0)
+
+
+Parallel = Literal["ddp", "fsdp"]
+
+WIDE = 4
+"""Bytes of a parameter, its gradient, each of the optimiser's moments, and of what runs past the blocks: float32."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """How a model is trained, as far as memory goes.
+
+    Arguments:
+        format: of matrix products.
+        parallel: `ddp` copies the model to every device, `fsdp` shards it.
+        count: devices.
+        optimizer, momentum: which, and whether it has one.
+        recomputed: whether activations of blocks are computed again in the backward pass.
+        on_processor: whether the device is a processor, where attention weights are laid out and dropout keeps whole numbers.
+        reserve: bytes that the device keeps for itself, such as CUDA's context.
+    """
+
+    format: NumberFormat
+    parallel: Parallel
+    count: int
+    recomputed: bool
+    optimizer: OptimizerName = "adamw"
+    momentum: bool = False
+    on_processor: bool = False
+    reserve: float = 0
+
+    @property
+    def narrow(self) -> int:
+        """Bytes of a number in a matrix product."""
+        return 4 if self.format == "float32" else 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """What one device holds at the peak of an update.
+
+    Arguments:
+        setup: how it is trained.
+        parts: bytes: `weights`, `gradients`, `optimizer`, `weights in 16 bits`, `exchange` (DDP's buckets, or what FSDP gathers),
+            `activations`, `logits`, `reserve`.
+        tokens: those of the batch it is for.
+        known: whether activations are among them; false for models without blocks.
+    """
+
+    setup: Setup
+    parts: Mapping[str, float]
+    tokens: float
+    known: bool
+
+    @property
+    def total(self) -> float:
+        """Bytes."""
+        return sum(self.parts.values())
+
+    def largest_batch(self, available: float) -> float:
+        """Tokens of the largest batch of such texts that fits, perhaps none; NaN where activations are not known."""
+        each = (self.parts["activations"] + self.parts["logits"]) / self.tokens
+        fixed = self.total - self.parts["activations"] - self.parts["logits"]
+        return max(0.0, available - fixed) / each if self.known and each else float("nan")
+
+
+def count_memory(model: nn.Module, shape: Shape, setup: Setup) -> Memory:
+    """The memory that training a model takes, on each device.
+
+        weights 4 N, gradients 4 T, moments 8 T with Adam         T of the N parameters are trained; with FSDP a share of each
+        2 bytes for each entry of a matrix under autocast         its 16-bit copy is kept for the backward pass, on every device
+        activations                                               see `activations`
+
+    Arguments:
+        model: perhaps an outline without numbers; what is frozen in it is not trained.
+        shape: the batch that a device holds at a time.
+        setup: how it is trained.
+    """
+    counted = count_parameters(model)
+    share = setup.count if setup.parallel == "fsdp" else 1
+    blocks = sum(size_of(module) for module in model.modules() if isinstance(module, Block))
+    exchange = 0.0
+    if setup.count > 1 and setup.parallel == "ddp":
+        exchange = WIDE * counted.trained
+    elif setup.count > 1:  # a block in use and the next one, what stands outside them, and a block's gradients
+        exchange = WIDE * (3 * counted.block + counted.total - blocks)
+    activated, known = activations(model, shape, setup)
+    kept = sum(
+        numbers_kept(parameter.shape, setup.optimizer, momentum=setup.momentum)
+        for parameter in model.parameters()
+        if parameter.requires_grad
+    )
+    return Memory(
+        setup=setup,
+        parts={
+            "weights": WIDE * counted.total / share,
+            "gradients": WIDE * counted.trained / share,
+            "optimizer": WIDE * kept / share,
+            "weights in 16 bits": 0.0 if setup.narrow == WIDE else float(setup.narrow * counted.products),
+            "exchange": exchange,
+            "activations": activated,
+            "logits": logits(model, shape, setup),
+            "reserve": setup.reserve,
+        },
+        tokens=shape.tokens,
+        known=known,
+    )
+
+
+def activations(model: nn.Module, shape: Shape, setup: Setup) -> tuple[float, bool]:
+    """What a forward pass keeps for the backward pass, and whether it is known; logits and parameters are counted elsewhere.
+
+    For each token in each block, with c bytes a number in matrix products: the inputs of both norms (4 D each), the inputs of
+    the matrices (under autocast a copy for each), queries, keys, values and their weighted sums (c D each), the inner vectors of
+    the feed-forward net before and after its activation (c F each), and dropout's masks. Attention weights are kept where
+    they are laid out, on processors. With recomputing the blocks' inputs and one block remain.
+    """
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    if not blocks:
+        return 0.0, False
+    inside = [_kept_in(block, shape, setup) for block in blocks]
+    around = WIDE * shape.rows * (shape.length + shape.target) * _width(blocks[0])
+    if setup.recomputed:
+        inputs = sum(WIDE * _vectors(block, shape) * _width(block) for block in blocks)
+        return inputs + max(inside) + around, True
+    return sum(inside) + around, True
+
+
+def logits(model: nn.Module, shape: Shape, setup: Setup) -> float:
+    """What the output keeps: logits and their gradient; of a GPT a block of logits at a time, and a gradient of its table."""
+    if isinstance(model, CausalTransformer):
+        vocabulary, width = model.embedding.tokens.weight.shape
+        at_once = min(shape.logits * vocabulary, max(AT_A_TIME, vocabulary))
+        return setup.narrow * (at_once + shape.logits * width) + WIDE * vocabulary * width
+    head = next((module for module in model.modules() if isinstance(module, MaskedHead)), None)
+    output = getattr(model, "output", None) if head is None else head.output
+    if not isinstance(output, nn.Linear):
+        return 0.0
+    return shape.logits * (2 * setup.narrow * output.out_features + (WIDE + 2 * setup.narrow) * output.in_features)
+
+
+def _vectors(block: nn.Module, shape: Shape) -> float:
+    """How many vectors run through a block."""
+    return shape.rows * (shape.target if isinstance(block, DecoderBlock) else shape.length)
+
+
+def _width(block: nn.Module) -> int:
+    linear = next(module for module in block.modules() if isinstance(module, nn.Linear))
+    return linear.in_features
+
+
+def _kept_in(block: nn.Module, shape: Shape, setup: Setup) -> float:
+    vectors = _vectors(block, shape)
+    kept = sum(_residual(part, _width(block), vectors, setup) for part in block.modules() if isinstance(part, Residual))
+    if isinstance(block, EncoderBlock | CausalBlock):
+        kept += _attention(block.attention, vectors, vectors, shape.length, setup)
+    elif isinstance(block, DecoderBlock):
+        kept += _attention(block.attention, vectors, vectors, shape.target, setup)
+        kept += _attention(block.cross_attention, vectors, shape.rows * shape.length, shape.length, setup)
+    feedforward = getattr(block, "feedforward", None)
+    return kept + (vectors * _feedforward(feedforward, setup) if isinstance(feedforward, nn.Module) else 0.0)
+
+
+def _residual(residual: Residual, width: int, vectors: float, setup: Setup) -> float:
+    """The norm's input with its statistics, and dropout's mask."""
+    norms = [part for part in (residual.before, residual.after) if isinstance(part, NORMS)]
+    parted = sum(isinstance(part, nn.RMSNorm) for part in norms)  # computed in steps, of which one more is kept
+    return vectors * (
+        (len(norms) + parted) * WIDE * width + len(norms) * 2 * WIDE + _dropped(residual.dropout.p, width, setup)
+    )
+
+
+def _dropped(p: float, width: float, setup: Setup) -> float:
+    """Dropout's mask: whole numbers on a processor, a byte each elsewhere."""
+    return (setup.narrow if setup.on_processor else 1) * width if p else 0.0
+
+
+def _attention(layer: AttentionLayer, queries: float, keys: float, length: float, setup: Setup) -> float:
+    """What one attention keeps.
+
+    Arguments:
+        queries, keys: how many there are in all rows.
+        length: keys of one row.
+    """
+    c = setup.narrow
+    query, key, value, output = (_linears(each) for each in (layer.query, layer.key, layer.value, layer.output))
+    into = sum(each.in_features for each in query)
+    inputs = c * queries * into
+    if c < WIDE:  # autocast makes a copy for each matrix
+        inputs += c * keys * sum(each.in_features for each in [*key, *value])
+    made = queries * sum(each.out_features for each in query) + keys * sum(each.out_features for each in [*key, *value])
+    merged = queries * sum(each.in_features for each in output)
+    dropout = layer.attention.dropout
+    by_distance = RelativeDot | RelativeKeys
+    learnt = isinstance(layer.attention, ScoredAttention) and isinstance(layer.attention.score, by_distance)
+    weights = WIDE * queries * layer.heads  # a fused kernel's sums
+    if setup.on_processor and (dropout or c < WIDE):
+        weights = c * queries * length * layer.heads * (3 if dropout else 1)
+    if learnt:  # what is added by distance, laid out for its gradient
+        weights += WIDE * queries * length * layer.heads
+    return inputs + c * (made + merged) + weights
+
+
+def _linears(module: nn.Module) -> list[nn.Linear]:
+    return [part for part in module.modules() if isinstance(part, nn.Linear)]
+
+
+def _feedforward(net: nn.Module, setup: Setup) -> float:
+    """For one vector: the input, and the inner vectors that an activation, a gate or dropout needs again."""
+    inner, dropout = getattr(net, "inner", None), getattr(net, "dropout", None)
+    if not isinstance(inner, nn.Linear):
+        return 0.0
+    width, gated = inner.out_features, isinstance(net, GatedFeedForward)
+    shared = getattr(net, "activation", None) in (F.relu,)  # its output is all that it needs
+    p = getattr(dropout, "p", 0.0)
+    many = (4 if gated else 2) - shared + (1 if shared and p and not gated else 0)
+    copies = 2 if gated and setup.narrow < WIDE else 1
+    return setup.narrow * (copies * inner.in_features + many * width) + _dropped(p, width, setup)

@@ -15,8 +15,7 @@ from regard.errors import InputError
 from regard.layers.blocks import Block
 from regard.models import MODELS
 from regard.planning.counting import Operations, Parameters, Work, count_operations, count_parameters
-from regard.planning.devices import GIBIBYTE, Device, NumberFormat, device_called
-from regard.planning.memory import Memory, Setup, count_memory
+from regard.planning.devices import GIBIBYTE, Device, Memory, NumberFormat, Setup, count_memory, device_called
 from regard.planning.reading import Asked, Subject, number_format, subject_of
 from regard.rendering import html_table, text_table
 from regard.training.recipe import Recipe

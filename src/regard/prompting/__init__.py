@@ -1,10 +1,8 @@
 """Tasks put to a language model as text, without training it for them: templates, examples shown, answers by likelihood."""
 
-from regard.prompting.asking import Prompted, PromptedAnswer, ask
+from regard.prompting.asking import SCORES, Prompted, PromptedAnswer, ask
 from regard.prompting.examples import Example, Shots, read_examples
-from regard.prompting.likelihood import SCORES
-from regard.prompting.prompts import Posed, posed
-from regard.prompting.template import Template, read_template, templates
+from regard.prompting.template import Posed, Template, posed, read_template, templates
 
 __all__ = [
     "SCORES",

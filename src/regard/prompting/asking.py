@@ -1,20 +1,198 @@
-"""Questions put to a language model as text, and how good its answers are."""
+"""Questions put to a language model as text: how likely its continuations are, which it chooses, how good its answers are."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import torch
 
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
+from regard.layers import Tokens
+from regard.layers.output import check_finite
 from regard.metrics.answers import exact_match, token_f1
 from regard.prompting.examples import Example, Shots
-from regard.prompting.likelihood import SCORES, Score, Told, continued, score_of, told
-from regard.prompting.prompts import Posed, posed, prompt_of, prompts_of
-from regard.prompting.template import Template
+from regard.prompting.template import Posed, Template, posed, prompt_of, prompts_of
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.translation import compared
+
+LOGITS = 1 << 24
+"""Numbers that are computed at once and thrown away, where a text is only read for the state after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A text's tokens, and from which on they are told.
+
+    Arguments:
+        ids: of the whole text, the end token that stands before every text in front.
+        start: the first that is told, at least 1.
+    """
+
+    ids: tuple[int, ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a model says of a continuation.
+
+    Arguments:
+        log_probabilities: of each token, given all before it, natural log.
+        right: whether each was the most probable.
+    """
+
+    log_probabilities: tuple[float, ...]
+    right: tuple[bool, ...]
+
+
+def continued(model: LanguageModel, before: str, continuations: Sequence[str]) -> list[Continued]:
+    """The tokens of a text with each of its continuations, from which on they are told: for all from the same place.
+
+    Text and continuation are read as one, as they would be in training. Where a token lies across the border, it is told,
+    the whole of it, for every continuation.
+
+    Raises:
+        InputError: for a continuation of no token.
+    """
+    tokenizer = model.task.tokenizer
+    alone, *wholes = tokenizer.encode_batch([before, *(before + text for text in continuations)])
+    for text, whole in zip(continuations, wholes, strict=True):
+        if not text or not whole:
+            raise InputError(f"the continuation {text!r} is no token to this model; give a text that is some")
+    start = min(min(common(alone, whole), len(whole) - 1) for whole in wholes)
+    return [Continued((tokenizer.end_id, *whole), 1 + start) for whole in wholes]
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with in common.
+
+    >>> common([1, 2, 3], [1, 2, 4, 5])
+    2
+    """
+    different = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(different, min(len(one), len(other)))
+
+
+@torch.no_grad()
+def told(model: LanguageModel, groups: Sequence[Sequence[Continued]], *, batch_size: int = 16) -> list[list[Told]]:
+    """What a model says of continuations.
+
+    What all texts begin with is read once; what those of a group begin with is read once for the group. The state after it is
+    then taken as many times as there are continuations. This changes no number beyond rounding.
+
+    Arguments:
+        groups: continuations of one text each, told from the same place.
+        batch_size: texts read together, about.
+    """
+    if not groups:
+        return []
+    module: Any = model.model
+    shared = _shared(groups)
+    state = _after(module, module.start(1), [groups[0][0].ids[:shared]], model)
+    order = sorted(range(len(groups)), key=lambda i: groups[i][0].start)
+    found: dict[int, list[Told]] = {}
+    for rows in _batches(order, groups, batch_size):
+        chosen = [groups[i] for i in rows]
+        begun = state.select(torch.zeros(len(rows), dtype=torch.long, device=model.device))
+        begun = _after(module, begun, [group[0].ids[shared : group[0].start - 1] for group in chosen], model)
+        sizes = torch.tensor([len(group) for group in chosen], device=model.device)
+        begun = begun.select(torch.arange(len(chosen), device=model.device).repeat_interleave(sizes))
+        answers = iter(_told(model, begun, [each for group in chosen for each in group]))
+        found |= {i: [next(answers) for _ in groups[i]] for i in rows}
+    return [found[i] for i in range(len(groups))]
+
+
+def _shared(groups: Sequence[Sequence[Continued]]) -> int:
+    """How many tokens all texts begin with, those left out that tell the first continuation's token."""
+    first = groups[0][0]
+    shared = first.start - 1
+    for group in groups:
+        shared = min(shared, group[0].start - 1)
+        shared = min(shared, common(first.ids[:shared], group[0].ids[:shared]))
+    return shared
+
+
+def _batches(order: Sequence[int], groups: Sequence[Sequence[Continued]], batch_size: int) -> Iterator[list[int]]:
+    """Groups together until they have so many texts."""
+    batch: list[int] = []
+    texts = 0
+    for i in order:
+        if batch and texts + len(groups[i]) > batch_size:
+            yield batch
+            batch, texts = [], 0
+        batch.append(i)
+        texts += len(groups[i])
+    yield batch
+
+
+def _after(module: Any, state: Any, texts: Sequence[Sequence[int]], model: LanguageModel) -> Any:
+    """The state after reading these texts on, padded in front so that all end together."""
+    tokenizer = model.task.tokenizer
+    read = Tokens.pad(texts, padding_id=tokenizer.padding_id, side="left", device=model.device)
+    stretch = max(1, LOGITS // (len(texts) * tokenizer.size))
+    for start in range(0, read.ids.shape[1], stretch):
+        part = slice(start, start + stretch)
+        _, state = module.read(Tokens(read.ids[:, part], read.valid[:, part], read.padded), state)
+    return state
+
+
+def _told(model: LanguageModel, state: Any, texts: Sequence[Continued]) -> list[Told]:
+    """Each row reads the last token before its continuation, and the continuation but for its last."""
+    padding = model.task.tokenizer.padding_id
+    read = Tokens.pad([text.ids[text.start - 1 : -1] for text in texts], padding_id=padding, device=model.device)
+    labels = Tokens.pad([text.ids[text.start :] for text in texts], padding_id=padding, device=model.device).ids
+    logits, _ = model.model.read(read, state)
+    check_finite(logits, "these texts", where=read.valid)
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    chosen = wide.gather(-1, labels.unsqueeze(-1))
+    logs = (chosen - wide.logsumexp(dim=-1, keepdim=True)).squeeze(-1).tolist()
+    right = (chosen >= wide.amax(dim=-1, keepdim=True)).squeeze(-1).tolist()
+    lengths = [len(text.ids) - text.start for text in texts]
+    return [
+        Told(tuple(log[:length]), tuple(hit[:length])) for log, hit, length in zip(logs, right, lengths, strict=True)
+    ]
+
+
+Score = Literal["sum", "token", "character", "byte", "unconditional"]
+SCORES: tuple[Score, ...] = get_args(Score)
+
+
+def score_of(kind: Score, text: str, told: Told, alone: Told | None = None) -> float:
+    """The score of a choice y after a context x; the largest is the answer.
+
+        sum              log p(y | x)
+        token            log p(y | x) / number of tokens
+        character, byte  log p(y | x) / number of characters, or of bytes in UTF-8
+        unconditional    log p(y | x) - log p(y | prefix), as Brown et al. 2020 have it for ARC, OpenBookQA and RACE (section 2.4)
+
+    A sum favours short choices, and a ratio to the length those whose end is easy to tell. What is normalised by the choice's own
+    probability is how much the context makes it more likely.
+
+    Arguments:
+        kind: see above.
+        text: y, as it stands behind the context, a space before it included.
+        told: log p(y | x).
+        alone: log p(y | prefix), for `unconditional`.
+
+    >>> score_of("byte", " yes", Told((-1.0, -3.0), (True, False)))
+    -1.0
+    """
+    total = math.fsum(told.log_probabilities)
+    if kind == "token":
+        return total / len(told.log_probabilities)
+    if kind == "character":
+        return total / len(text)
+    if kind == "byte":
+        return total / len(text.encode())
+    if kind == "unconditional":
+        if alone is None:
+            raise ValueError("unconditional needs the choice's probability without the context")
+        return total - math.fsum(alone.log_probabilities)
+    return total
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

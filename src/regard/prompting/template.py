@@ -1,17 +1,20 @@
-"""How a task is put as text, as data: templates, and their patterns, texts with the names of fields in braces."""
+"""How a task is put as text, as data: templates with the names of fields in braces, and the prompts that are made of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 from regard.errors import InputError, nearest
 from regard.models.config import check
+from regard.prompting.asking import continued
+from regard.prompting.examples import Example, Shots
 from regard.reading import LARGEST_YAML, parse_yaml, read_text
 from regard.structure import from_mapping
+from regard.tasks.language_modelling import LanguageModel
 
 TEMPLATES = resources.files("regard.prompting") / "templates"
 
@@ -175,3 +178,208 @@ def filled(pattern: str, fields: Mapping[str, object], where: str) -> str:
 
     names_in(pattern, where)
     return _PART.sub(value, pattern)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Posed:
+    """A question with what may follow.
+
+    Arguments:
+        question: what stands before the answer.
+        continuations: texts that may follow, as they would stand there.
+        answers: the same without what the template puts around them; where the model writes, all that are right.
+        right: which continuation is the right one.
+        where: the example's file and line.
+    """
+
+    question: str
+    continuations: tuple[str, ...]
+    answers: tuple[str, ...]
+    right: int
+    where: str
+
+    @property
+    def shown(self) -> str:
+        """The question with its right answer."""
+        return self.question + self.continuations[self.right]
+
+
+def posed(template: Template, example: Example) -> Posed:
+    """An example put as a template says.
+
+    Raises:
+        InputError: for a field that is not there, a right answer that is none of the choices, or a blank that is not there once;
+            with the example's file and line.
+
+    >>> example = Example({"text": "fine", "label": "1"})
+    >>> sentiment = Template(task="choice", question="{text}:", right="label", labels={"0": "bad", "1": "good"})
+    >>> posed(sentiment, example).continuations, posed(sentiment, example).shown
+    ((' bad', ' good'), 'fine: good')
+    """
+    where, fields = example.where, example.fields
+    question = filled(template.question, fields, where)
+    if template.task == "cloze" and not template.answer:
+        return _last_word(question, where)
+    after = ""
+    if template.blank:
+        parts = question.split(template.blank)
+        if len(parts) != 2:
+            raise InputError(f"{where}: {template.blank!r} stands there {len(parts) - 1} times; one blank is filled")
+        question, after = parts
+    answers, right = _answers(template, fields, where)
+    kept = question.rstrip(" ")
+    spaces = "" if template.writes else question[len(kept) :]  # where it writes, the model writes the space itself
+    return Posed(
+        question=kept,
+        continuations=tuple(
+            spaces + filled(template.answer, {**fields, "answer": answer}, where) + after for answer in answers
+        ),
+        answers=answers,
+        right=right,
+        where=where,
+    )
+
+
+def _last_word(text: str, where: str) -> Posed:
+    text = text.rstrip()
+    before, space, word = text.rpartition(" ")
+    if not before.strip():
+        raise InputError(f"{where}: there is one word, and nothing that it could be told from; give a longer text")
+    return Posed(question=before, continuations=(space + word,), answers=(word,), right=0, where=where)
+
+
+def _answers(template: Template, fields: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], int]:
+    """The answers there are, and which is right."""
+    if template.right not in fields:
+        raise InputError(f"{where}: there is no field {template.right!r}; {nearest(template.right, list(fields))}")
+    right = fields[template.right]
+    if template.task != "choice":
+        many = [str(each) for each in (right if isinstance(right, list | tuple) else [right])]
+        if not many or (template.task != "answer" and len(many) > 1):
+            raise InputError(f"{where}: {template.right!r} has {len(many)} right answers; give one")
+        return tuple(many), 0
+    if template.labels:
+        labels = list(template.labels)
+        if str(right) not in labels:
+            raise InputError(f"{where}: {template.right!r} is {right!r}; {nearest(str(right), labels)}")
+        return tuple(template.labels.values()), labels.index(str(right))
+    choices = _choices(template.choices, fields, where)
+    return choices, _place(right, choices, f"{where}: {template.right!r}")
+
+
+def _choices(names: str | Sequence[str], fields: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    for name in [names] if isinstance(names, str) else names:
+        if name not in fields:
+            raise InputError(f"{where}: there is no field {name!r}; {nearest(name, list(fields))}")
+    found = fields[names] if isinstance(names, str) else [fields[name] for name in names]
+    if (
+        not isinstance(found, list | tuple)
+        or len(found) < 2
+        or not all(isinstance(each, str) and each for each in found)
+    ):
+        raise InputError(f"{where}: the choices are {found!r}; give a list of two texts or more, none empty")
+    return tuple(found)
+
+
+def _place(right: object, choices: Sequence[str], where: str) -> int:
+    """Which choice is right: one of them, a number from 0, or a letter from A."""
+    if isinstance(right, str) and right in choices:
+        return choices.index(right)
+    place: int | None = right if isinstance(right, int) and not isinstance(right, bool) else None
+    if isinstance(right, str) and right.strip().isdecimal():
+        place = int(right)
+    elif isinstance(right, str) and len(right) == 1 and "A" <= right <= "Z":
+        place = ord(right) - ord("A")
+    if place is None or not 0 <= place < len(choices):
+        raise InputError(f"{where} is {right!r}, none of the {len(choices)} choices; give one, or its number from 0")
+    return place
+
+
+# Whole prompts, and whether they fit the model.
+
+
+def prompt_of(template: Template, shown: Sequence[Posed], question: str) -> str:
+    """The instruction, the examples with their answers, and the question, with the separator between.
+
+    >>> template = Template(task="answer", question="{q}", instruction="Answer.", separator="; ")
+    >>> shown = Posed(question="1 + 1 =", continuations=(" 2",), answers=("2",), right=0, where="a file")
+    >>> prompt_of(template, [shown], "2 + 2 =")
+    'Answer.; 1 + 1 = 2; 2 + 2 ='
+    """
+    instruction = [template.instruction] if template.instruction else []
+    return template.separator.join([*instruction, *(each.shown for each in shown), question])
+
+
+def prompts_of(
+    model: LanguageModel,
+    template: Template,
+    examples: Sequence[Example],
+    questions: Sequence[Posed],
+    shots: Shots | None,
+) -> list[str]:
+    """The prompt of each question.
+
+    Raises:
+        InputError: for one that does not fit the model's positions with all that follows it, with the number of shots that does.
+    """
+    shown: list[list[Posed]] = [
+        [] if shots is None else [posed(template, each) for each in shots.of(place, example)]
+        for place, example in enumerate(examples)
+    ]
+    prompts = [prompt_of(template, each, question.question) for each, question in zip(shown, questions, strict=True)]
+    _check_room(model, template, questions, shown, prompts)
+    return prompts
+
+
+def _check_room(
+    model: LanguageModel,
+    template: Template,
+    questions: Sequence[Posed],
+    shown: Sequence[Sequence[Posed]],
+    prompts: Sequence[str],
+) -> None:
+    limit = model.model.maximum_length
+    if limit is None:
+        return
+    for place, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
+        taken = _positions(model, template, question, prompt)
+        if taken <= limit:
+            continue
+        count = len(shown[place])
+        asked = (
+            f"{question.where}: with {count} shots it takes {taken} tokens"
+            if count
+            else f"{question.where}: it takes {taken}"
+        )
+        fitting = _fitting(model, template, questions, shown, limit)
+        remedy = (
+            f"show at most {fitting}, which fit every question"
+            if fitting is not None
+            else f"not every question fits even alone; shorten it, or train with a larger {model.model.length_setting}"
+        )
+        raise InputError(f"{asked}, and the model has positions for {limit}; {remedy}")
+
+
+def _positions(model: LanguageModel, template: Template, question: Posed, prompt: str) -> int:
+    """The positions that a prompt takes with all that follows: the last token is told, and not read."""
+    if template.writes:
+        return 1 + len(model.task.tokenizer.encode(prompt)) + template.maximum_length - 1
+    return max(len(each.ids) - 1 for each in continued(model, prompt, question.continuations))
+
+
+def _fitting(
+    model: LanguageModel,
+    template: Template,
+    questions: Sequence[Posed],
+    shown: Sequence[Sequence[Posed]],
+    limit: int,
+) -> int | None:
+    """The most examples with which every question fits, the first of those drawn; None where one does not fit without any."""
+
+    def fits(count: int) -> bool:
+        return all(
+            _positions(model, template, question, prompt_of(template, each[:count], question.question)) <= limit
+            for question, each in zip(questions, shown, strict=True)
+        )
+
+    return next((count for count in range(len(shown[0]), -1, -1) if fits(count)), None)

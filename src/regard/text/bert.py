@@ -12,7 +12,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from regard.errors import InputError
 from regard.reading import read_bytes, read_json_object
-from regard.text.feeding import TooSmall, learn, spool
+from regard.text.sampling import TooSmall, learn, spool
 
 PADDING, UNKNOWN, CLASSIFICATION, SEPARATOR, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"

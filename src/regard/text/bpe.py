@@ -17,7 +17,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.errors import InputError
 from regard.reading import read_json, read_text
-from regard.text.feeding import learn
+from regard.text.sampling import learn
 
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's one special token: it ends a text, stands before the first of one, and fills up."""

@@ -12,9 +12,9 @@ import tokenizers
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.text import bert, bpe
-from regard.text.feeding import guarded, half_a_pair
 from regard.text.files import TOKENIZER_FILE, check_basic, check_layout, cleaning_beside, overruled, text_of
 from regard.text.parts import Part, Span, bert_spans, grouped, parts, spans_of
+from regard.text.sampling import guarded, half_a_pair
 from regard.text.training import train_backend
 from regard.text.vocabulary import CLEANED, INPUT_TOKENS, Kind, Vocabulary
 

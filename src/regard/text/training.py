@@ -16,7 +16,7 @@ from regard.errors import InputError, nearest
 from regard.text import events, spelling
 from regard.text.bert import SPECIAL, train_bert
 from regard.text.bpe import BYTES, END_OF_TEXT, train_byte_level
-from regard.text.feeding import TooSmall, checked, learn, spool
+from regard.text.sampling import TooSmall, checked, learn, spool
 
 KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", *events.EVENTS)
 FIRST_TOKENS = ("</s>", "<unk>")

@@ -23,7 +23,7 @@ from torch import nn
 from regard.errors import InputError
 from regard.tasks.predictor import Predictor
 from regard.tasks.task import Task
-from regard.training.progress import Progress
+from regard.training.checkpoint import Progress
 
 
 class Callback:

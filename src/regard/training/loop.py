@@ -22,9 +22,8 @@ from regard.errors import InputError, nearest
 from regard.layers.embeddings import NotFinite
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
-from regard.training.progress import JsonLines, Progress, Tally
-from regard.training.schedules import learning_rate
-from regard.training.settings import TrainingSettings
+from regard.training.checkpoint import JsonLines, Progress, Tally
+from regard.training.settings import TrainingSettings, learning_rate
 from regard.training.workers import Workers, whole
 
 

@@ -30,11 +30,10 @@ from regard.tasks.preparation import READY, Prepared, is_prepared
 from regard.tasks.spec import spec_of
 from regard.tasks.task import Task
 from regard.training.callbacks import Callback, ProgressBar, in_notebook, tracker_of
-from regard.training.checkpoint import OPTIMIZER, PROGRESS, Checkpoints
+from regard.training.checkpoint import OPTIMIZER, PROGRESS, Checkpoints, JsonLines, Progress
 from regard.training.loop import Loop, evaluation_loss, judged_names, losses_by_group, names_of_each
 from regard.training.optimizers import build_optimizer, freeze, give_adapters
 from regard.training.precision import compiled, denormals_flushed, recompute_blocks, resolve
-from regard.training.progress import JsonLines, Progress
 from regard.training.recipe import Recipe, differences, folder_of, read_recipe, write_recipe
 from regard.training.settings import LIMITS, TrainingSettings
 from regard.training.workers import Workers, joined

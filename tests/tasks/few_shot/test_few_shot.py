@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.claims.measure import Measure
-from regard.claims.scoring import evaluated
+from regard.claims.measuring import evaluated
 from regard.data.labelled_pictures import Characters, Episodes, alphabets_of, digit_characters, read_characters
 from regard.errors import InputError
 from regard.tasks.few_shot import (

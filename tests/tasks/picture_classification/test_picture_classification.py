@@ -18,7 +18,7 @@ import torch
 
 import regard
 from regard.claims.measure import Measure
-from regard.claims.scoring import evaluated
+from regard.claims.measuring import evaluated
 from regard.data.labelled_pictures import read_labelled_pictures
 from regard.errors import InputError
 from regard.tasks.picture_classification import (

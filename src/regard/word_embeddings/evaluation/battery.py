@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.metrics.bootstrap import Interval
+from regard.metrics.regression import Interval
 from regard.word_embeddings.evaluation.analogies import AnalogyResult, AnalogySet, evaluate_analogies, read_analogies
 from regard.word_embeddings.evaluation.categories import (
     NOUNS,

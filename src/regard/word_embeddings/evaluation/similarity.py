@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.metrics.bootstrap import Interval, bootstrap_interval
-from regard.metrics.regression import pearson, spearman
+from regard.metrics.regression import Interval, bootstrap_interval, pearson, spearman
 from regard.word_embeddings.evaluation.lookup import (
     Case,
     Lookup,

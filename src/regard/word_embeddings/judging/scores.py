@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from regard.errors import InputError
-from regard.metrics.bootstrap import Interval, bootstrap_interval
 from regard.metrics.classification import check_alike
+from regard.metrics.regression import Interval, bootstrap_interval
 from regard.word_embeddings.judging.questionnaire import Answer, Kind, Questionnaire
 
 

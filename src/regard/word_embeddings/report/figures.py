@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from regard.metrics.bootstrap import Interval
+from regard.metrics.regression import Interval
 from regard.word_embeddings.bias import Audit
 from regard.word_embeddings.evaluation.analogies import AnalogyResult, SectionScore
 from regard.word_embeddings.evaluation.battery import Report

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from regard.data.labelled import LabelledText
 from regard.embeddings.pooling import unit
 from regard.errors import InputError, nearest
-from regard.metrics.bootstrap import Interval, bootstrap_interval
 from regard.metrics.classification import class_score
-from regard.metrics.regression import pearson, spearman
+from regard.metrics.regression import Interval, bootstrap_interval, pearson, spearman
 from regard.word_embeddings.evaluation.extrinsic.words import (
     ExtrinsicResult,
     Parting,

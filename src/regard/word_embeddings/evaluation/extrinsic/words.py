@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from regard.data.labelled import LabelledText
 from regard.errors import InputError, nearest
-from regard.metrics.bootstrap import Interval
+from regard.metrics.regression import Interval
 from regard.word_embeddings.evaluation.lookup import Case, Lookup
 from regard.word_embeddings.store import Matrix, WordVectors
 

@@ -1,0 +1,10 @@
+from .claim import Claim as Claim
+from .claim import claims as claims
+from .compared import Compared as Compared
+from .comparing import compare as compare
+from .comparison import Comparison as Comparison
+from .comparison import read_comparison as read_comparison
+from .measure import Measure as Measure
+from .measure import read_measures as read_measures
+from .verdict import Verdict as Verdict
+from .verdict import run_claim as run_claim
