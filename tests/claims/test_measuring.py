@@ -153,7 +153,7 @@ def test_a_metric_that_cannot_be_computed_is_one_sentence(measures, monkeypatch)
 
 
 def test_of_a_model_of_several_languages_one_is_judged(small, words, tmp_path, monkeypatch):
-    from regard.claims import measuring as judging
+    from regard.claims import measuring
 
     asked = []
 
@@ -161,8 +161,8 @@ def test_of_a_model_of_several_languages_one_is_judged(small, words, tmp_path, m
         asked.append(to)
         return evaluate(*arguments, to=to, **options)
 
-    evaluate = judging.evaluate
-    monkeypatch.setattr(judging, "evaluate", spied)
+    evaluate = measuring.evaluate
+    monkeypatch.setattr(measuring, "evaluate", spied)
     path = tmp_path / "mine.tsv"
     path.write_text("".join(f"{source}\t{target}\n" for source, target in words))
     files = {"train": str(path), "validation_size": 10}

@@ -32,13 +32,13 @@ class Training:
         import torch
 
         from regard.data.token_store import TokenStore
+        from regard.machine import keep_freed_memory
         from regard.models import MODELS
         from regard.tasks.loading import load
+        from regard.training.checkpoint import Progress
         from regard.training.loop import Loop
-        from regard.machine import keep_freed_memory
         from regard.training.optimizers import build_optimizer
         from regard.training.precision import resolve
-        from regard.training.progress import Progress
         from regard.training.settings import TrainingSettings
         from regard.training.workers import Workers
 
@@ -129,8 +129,8 @@ class Translation:
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Load the folder in the precision asked for, and leave it out where it is no faster."""
         from regard.generation import GenerationSettings
-        from regard.tasks.loading import load
         from regard.machine import keep_freed_memory
+        from regard.tasks.loading import load
 
         keep_freed_memory()  # as the command line does
         self._translator = load(job["folder"], dtype=job["precision"])
@@ -182,8 +182,8 @@ class Decoding:
 
         from regard.checkpoints import read_model
         from regard.layers import Tokens
-        from regard.quantization import BITS, InferenceDecoder
         from regard.machine import keep_freed_memory
+        from regard.quantization import BITS, InferenceDecoder
 
         keep_freed_memory()  # as the command line does
         model, precision = read_model(job["folder"]).eval(), job["precision"]
@@ -230,8 +230,8 @@ class CausalTraining:
         import torch
 
         from regard.layers import Tokens
-        from regard.models import GPT2, GPT2Config
         from regard.machine import keep_freed_memory
+        from regard.models import GPT2, GPT2Config
 
         keep_freed_memory()
         sizes, rate = job["model"], job["dropout"]
@@ -292,8 +292,8 @@ class Embedding(_Ours):
         """Load the folder; the first turn prepares the copy that is read."""
         import numpy as np
 
-        from regard.tasks.loading import load
         from regard.machine import keep_freed_memory
+        from regard.tasks.loading import load
 
         keep_freed_memory()  # as the command line does
         self._encoder = load(job["folder"], task="sentence_embedding")
@@ -320,8 +320,8 @@ class MaskedTraining(_Ours):
         import torch
 
         from regard.layers import Tokens
-        from regard.models import Bert, BertConfig
         from regard.machine import keep_freed_memory
+        from regard.models import Bert, BertConfig
 
         keep_freed_memory()  # as the command line does
         self._model = Bert(BertConfig(**job["model"], head="masked")).train()

@@ -38,10 +38,10 @@ from regard.generation import GenerationSettings
 from regard.models.config import config_from_json, config_to_json
 from regard.reading import parse_json, read_json_object, read_text
 from regard.structure import from_mapping
-from regard.tasks.spec import spec_of
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import COLUMN, LanguageModellingTask
 from regard.tasks.loading import load
+from regard.tasks.spec import spec_of
 from regard.tasks.translation import Translator, evaluate, teacher_forced
 from regard.tasks.translation_data import TranslationData, builtin_pairs
 from regard.training.recipe import Recipe

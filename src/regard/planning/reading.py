@@ -22,8 +22,8 @@ from regard.models import MODELS, BertConfig, GPT2Config, GPT3Config, GPTConfig,
 from regard.models.gpt import SIZES
 from regard.planning.counting import Shape, Work, outline
 from regard.planning.devices import Device, NumberFormat
-from regard.tasks.spec import spec_of
 from regard.tasks.preparation import Prepared
+from regard.tasks.spec import spec_of
 from regard.training.optimizers import freeze, give_adapters
 from regard.training.recipe import Recipe, folder_of, packaged_recipe, read_recipe
 from regard.training.settings import OptimizerName, TrainingSettings
