@@ -204,7 +204,7 @@ def test_only_training_sets_the_global_seed():
     assert [
         f"{name}:{node.lineno}"
         for name, tree in (files() | catalogue()).items()
-        if not name.startswith("training/") and name != "testing/mechanisms.py"
+        if not name.startswith("training/") and name != "testing/mechanism_inputs.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and dotted(node.func) in seeding
     ] == []
@@ -277,13 +277,13 @@ READERS = {
 # What they read is text that the same process has just made, or in bench what a process that it has started answers.
 OWN_TEXT = {
     "reading.py",
-    "bench/driver.py",
+    "bench/rounds.py",
     "bench/peers/llamacpp.py",
     "bench/peers/runner.py",
-    "claims/computation.py",
+    "claims/catalogue.py",
     "claims/measuring.py",
     "text/bert.py",
-    "text/feeding.py",
+    "text/sampling.py",
     "text/files.py",
     "text/training.py",
     "text/vocabulary.py",

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import regard.layers
+import regard.prompting
 from regard.data.notes import to_events
 from regard.data.running_text import split_sentences
 
@@ -48,3 +49,11 @@ def test_an_old_name_of_a_layer_gives_the_class_of_today_and_warns(old):
 def test_a_layer_that_never_was_is_refused():
     with pytest.raises(AttributeError, match=r"module 'regard.layers' has no attribute 'Crooked'"):
         regard.layers.Crooked  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("old", "today"), [("ask", "evaluate_prompts"), ("posed", "build_prompt"), ("Posed", "BuiltPrompt")]
+)
+def test_an_old_name_of_prompting_is_the_name_of_today_and_warns(old, today):
+    with pytest.warns(DeprecationWarning, match=rf"regard.prompting.{old} is called {today}; use that name"):
+        assert getattr(regard.prompting, old) is getattr(regard.prompting, today)

@@ -53,7 +53,7 @@ def open_regular(path: str | os.PathLike[str], advice: str) -> BinaryIO:
     regard.errors.InputError: /dev/null: is a device, not a regular file; give a file
     """
     check_regular(path, advice)
-    with told(path, advice):
+    with file_errors(path, advice):
         # Between the look and the opening another file may have come; without blocking, a pipe is opened at once.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         file = os.fdopen(descriptor, "rb")
@@ -73,7 +73,7 @@ def open_stream(path: str | os.PathLike[str], advice: str) -> BinaryIO:
         InputError: as `open_regular`, and for a pipe that nobody has opened to write into it within `PATIENCE` seconds.
     """
     check_regular(path, advice, pipes=True)
-    with told(path, advice):
+    with file_errors(path, advice):
         is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
         if not is_pipe:
             return open_regular(path, advice)
@@ -131,7 +131,7 @@ def check_regular(path: str | os.PathLike[str], advice: str, *, pipes: bool = Fa
     Raises:
         InputError: as `open_regular`.
     """
-    with told(path, advice):
+    with file_errors(path, advice):
         mode = os.stat(path).st_mode
     if stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode)):
         return
@@ -146,7 +146,7 @@ def check_regular(path: str | os.PathLike[str], advice: str, *, pipes: bool = Fa
 
 
 @contextlib.contextmanager
-def told(path: str | os.PathLike[str], advice: str) -> Iterator[None]:
+def file_errors(path: str | os.PathLike[str], advice: str) -> Iterator[None]:
     """Turn what the file system says about a file that is opened or read into one sentence.
 
     Raises:
@@ -171,7 +171,7 @@ def read_bytes(path: str | os.PathLike[str], advice: str, *, largest: int = LARG
     Raises:
         InputError: as `open_regular`, and for a larger one.
     """
-    with open_regular(path, advice) as file, told(path, advice):
+    with open_regular(path, advice) as file, file_errors(path, advice):
         size = os.fstat(file.fileno()).st_size
         content = bytearray()
         # What the system writes while it is read, as in /proc, says that its size is 0.

@@ -63,10 +63,10 @@ def metric_rows(metrics: Mapping[str, float], words: Mapping[str, str] | None = 
     called = words or {}
     names = [name.partition(".")[2] for name in metrics if name.startswith(f"{OF_EACH_CLASS[0]}.")]
     whole = [name for name in names if all(f"{metric}.{name}" in metrics for metric in OF_EACH_CLASS)]
-    told = {f"{metric}.{name}" for name in whole for metric in (*OF_EACH_CLASS, "examples")}
+    shown = {f"{metric}.{name}" for name in whole for metric in (*OF_EACH_CLASS, "examples")}
     rows = []
     for name, value in metrics.items():
-        if name not in told:
+        if name not in shown:
             usual, number = metric_text(name, value)
             rows.append((called.get(name, usual), number))
     for name in whole:

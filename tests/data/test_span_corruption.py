@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.pretraining import Corrupted, SpanCorruption, told_spans
+from regard.data.pretraining import Corrupted, SpanCorruption, spans_of_target
 from regard.errors import InputError
 
 SENTINELS = tuple(range(1099, 999, -1))
@@ -78,7 +78,7 @@ def test_input_and_target_together_are_the_text(length, density, mean, seed, dra
     if spans > len(SENTINELS):
         return
     parts = corruption.corrupt([text(length)], [3], SENTINELS, draw=draw)[0]
-    told = told_spans(parts.target, SENTINELS)
+    told = spans_of_target(parts.target, SENTINELS)
     whole = [
         each
         for token in parts.input.tolist()
@@ -116,7 +116,7 @@ def test_all_ways_to_cut_are_as_probable():
 
 def test_spans_are_of_the_mean_length_asked_for():
     found = SpanCorruption(mean_span=3.0).corrupt([text(568)] * 50, range(50), SENTINELS)
-    lengths = [len(span) for each in found for span in told_spans(each.target, SENTINELS) if span is not None]
+    lengths = [len(span) for each in found for span in spans_of_target(each.target, SENTINELS) if span is not None]
     assert sum(lengths) / len(lengths) == pytest.approx(85 / 28)
     assert set(lengths) >= {1, 2, 3, 4, 5, 6}
 
@@ -154,5 +154,5 @@ def test_shares_that_are_none(settings, name):
 
 
 def test_what_a_model_writes_in_disorder_is_read_as_far_as_it_goes():
-    assert told_spans([7, 1099, 5, 1097, 1099, 6], SENTINELS[:3]) == [[5], None, []]
-    assert told_spans([], SENTINELS[:2]) == [None, None]
+    assert spans_of_target([7, 1099, 5, 1097, 1099, 6], SENTINELS[:3]) == [[5], None, []]
+    assert spans_of_target([], SENTINELS[:2]) == [None, None]

@@ -26,6 +26,23 @@ from regard.testing import check_model
 sizes = {"width": 16, "heads": 4, "key_heads": 2, "feedforward_width": 10, "layers": 2, "maximum_positions": 8}
 print(json.dumps(check_model(MODELS["rotary_decoder"].config(vocabulary=11, dropout=0.3, **sizes))))
 """
+MECHANISM_CHECKS = """
+import json
+from decoders_of_others import Unscaled
+from regard.testing import check_mechanism
+print(json.dumps(check_mechanism(lambda width, dropout: Unscaled(dropout))))
+"""
+BROKEN_MECHANISM = """
+from decoders_of_others import Unscaled
+from regard.testing import CheckFailed, check_mechanism
+class Doubled(Unscaled):
+    def forward(self, inputs, value):
+        return 2 * super().forward(inputs, value)
+try:
+    check_mechanism(lambda width, dropout: Doubled(dropout))
+except CheckFailed as error:
+    print(str(error).splitlines()[0])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +79,15 @@ def run(installed, tmp_path_factory):
 def test_its_model_passes_the_contract(run):
     checks = json.loads(run("-c", CHECKS))
     assert {"stepping_equals_reading", "hypotheses_can_be_reordered", "equation_equals_kernel"} <= set(checks)
+
+
+def test_its_mechanism_passes_the_contract(run):
+    checks = json.loads(run("-c", MECHANISM_CHECKS))
+    assert {"output_is_weights_times_value", "weights_are_a_distribution", "consistent_in_a_decoder"} <= set(checks)
+
+
+def test_a_mechanism_of_theirs_that_breaks_the_contract_is_told_by_its_check(run):
+    assert run("-c", BROKEN_MECHANISM).startswith("Doubled, output_is_weights_times_value: weights times value")
 
 
 def test_its_model_is_trained_from_a_recipe_and_writes_and_is_looked_at(run):

@@ -47,7 +47,7 @@ CASES: dict[str, tuple[nn.Module, Shape]] = {
     "bert": (Bert(BertConfig(vocabulary=17, layers=2, head="masked", **SIZES, **DROPS)), TEXT),
     "bert-pretraining": (
         Bert(BertConfig(vocabulary=17, layers=2, head="pretraining", outputs=2, **SIZES, **DROPS)),
-        Shape(rows=ROWS, length=LENGTH, told=3),
+        Shape(rows=ROWS, length=LENGTH, predicted=3),
     ),
     "bert-sequence": (Bert(BertConfig(vocabulary=17, layers=2, head="sequence", outputs=4, **SIZES, **DROPS)), TEXT),
     "bert-tokens": (Bert(BertConfig(vocabulary=17, layers=2, head="tokens", outputs=4, **SIZES, **DROPS)), TEXT),
@@ -89,7 +89,7 @@ def output_of(model: nn.Module, shape: Shape) -> torch.Tensor:
     if shape.target:
         return model(source, tokens(TARGET)).sum()
     if isinstance(model, AttentionStack | Bert | DistilBert):
-        found = model(source, at=None if shape.told is None else torch.arange(int(shape.told)))
+        found = model(source, at=None if shape.predicted is None else torch.arange(int(shape.predicted)))
         return sum(part.sum() for part in (found.logits, found.next_sentence) if part is not None)
     return model(source).sum()
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.prompting.asking import common, continued, told
+from regard.prompting.evaluation import token_log_likelihoods
+from regard.prompting.template import common, continued
 
 SHARED = "the cat sat on the mat.\n"
 QUESTIONS = [
@@ -24,17 +25,19 @@ QUESTIONS = [
 def test_a_prefix_read_once_gives_what_the_plain_reading_gives(built, plainly, name, batch_size):
     model = built(name)
     groups = [continued(model, before, texts) for before, texts in QUESTIONS]
-    found = told(model, groups, batch_size=batch_size)
+    found = token_log_likelihoods(model, groups, batch_size=batch_size)
     for (before, texts), group in zip(QUESTIONS, found, strict=True):
         for text, each in zip(texts, group, strict=True):
             assert each.log_probabilities == pytest.approx(plainly(model, before, text), abs=1e-5)
-    assert told(model, []) == []
+    assert token_log_likelihoods(model, []) == []
 
 
 def test_whether_each_token_was_the_most_probable(built):
     model = built(kind="character")
     written = model.generate("the cat").text[:3]
-    (found,) = told(model, [continued(model, "the cat", [written, written[:2] + "=", "=" + written[1:]])])
+    (found,) = token_log_likelihoods(
+        model, [continued(model, "the cat", [written, written[:2] + "=", "=" + written[1:]])]
+    )
     assert [each.right for each in found[:2]] == [(True, True, True), (True, True, False)]
     assert found[2].right[0] is False
 
@@ -50,7 +53,7 @@ def test_what_is_shared_is_read_once(built, monkeypatch):
         return real(self, tokens, state)
 
     monkeypatch.setattr(type(model.model), "read", counted)
-    told(model, groups)
+    token_log_likelihoods(model, groups)
     shared = 0
     while len({group[0].ids[: shared + 1] for group in groups}) == 1 and shared + 1 < min(g[0].start for g in groups):
         shared += 1
@@ -62,10 +65,10 @@ def test_what_is_shared_is_read_once(built, monkeypatch):
 
 
 def test_long_beginnings_are_read_in_parts(built, plainly, monkeypatch):
-    monkeypatch.setattr("regard.prompting.asking.LOGITS", 200)
+    monkeypatch.setattr("regard.prompting.evaluation.LOGITS", 200)
     model = built("lstm")
     before = SHARED * 3
-    (found,) = told(model, [continued(model, before, ["the dog"])])
+    (found,) = token_log_likelihoods(model, [continued(model, before, ["the dog"])])
     assert found[0].log_probabilities == pytest.approx(plainly(model, before, "the dog"), abs=1e-5)
 
 
@@ -98,5 +101,5 @@ def test_common_beginnings(one, other):
 def test_nothing_is_kept_for_gradients(built):
     model = built()
     with torch.enable_grad():
-        told(model, [continued(model, "the", [" cat"])])
+        token_log_likelihoods(model, [continued(model, "the", [" cat"])])
     assert all(parameter.grad is None for parameter in model.model.parameters())

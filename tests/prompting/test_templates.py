@@ -9,7 +9,7 @@ import pytest
 
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.prompting import Example, Template, posed, read_examples, read_template, templates
+from regard.prompting import Example, Template, build_prompt, read_examples, read_template, templates
 
 QUESTION = Example({"question": "Where?", "choices": ["here", "there"], "answer": 1}, "q.jsonl, line 3")
 
@@ -27,7 +27,7 @@ def test_what_ships_is_a_template(name):
         "answer": "sat",
         "label": 1,
     }
-    found = posed(read_template(name), Example(fields))
+    found = build_prompt(read_template(name), Example(fields))
     assert all(found.continuations)
     assert found.shown.startswith(found.question)
     assert "{" not in found.shown
@@ -36,7 +36,7 @@ def test_what_ships_is_a_template(name):
 def test_choices_follow_and_the_right_one_is_named_by_text_number_or_letter():
     template = read_template("question-choice")
     for right in (1, "1", "there", "B"):
-        found = posed(template, Example({**QUESTION.fields, "answer": right}))
+        found = build_prompt(template, Example({**QUESTION.fields, "answer": right}))
         assert found.question == "Question: Where?\nAnswer:"
         assert found.continuations == (" here", " there")
         assert found.right == 1
@@ -45,31 +45,31 @@ def test_choices_follow_and_the_right_one_is_named_by_text_number_or_letter():
 
 def test_choices_may_stand_in_fields_of_their_own_or_be_always_the_same():
     apart = Template(task="choice", question="{q}", choices=("a", "b"), right="right")
-    assert posed(apart, Example({"q": "?", "a": "x", "b": "y", "right": "b".upper()})).answers == ("x", "y")
+    assert build_prompt(apart, Example({"q": "?", "a": "x", "b": "y", "right": "b".upper()})).answers == ("x", "y")
     fixed = read_template("sentiment")
-    found = posed(fixed, Example({"text": "fine", "label": "1"}))
+    found = build_prompt(fixed, Example({"text": "fine", "label": "1"}))
     assert (found.continuations, found.right) == ((" negative", " positive"), 1)
 
 
 def test_a_blank_is_filled_and_what_is_behind_it_is_told_too():
     fields = {"context": "It rained .", "question": "She took her XXXXX home .", "candidates": ["hat", "cat"]}
-    found = posed(read_template("childrens-books"), Example({**fields, "answer": "cat"}))
+    found = build_prompt(read_template("childrens-books"), Example({**fields, "answer": "cat"}))
     assert found.question == "It rained . She took her"
     assert found.continuations == (" hat home .", " cat home .")
     assert found.right == 1
 
 
 def test_the_last_word_is_told():
-    found = posed(read_template("last-word"), Example({"text": "He put on his hat \n"}))
+    found = build_prompt(read_template("last-word"), Example({"text": "He put on his hat \n"}))
     assert (found.question, found.continuations, found.answers) == ("He put on his", (" hat",), ("hat",))
 
 
 def test_what_is_written_begins_without_a_space_and_may_have_several_right_answers():
-    found = posed(read_template("answer"), Example({"question": "Who?", "answer": ["Anna", "Anna B."]}))
+    found = build_prompt(read_template("answer"), Example({"question": "Who?", "answer": ["Anna", "Anna B."]}))
     assert found.question == "Q: Who?\nA:"
     assert found.answers == ("Anna", "Anna B.")
     assert found.shown == "Q: Who?\nA: Anna"
-    found = posed(read_template("translation"), Example({"source": "a cat", "target": "eine Katze"}))
+    found = build_prompt(read_template("translation"), Example({"source": "a cat", "target": "eine Katze"}))
     assert found.shown == "a cat = eine Katze"
 
 
@@ -91,7 +91,7 @@ def test_what_is_written_begins_without_a_space_and_may_have_several_right_answe
 )
 def test_an_example_that_does_not_fit_is_told_with_its_line(template, fields, message):
     with pytest.raises(InputError, match=message) as error:
-        posed(Template(**{"task": "choice", **template}), Example({**QUESTION.fields, **fields}, QUESTION.where))
+        build_prompt(Template(**{"task": "choice", **template}), Example({**QUESTION.fields, **fields}, QUESTION.where))
     assert str(error.value).startswith("q.jsonl, line 3: ")
 
 
@@ -152,7 +152,7 @@ def test_the_childrens_book_test_as_it_is_distributed(tmp_path):
     assert malformed.total == 1
     assert found[0].fields["candidates"] == ["cat", "dog", "hen"]
     assert found[0].fields["context"].startswith("Sentence 1 . Sentence 2 .")
-    put = posed(read_template("childrens-books"), found[0])
+    put = build_prompt(read_template("childrens-books"), found[0])
     assert put.continuations[put.right] == " dog ."
 
 

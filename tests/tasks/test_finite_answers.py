@@ -26,7 +26,8 @@ from regard.models import (
     ViT,
     ViTConfig,
 )
-from regard.prompting.asking import Continued, told
+from regard.prompting.evaluation import told
+from regard.prompting.template import Continued
 from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel, BidirectionalLanguageModellingTask
 from regard.tasks.captioning import Captioner, CaptioningTask
 from regard.tasks.classification import ClassificationTask, Classifier

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import util
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from regard.machine import keep_freed_memory
 from regard.training.callbacks import Callback
 
 HERE = Path(__file__).resolve()
 
 
-class Training:
-    """Updates by the training loop itself, reading the token store and padding included."""
+class _Ours:
+    """What all jobs have in common."""
 
     def available(self) -> bool:
         """Always."""
@@ -27,12 +28,53 @@ class Training:
         """Those of the whole report."""
         return {}
 
+
+class _Updates(_Ours):
+    """Updates of a model by AdamW, batch by batch; `prepare` gives the batches, and what makes a loss of one."""
+
+    _model: Any
+    _batches: list[Any]
+    _loss: Callable[[Any], tuple[Any, int, int]]
+    """From a batch to the sum of its losses, of how many, and how many tokens were read."""
+
+    def _begin(self, job: dict[str, Any]) -> dict[str, str]:
+        import torch
+
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
+        self._job, self._next = job, 0
+        return {"note": f"{_parameters(self._model)}, {job['precision']}"}
+
+    def run(self) -> dict[str, Any]:
+        """A few updates; the amount is tokens."""
+        import torch
+
+        tokens, low = 0, self._job["precision"] == "bfloat16"
+        began = time.perf_counter()
+        for _ in range(self._job["updates"]):
+            batch = self._batches[self._next % len(self._batches)]
+            self._next += 1
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+                total, count, read = self._loss(batch)
+            (total / count).backward()
+            _ = total.item()
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            tokens += read
+        return {"amount": tokens, "seconds": time.perf_counter() - began}
+
+
+def _parameters(model: nn.Module) -> str:
+    return f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
+
+
+class Training(_Ours):
+    """Updates by the training loop itself, reading the token store and padding included."""
+
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model, the optimiser and the loop."""
         import torch
 
         from regard.data.token_store import TokenStore
-        from regard.machine import keep_freed_memory
         from regard.models import MODELS
         from regard.tasks.loading import load
         from regard.training.checkpoint import Progress
@@ -82,7 +124,7 @@ class Training:
             save=lambda: None,
         )
         self._updates = job["updates"]
-        return {"note": f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"}
+        return {"note": _parameters(model)}
 
     def run(self) -> dict[str, Any]:
         """`updates` more updates; the amount is target tokens, the end tokens among them."""
@@ -115,21 +157,12 @@ class _Clock(Callback):
         """Nothing."""
 
 
-class Translation:
+class Translation(_Ours):
     """Beam search as `Translator` calls it, from token ids to token ids."""
-
-    def available(self) -> bool:
-        """Always."""
-        return True
-
-    def versions(self) -> dict[str, str]:
-        """Those of the whole report."""
-        return {}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Load the folder in the precision asked for, and leave it out where it is no faster."""
         from regard.generation import GenerationSettings
-        from regard.machine import keep_freed_memory
         from regard.tasks.loading import load
 
         keep_freed_memory()  # as the command line does
@@ -165,16 +198,8 @@ class Translation:
 # The suite `decoder`.
 
 
-class Decoding:
+class Decoding(_Ours):
     """Greedy search over a language model, from token ids to token ids."""
-
-    def available(self) -> bool:
-        """Always."""
-        return True
-
-    def versions(self) -> dict[str, str]:
-        """Those of the whole report."""
-        return {}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Load the folder in the precision asked for."""
@@ -182,7 +207,6 @@ class Decoding:
 
         from regard.checkpoints import read_model
         from regard.layers import Tokens
-        from regard.machine import keep_freed_memory
         from regard.quantization import BITS, InferenceDecoder
 
         keep_freed_memory()  # as the command line does
@@ -214,75 +238,39 @@ class Decoding:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
-class CausalTraining:
+class CausalTraining(_Updates):
     """Updates of a GPT-2 as the task and the loop make them."""
-
-    def available(self) -> bool:
-        """Always."""
-        return True
-
-    def versions(self) -> dict[str, str]:
-        """Those of the whole report."""
-        return {}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
         import torch
 
         from regard.layers import Tokens
-        from regard.machine import keep_freed_memory
         from regard.models import GPT2, GPT2Config
+        from regard.tasks.losses import projected_cross_entropy
 
         keep_freed_memory()
         sizes, rate = job["model"], job["dropout"]
         own = {"dropout": rate, "embedding_dropout": rate, "attention_dropout": rate}
         ends = {"padding_id": sizes["vocabulary"] - 1, "end_id": sizes["vocabulary"] - 1}
         self._model = GPT2(GPT2Config(**ends | sizes | own)).train()
-        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
         batches = torch.tensor(job["batches"])
         self._batches = []
         for ids in batches:
             read = ids[:, :-1].contiguous()
             whole = torch.ones_like(read, dtype=torch.bool)
             self._batches.append((Tokens(read, whole, "nowhere"), ids[:, 1:].contiguous()))
-        self._job, self._next = job, 0
-        count = sum(parameter.numel() for parameter in self._model.parameters())
-        return {"note": f"{count:,} parameters, {job['precision']}"}
 
-    def run(self) -> dict[str, Any]:
-        """A few updates; the amount is tokens."""
-        import torch
+        def loss(batch: tuple[Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
+            texts, labels = batch
+            total, _ = self._model(texts, reduce=projected_cross_entropy(labels))
+            return total, labels.numel(), labels.numel()
 
-        from regard.tasks.losses import projected_cross_entropy
-
-        tokens, low = 0, self._job["precision"] == "bfloat16"
-        began = time.perf_counter()
-        for _ in range(self._job["updates"]):
-            batch, labels = self._batches[self._next % len(self._batches)]
-            self._next += 1
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
-                total, _ = self._model(batch, reduce=projected_cross_entropy(labels))
-            (total / labels.numel()).backward()
-            _ = total.item()
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            tokens += labels.numel()
-        return {"amount": tokens, "seconds": time.perf_counter() - began}
+        self._loss = loss
+        return self._begin(job)
 
 
 # The suite `encoder`.
-
-
-class _Ours:
-    """What embedding and training have in common."""
-
-    def available(self) -> bool:
-        """Always."""
-        return True
-
-    def versions(self) -> dict[str, str]:
-        """Those of the whole report."""
-        return {}
 
 
 class Embedding(_Ours):
@@ -292,7 +280,6 @@ class Embedding(_Ours):
         """Load the folder; the first turn prepares the copy that is read."""
         import numpy as np
 
-        from regard.machine import keep_freed_memory
         from regard.tasks.loading import load
 
         keep_freed_memory()  # as the command line does
@@ -312,7 +299,7 @@ class Embedding(_Ours):
         return {"amount": len(vectors), "seconds": seconds, "measures": {"least cosine with float32": float(cosine)}}
 
 
-class MaskedTraining(_Ours):
+class MaskedTraining(_Updates):
     """Updates of a BERT on masked text: logits at the masked places alone, and the loss in blocks."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
@@ -320,64 +307,41 @@ class MaskedTraining(_Ours):
         import torch
 
         from regard.layers import Tokens
-        from regard.machine import keep_freed_memory
         from regard.models import Bert, BertConfig
+        from regard.tasks.losses import smoothed_cross_entropy
 
         keep_freed_memory()  # as the command line does
         self._model = Bert(BertConfig(**job["model"], head="masked")).train()
-        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
         self._batches = []
         for batch in job["batches"]:
             ids, places = torch.tensor(batch["ids"]), torch.tensor(batch["places"])
             labels = torch.tensor(batch["labels"])
             ids.view(-1)[places] = job["mask"]
             self._batches.append((Tokens(ids, torch.ones_like(ids, dtype=torch.bool)), places, labels))
-        self._job, self._next = job, 0
-        count = sum(parameter.numel() for parameter in self._model.parameters())
-        return {"note": f"{count:,} parameters, {job['precision']}"}
 
-    def run(self) -> dict[str, Any]:
-        """A few updates; the amount is tokens."""
-        import torch
+        def loss(batch: tuple[Tokens, torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
+            texts, places, labels = batch
+            total, _ = smoothed_cross_entropy(self._model(texts, at=places).logits, labels)
+            return total, len(labels), texts.ids.numel()
 
-        from regard.tasks.losses import smoothed_cross_entropy
-
-        tokens, low = 0, self._job["precision"] == "bfloat16"
-        began = time.perf_counter()
-        for _ in range(self._job["updates"]):
-            batch, places, labels = self._batches[self._next % len(self._batches)]
-            self._next += 1
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
-                logits = self._model(batch, at=places).logits
-                total, _ = smoothed_cross_entropy(logits, labels)
-            (total / len(labels)).backward()
-            _ = total.item()
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            tokens += batch.ids.numel()
-        return {"amount": tokens, "seconds": time.perf_counter() - began}
+        self._loss = loss
+        return self._begin(job)
 
 
 # The suite `look`, on the very model of `transformers` that the peers run.
 
 
-class _Looking:
+class _Looking(_Ours):
     """What recording and picturing have in common."""
 
     def available(self) -> bool:
         """Where `transformers` is, whose model is looked at."""
         return util.find_spec("transformers") is not None
 
-    def versions(self) -> dict[str, str]:
-        """Those of the whole report."""
-        return {}
-
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and draw a text."""
         import torch
         from transformers import BertConfig, BertModel
-
-        from regard.machine import keep_freed_memory
 
         keep_freed_memory()  # as the command line does
         self._model = BertModel(BertConfig(**job["model"]), add_pooling_layer=False).eval()

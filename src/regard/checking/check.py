@@ -412,8 +412,8 @@ def is_tokens(listed: Listed) -> bool:
 def check_tokens(listed: Listed) -> Report:
     """Check a token store: sizes, checksums where it has them, offsets that do not fall, ids in their vocabulary."""
     state = json_object(listed.path(STORE))
-    told = state.get("columns")
-    columns: dict[str, Any] = told if isinstance(told, dict) else {}
+    named = state.get("columns")
+    columns: dict[str, Any] = named if isinstance(named, dict) else {}
     named = list(columns)
     summed = [name for name in named if isinstance(columns[name], dict) and "checks" in columns[name]]
     needed = [STORE, *(f"{name}{ending}" for name in named for ending in (".bin", ".offsets.bin"))]

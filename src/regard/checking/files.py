@@ -185,7 +185,7 @@ class CheckedFile:
         return self.state in ("missing", "damaged") and not self.harmless
 
     def under(self, prefix: str) -> CheckedFile:
-        """The same file, told of from a folder above."""
+        """The same file, as named from a folder above."""
         return replace(self, path=f"{prefix}/{self.path}")
 
     def to_mapping(self) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def experiment(name: str) -> type[Experiment]:
             f"the experiment {name!r} ({modules[name]}) cannot be imported: {error}; mend or uninstall its package"
         ) from error
     found: list[type[Experiment]] = [
-        each  # type: ignore[misc]  # a protocol is not told by isinstance
+        each  # type: ignore[misc]  # isinstance does not check protocols
         for each in vars(module).values()
         if isinstance(each, type)
         and each.__module__ == module.__name__

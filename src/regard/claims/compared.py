@@ -328,8 +328,8 @@ def figure(compared: Compared, title: str = "") -> Figure:
     rows = [panels[start : start + COLUMNS] for start in range(0, len(panels), COLUMNS)]
     heights = [max(height for _, _, height in row) for row in rows]
     width = PANEL_WIDTH * min(COLUMNS, len(panels))
-    told = sum(math.ceil(len(line) / (LETTERS_PER_INCH * width)) for line in title.splitlines())
-    drawing = Figure(figsize=(width, sum(heights) + TITLE_LINE * told), layout="constrained")
+    title_lines = sum(math.ceil(len(line) / (LETTERS_PER_INCH * width)) for line in title.splitlines())
+    drawing = Figure(figsize=(width, sum(heights) + TITLE_LINE * title_lines), layout="constrained")
     grid = drawing.add_gridspec(len(rows), min(COLUMNS, len(panels)), height_ratios=heights)
     styles = _styles(compared)
     for number, (kind, what, _) in enumerate(panels):

@@ -58,7 +58,7 @@ def compare(
         budget: where every run ends: `steps=500`, `tokens=2e6`, `seconds=60`; else by the recipe's own limits.
         measures: names such as `loss`, `bleu`, `steps_to:token_accuracy=0.9`, or mappings; the validation metrics unless given.
         reuse: folders of other comparisons; a finished run of the very same recipe found there is not trained again.
-        callbacks: told of every step of every run.
+        callbacks: called at every step of every run.
         say: receives sentences for the user; none are printed where None.
         code: your own Python file, or files, with parts that the recipes name (`regard.parts`).
 
@@ -154,7 +154,7 @@ class _Runs:
         return {name: str(places[name, seed].resolve()) for name in self.comparison.needs(arm)}
 
     def _note(self, sentence: str) -> None:
-        """Of what training says: the precision, and what became of the data; sizes are told at a run's end, its folder never."""
+        """Of what training says: the precision, and what became of the data; sizes are said at a run's end, its folder never."""
         if " parameters; " not in sentence and "`regard export" not in sentence:
             self.say(sentence)
 

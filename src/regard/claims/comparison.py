@@ -330,7 +330,7 @@ class Comparison:
                 raise InputError(f"{where}: to is {measure.to!r}; {nearest(str(measure.to), languages)}")
             if measure.kind in JUDGING:
                 data = given or recipe.data
-                if data.builtin is not None:  # nothing is drawn yet, but too few are told
+                if data.builtin is not None:  # nothing is drawn yet, but too few are refused
                     data.builtin.pairs(measure.split, wanted(measure, data), 0)
                 from_mapping(
                     type(recipe.generation), {**recipe.to_mapping()["generation"], **measure.generation}, where

@@ -167,7 +167,7 @@ class Measure:
 
     @property
     def parted(self) -> bool:
-        """Whether there are several numbers of a run, told apart by a length or whatever it is measured along."""
+        """Whether there are several numbers of a run, distinguished by a length or whatever it is measured along."""
         return bool(self.bins or self.along)
 
     @property

@@ -218,7 +218,7 @@ def recut(store: TokenStore, length: int, size: int) -> list[list[int]]:
     found: list[list[int]] = []
     stream: list[int] = []
     for row in range(len(store)):
-        # Neighbours share a token: the last one told is the first one read.
+        # Neighbours share a token: the last one predicted is the first one read.
         stream += store.sequence(COLUMN, row).tolist()[1 if stream else 0 :]
         while len(stream) > length:
             found.append(stream[: length + 1])

@@ -189,8 +189,8 @@ def prompt(
     """  # noqa: D301  # \b keeps the lines of the example apart
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
-        from regard.prompting import Shots, ask, read_template
-        from regard.prompting.asking import Score
+        from regard.prompting import Shots, evaluate_prompts, read_template
+        from regard.prompting.evaluation import Score
         from regard.prompting.examples import Draw
         from regard.structure import coerced
 
@@ -206,7 +206,7 @@ def prompt(
             shown = Shots(train=_read(train, format, names, None)[0], count=shots, seed=seed, draw=drawn)
         language_model = opened(model, device, "language_modelling")
         started = time.monotonic()
-        found = ask(language_model, put, asked, shots=shown, score=how, batch_size=batch_size)
+        found = evaluate_prompts(language_model, put, asked, shots=shown, score=how, batch_size=batch_size)
         seconds = time.monotonic() - started
         if file is not None:
             for each in found.answers:

@@ -69,7 +69,7 @@ def read_choices(
 ) -> Iterator[ChoiceQuestion]:
     r"""The questions in a file, or in several one after another, one by one; no file is held in memory.
 
-    Files are UTF-8, plain or gzip (told by content).
+    Files are UTF-8, plain or gzip (recognised by content).
 
     Arguments:
         path: a file or several. For `race` also a folder, as that set is distributed: every .txt file in it and below it.
@@ -115,10 +115,10 @@ def _folder(place: AnyPath) -> list[Path]:
 def _found(name: str, format: str, answered: bool) -> tuple[_Found, str]:
     lines = read_lines(name)
     if format == "auto":
-        told, lines = guess_format(name, lines)
+        guessed, lines = guess_format(name, lines)
         first = next(lines)
         lines = itertools.chain([first], lines)
-        format = "race" if b'"article"' in first.content else "swag" if told == "csv" else "jsonl"
+        format = "race" if b'"article"' in first.content else "swag" if guessed == "csv" else "jsonl"
     if format == "swag":
         needed = "each line needs what SWAG's CSV has: sent1, sent2, ending0 to ending3" + (
             ", label" if answered else ""

@@ -211,7 +211,7 @@ def read_labelled(
 ) -> Iterator[LabelledText]:
     r"""The labelled texts in a file, or in several one after another, one by one; no file is held in memory.
 
-    Files are UTF-8, plain or gzip (told by content), with or without a byte-order mark, with LF or CRLF line ends. Texts are
+    Files are UTF-8, plain or gzip (by content), with or without a byte-order mark, with LF or CRLF line ends. Texts are
     handed on as they stand, labels without the spaces around them.
 
     Columns that are not given are found by their usual names in the header or the object: text and pair, sentence1 and

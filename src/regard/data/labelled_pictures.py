@@ -84,7 +84,7 @@ def read_labelled_pictures(
 
 
 def has_idx_files(place: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds files in MNIST's format, told by their names."""
+    """Whether a folder holds files in MNIST's format, by their names."""
     folder = Path(place)
     return folder.is_dir() and any("idx3-ubyte" in file.name for file in folder.iterdir())
 
@@ -293,7 +293,7 @@ def with_bright_ink(picture: np.ndarray) -> np.ndarray:
     return 255 - picture if np.median(edge) > 127 else picture
 
 
-# Episodes: a few classes, a few pictures of each with labels that hold for this episode alone, and others to be told.
+# Episodes: a few classes, a few pictures of each with labels that hold for this episode alone, and others to be classified.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,7 +303,7 @@ class Episode:
     Arguments:
         pictures: (N K + Q,) int64, which pictures, the Q that are asked about last.
         turns: (N K + Q,) int64, by how many quarters each is turned; all pictures of a class alike.
-        labels: (N K + Q,) int64, the last Q of them what is to be told.
+        labels: (N K + Q,) int64, the last Q of them those to predict.
     """
 
     pictures: np.ndarray

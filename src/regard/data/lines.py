@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from regard.errors import InputError
-from regard.reading import AnyPath, open_regular, open_stream, told
+from regard.reading import AnyPath, file_errors, open_regular, open_stream
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Line(NamedTuple):
 
 
 def read_lines(path: str | os.PathLike[str], *, pipes: bool = False) -> Iterator[Line]:
-    r"""The lines of a UTF-8 text file; gzip (told by content), a byte-order mark and CRLF are taken care of.
+    r"""The lines of a UTF-8 text file; gzip (recognised by content), a byte-order mark and CRLF are taken care of.
 
     The file is opened, and its beginning judged, by the call itself; the lines then come one by one.
 
@@ -92,7 +92,7 @@ def read_lines(path: str | os.PathLike[str], *, pipes: bool = False) -> Iterator
 
 
 def open_file(name: str, *, pipes: bool = False) -> BinaryIO:
-    """The bytes of a file, of a gzip file (told by content) what is packed in it.
+    """The bytes of a file, of a gzip file (recognised by content) what is packed in it.
 
     Arguments:
         pipes: whether a pipe will do, because the file is opened and read only once.
@@ -102,7 +102,7 @@ def open_file(name: str, *, pipes: bool = False) -> BinaryIO:
     """
     advice = "check the path and its permissions"
     stream = open_stream(name, advice) if pipes else open_regular(name, advice)
-    with told(name, advice):
+    with file_errors(name, advice):
         if stream.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
             return io.BufferedReader(_Gunzip(stream), 1 << 16)  # type: ignore[arg-type]
     return stream

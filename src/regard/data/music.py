@@ -226,8 +226,8 @@ def _track(mido: ModuleType, events: list[tuple[int, int, Any]]) -> Any:
     """Messages at their ticks, those that end notes first, as a track of differences."""
     ordered = sorted(events, key=lambda event: event[:2])
     before = [0, *(tick for tick, _, _ in ordered)]
-    told = (message.copy(time=tick - past) for (tick, _, message), past in zip(ordered, before, strict=False))
-    return mido.MidiTrack([*told, mido.MetaMessage("end_of_track")])
+    relative = (message.copy(time=tick - past) for (tick, _, message), past in zip(ordered, before, strict=False))
+    return mido.MidiTrack([*relative, mido.MetaMessage("end_of_track")])
 
 
 def _mido() -> ModuleType:

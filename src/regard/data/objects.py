@@ -155,7 +155,7 @@ _WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:
-    """The value in a JSON file; gzip (told by content) and a byte-order mark are taken care of.
+    """The value in a JSON file; gzip (recognised by content) and a byte-order mark are taken care of.
 
     Raises:
         InputError: no such file, a folder, not readable, empty, in another encoding than UTF-8, broken gzip, broken JSON.

@@ -70,7 +70,7 @@ def read_pairs(
 ) -> Iterator[Pair]:
     r"""The pairs in a file, one by one, in order; the file is never held in memory.
 
-    Files are UTF-8, plain or gzip (told by content), with or without a byte-order mark, with LF or CRLF
+    Files are UTF-8, plain or gzip (recognised by content), with or without a byte-order mark, with LF or CRLF
     line ends. Texts are handed on as they stand, spaces included.
 
     Arguments:

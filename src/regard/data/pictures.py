@@ -277,7 +277,7 @@ MOST_IDX_BYTES = 1 << 34
 
 
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
-    r"""The array in an idx file, plain or gzip (told by content).
+    r"""The array in an idx file, plain or gzip (recognised by content).
 
     Two zero bytes, one for the type, one for the number of axes; the length of each axis as a big-endian 32-bit number; the
     numbers themselves, the last axis fastest.
@@ -417,7 +417,7 @@ def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
     else:
         raise InputError(f"{place}: no such folder or archive; give a folder of pictures, or a zip of them")
     if not found:
-        raise InputError(f"{place}: holds no pictures; they are told by names such as a.jpg or b.png")
+        raise InputError(f"{place}: holds no pictures; names end such as a.jpg or b.png")
     return found
 
 

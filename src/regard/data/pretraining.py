@@ -20,7 +20,7 @@ class Masked(NamedTuple):
 
     Arguments:
         texts: their ids, others standing where one is hidden.
-        places: for each text the places that are to be told, rising.
+        places: for each text the places to predict, rising.
     """
 
     texts: list[np.ndarray]
@@ -35,10 +35,10 @@ class Masking:
 
     So many tokens are chosen, none of them special, each set of so many as probable as another. Of each, independently, with
     probability `mask_share` the mask token takes the place, with probability `random_share` any token that is not special, with
-    equal chances; else it stays. All that were chosen are to be told, those that stayed among them.
+    equal chances; else it stays. All that were chosen are to be predicted, those that stayed among them.
 
     Arguments:
-        chosen_share: of the tokens, to be told.
+        chosen_share: of the tokens, to be predicted.
         mask_share, random_share: of those, replaced by the mask token, and by a random one.
         maximum_predictions: the most in one input; no limit where null.
         whole_words: choose whole words, as in the authors' later models: words in random order, each taken with all its pieces if
@@ -70,7 +70,7 @@ class Masking:
         check(most is None or most >= 1, "data.maximum_predictions", most, "at least 1", "20 is usual for 128 tokens")
 
     def counts(self, lengths: np.ndarray, ordinary: np.ndarray) -> np.ndarray:
-        """How many tokens of each input are to be told; with whole words, how many are aimed at.
+        """How many tokens of each input are to be predicted; with whole words, how many are aimed at.
 
         Arguments:
             lengths: (N,), tokens of each input.
@@ -282,12 +282,12 @@ class SpanCorruption:
         return found
 
 
-def told_spans(target: Sequence[int] | np.ndarray, sentinels: Sequence[int]) -> list[list[int] | None]:
+def spans_of_target(target: Sequence[int] | np.ndarray, sentinels: Sequence[int]) -> list[list[int] | None]:
     """What a target tells of each sentinel: the ids behind it up to the next, None where the sentinel is not in it.
 
     What stands before the first sentinel is lost, and where a sentinel comes twice the first counts.
 
-    >>> told_spans([99, 5, 6, 97, 7], [99, 98, 97])
+    >>> spans_of_target([99, 5, 6, 97, 7], [99, 98, 97])
     [[5, 6], None, [7]]
     """
     places = {int(sentinel): number for number, sentinel in enumerate(sentinels)}

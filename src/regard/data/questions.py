@@ -85,7 +85,7 @@ def read_questions(
 ) -> Iterator[Question]:
     r"""The questions in a file, or in several one after another, in order.
 
-    Files are UTF-8, plain or gzip (told by content). A SQuAD document is held in memory as a whole, a JSONL file is not. Where
+    Files are UTF-8, plain or gzip (by content). A SQuAD document is held in memory as a whole, a JSONL file is not. Where
     an answer is not what stands at its place in the context, the question is malformed; nothing is put right silently.
 
     Arguments:
@@ -260,7 +260,7 @@ def _fault(name: str, number: int, id: object, reason: str, detail: str = "", un
 
 
 def _each_id_once(found: _Found, unit: str) -> _Found:
-    """Predictions are told apart by id, so a second question of an id is malformed."""
+    """Predictions are matched by id, so a second question of an id is malformed."""
     seen: set[str] = set()
     for row in found:
         if isinstance(row, MalformedRow):

@@ -209,7 +209,7 @@ def read_texts(
 ) -> Iterator[str]:
     r"""The documents in a file of text, or in several one after another; no file is held in memory.
 
-    Files are UTF-8, plain or gzip (told by content), with or without a byte-order mark, with LF or CRLF line ends.
+    Files are UTF-8, plain or gzip (recognised by content), with or without a byte-order mark, with LF or CRLF line ends.
 
     Arguments:
         path: one file or several.

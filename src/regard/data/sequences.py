@@ -218,7 +218,7 @@ class Maps(Drawn[str]):
 
     A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x drawn uniformly, each followed by its image. The map is drawn anew for each text,
     every image uniformly and apart from the others. Whoever reads can know f(x) only from an x that stood there before: after k
-    pairs at most 1 - (1 - 1/n)^(k+1) of the images can be told, n the number of symbols.
+    pairs at most 1 - (1 - 1/n)^(k+1) of the images can be predicted, n the number of symbols.
 
     A map belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash: whatever the seeds and sizes, no map
     of one split is ever in another.
@@ -277,8 +277,8 @@ class Maps(Drawn[str]):
 class Repeats(Drawn[str]):
     """`size` texts of one split, each `0 w 0 w`, w a row of symbols (Kitaev et al. 2020, section 4, "duplication task").
 
-    Every symbol of w is drawn uniformly from s1 .. sN. The first w cannot be told, the second wholly: by looking back as far as
-    w is long. Text i is a pure function of the numbers, seed, split and i.
+    Every symbol of w is drawn uniformly from s1 .. sN. The first w cannot be predicted; the second can, wholly, by looking back
+    as far as w is long. Text i is a pure function of the numbers, seed, split and i.
 
     Arguments:
         split: "train", "validation" or "test".
@@ -402,7 +402,7 @@ class Motifs(Drawn[str]):
 
         m, m + t, m, m + t, ...
 
-    So after the motif and the first note of the answer, all that follows can be told: the answer from the motif, later notes from
+    After the motif and the first note of the answer all that follows can be predicted: the answer from the motif, later notes from
     those that stood there before, always the same number of notes back. With t = 0 it is one motif again and again.
 
     A motif belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its shape: none of one split is

@@ -64,8 +64,8 @@ class CueDocuments(Drawn[CueDocument]):
 
     >>> document = CueDocuments("train", sentences=3, words=4, size=9)[2]
     >>> decides = document.text.split("\n\n")[document.sentence].split()
-    >>> cue, told = (decides[place] for place in document.words)
-    >>> cue, told.rstrip("12345") == document.label
+    >>> cue, opinion_word = (decides[place] for place in document.words)
+    >>> cue, opinion_word.rstrip("12345") == document.label
     ('indeed', True)
     """
 
@@ -110,15 +110,15 @@ class CueDocuments(Drawn[CueDocument]):
         label = ("good", "bad")[below(rng, 2)]
         lines = [[f"w{1 + below(rng, self.fillers)}" for _ in range(self.words)] for _ in range(self.sentences)]
         planted = below(rng, self.sentences)
-        cue, told = below(rng, self.words), below(rng, self.words - 1)
-        told += told >= cue
+        cue, opinion_word = below(rng, self.words), below(rng, self.words - 1)
+        opinion_word += opinion_word >= cue
         for number, line in enumerate(lines):
             if number == planted:
-                line[cue], line[told] = CUE, opinion(label)
+                line[cue], line[opinion_word] = CUE, opinion(label)
             elif below(rng, 2):
                 line[below(rng, self.words)] = opinion(("good", "bad")[below(rng, 2)])
         text = "\n\n".join(" ".join(line) for line in lines)
-        return CueDocument(text=text, label=label, sentence=planted, words=(cue, told))
+        return CueDocument(text=text, label=label, sentence=planted, words=(cue, opinion_word))
 
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -411,7 +411,7 @@ class RoleTriple(NamedTuple):
 class RoleTriples(Drawn[RoleTriple]):
     """`size` triples of one split; triple i is a pure function of seed, split and i.
 
-    Who, what and whom of a triple belong together to one split: what is told apart in the test was never seen in training, though
+    Who, what and whom of a triple belong together to one split: what is asked in the test was never seen in training, though
     each of its words was.
 
     Arguments:

@@ -197,7 +197,7 @@ def read_tagged(
 ) -> Iterator[TaggedSentence]:
     r"""The sentences in a file, or in several one after another, one by one; no file is held in memory.
 
-    Files are UTF-8, plain or gzip (told by content), with or without a byte-order mark, with LF or CRLF line ends. In a file of
+    Files are UTF-8, plain or gzip (by content), with or without a byte-order mark, with LF or CRLF line ends. In a file of
     columns each line is a word with its tag, empty lines part the sentences, and lines that begin with -DOCSTART- are left
     out. Columns are parted by tabs where the first line holds one (words may then hold spaces), else by tabs or spaces.
     A sentence with a malformed line is left out as a whole.

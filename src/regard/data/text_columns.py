@@ -190,13 +190,13 @@ def _columns(
     if not labelled:
         places = {side: place for side, place in places.items() if not side.startswith("label")}
         label, several = None, ()
-    told = None
+    note = None
     held = [place for place in places.values() if place is not None]
     named = by_name and chosen[0] is not None and (label is None or chosen[2] is not None)
     clear = named or (usual and open_choice and len(held) == width)  # the usual names and no other column
     if not clear and all(0 <= place < width for place in held):
-        told = columns_read(list(places.items()), cells if headed else None, width)
-    return Columns(text, pair, several or label), headed, told
+        note = columns_read(list(places.items()), cells if headed else None, width)
+    return Columns(text, pair, several or label), headed, note
 
 
 def _by_other_names(name: str, header: list[str], labelled: bool, say: str) -> tuple[int, int | None]:
@@ -328,7 +328,7 @@ class Table(NamedTuple):
 
     kind: str
     rows: Iterator[RowText]
-    told: str = ""
+    note: str = ""
 
 
 def is_table(path: Path, column: str | None, known: Sequence[str] = ()) -> bool:
@@ -398,11 +398,11 @@ def read_table(path: Path, column: str | None, *, pairs: bool = False, known: Se
     chosen = [*wanted, *range(len(names))]
     every = columns_of_table(name, itertools.chain(sample, rows), chosen, headed)
     return Table(
-        format, _of_rows(every, names, len(wanted)), "" if column is not None else _told(name, wanted, names, headed)
+        format, _of_rows(every, names, len(wanted)), "" if column is not None else _note(name, wanted, names, headed)
     )
 
 
-def _told(name: str, wanted: Sequence[int | str], names: Sequence[str], headed: bool) -> str:
+def _note(name: str, wanted: Sequence[int | str], names: Sequence[str], headed: bool) -> str:
     """Which columns are read, and what becomes of the first line, as a sentence."""
     read = [each if isinstance(each, str) else names[each] for each in wanted]
     if not headed:

@@ -187,7 +187,7 @@ class MultiLabelScores:
     """What `multi_label_scores` found.
 
     Arguments:
-        exact_match: the share of examples whose labels are all told and no others.
+        exact_match: the share of examples whose labels are all predicted and no others.
         micro_f1: F1 of the decisions about all labels pooled.
         macro_f1: mean of the labels' F1.
         classes: the scores of each label by its name.
@@ -225,14 +225,14 @@ def multi_label_scores(
         str(label): class_score(
             sum(label in each for each in golds),
             sum(label in each for each in said),
-            sum(label in right and label in told for right, told in pairs),
+            sum(label in right and label in answer for right, answer in pairs),
         )
         for label in labels
     }
     found = list(classes.values())
     pooled = class_score(*(sum(getattr(each, name) for each in found) for name in ("gold", "predicted", "correct")))
     return MultiLabelScores(
-        exact_match=sum(right == told for right, told in pairs) / len(pairs),
+        exact_match=sum(right == answer for right, answer in pairs) / len(pairs),
         micro_f1=pooled.f1,
         macro_f1=sum(each.f1 for each in found) / len(found) if found else 0.0,
         classes=classes,

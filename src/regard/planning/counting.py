@@ -44,14 +44,14 @@ class Shape:
         rows: texts, or pairs of texts, in a batch.
         length: tokens of each, padding included; of the source, where a model writes a target.
         target: tokens of each target; 0 where there is none.
-        told: tokens of a batch whose logits over the vocabulary are computed; None = all of the target, or else of the text.
+        predicted: tokens of a batch whose logits over the vocabulary are computed; None = all of the target, or else of the text.
         times: how many such batches the run reads.
     """
 
     rows: float
     length: float
     target: float = 0
-    told: float | None = None
+    predicted: float | None = None
     times: float = 1
 
     @property
@@ -62,7 +62,7 @@ class Shape:
     @property
     def logits(self) -> float:
         """How many tokens of one batch have logits over the vocabulary."""
-        return self.told if self.told is not None else self.rows * (self.target or self.length)
+        return self.predicted if self.predicted is not None else self.rows * (self.target or self.length)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -283,10 +283,10 @@ def _by_distance(layer: AttentionLayer, queries: float, keys: float) -> float:
     if not isinstance(score, RelativeKeys):
         return 0.0
     vectors = score.vectors
-    told = 1 + min(vectors.maximum_distance, keys - 1) + min(vectors.farthest_after, keys - 1)
+    distances = 1 + min(vectors.maximum_distance, keys - 1) + min(vectors.farthest_after, keys - 1)
     if isinstance(layer.attention, RelativeAttention):  # whose values have vectors too, and all of them are multiplied
-        told += layer.attention.values.weight.shape[1]
-    return 2 * queries * told * _width(layer.query)
+        distances += layer.attention.values.weight.shape[1]
+    return 2 * queries * distances * _width(layer.query)
 
 
 def _linear(module: nn.Module, vectors: float) -> float:
@@ -312,8 +312,8 @@ def _(model: CausalTransformer, shape: Shape) -> Found:
 
 @_outside.register
 def _(model: CausalClassifier, shape: Shape) -> Found:
-    told = 0 if shape.told is None else shape.told
-    return [(OUTPUT, _head(model.head, shape) + 2 * told * model.embedding.tokens.weight.numel())]
+    predicted = 0 if shape.predicted is None else shape.predicted
+    return [(OUTPUT, _head(model.head, shape) + 2 * predicted * model.embedding.tokens.weight.numel())]
 
 
 @_outside.register

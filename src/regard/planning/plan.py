@@ -201,7 +201,7 @@ def plan(
         read: read a recipe's data where it is here; else vocabularies are as large as they may become.
 
     Raises:
-        InputError: for a name that is not known, with the nearest; a number out of range; and a run whose length cannot be told.
+        InputError: for a name that is not known, with the nearest; a number out of range; and a run whose length cannot be known.
 
     >>> found = plan("gpt3-175b", device="v100-32", utilisation=28 / 125, price=1.5)
     >>> round(found.rule / 1e23, 2), round(found.rule_cost.device_years), round(found.rule_cost.money / 1e6, 1)

@@ -38,14 +38,14 @@ class Stage:
         tokens: of one update's batch, both sides together where there are two.
         length: of each text, or of each source, in tokens.
         target: of each target; 0 where there is none.
-        told_share: of a text's tokens, those whose logits are computed; None = all, or all of the target.
+        predicted_share: of a text's tokens, those whose logits are computed; None = all, or all of the target.
     """
 
     updates: float
     tokens: float
     length: int
     target: int = 0
-    told_share: float | None = None
+    predicted_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,14 +102,14 @@ class Published:
 
 def _texts(stage: Stage) -> Shape:
     """A stage as single texts, each read once."""
-    told = None if stage.told_share is None else float(round(stage.told_share * stage.length))
-    each = Shape(rows=1, length=stage.length, target=stage.target, told=told)
+    predicted = None if stage.predicted_share is None else float(round(stage.predicted_share * stage.length))
+    each = Shape(rows=1, length=stage.length, target=stage.target, predicted=predicted)
     return replace(each, times=stage.updates * stage.tokens / each.tokens)
 
 
 def _rows(shape: Shape, rows: int) -> Shape:
-    told = None if shape.told is None else shape.told * rows
-    return replace(shape, rows=rows, told=told, times=1)
+    predicted = None if shape.predicted is None else shape.predicted * rows
+    return replace(shape, rows=rows, predicted=predicted, times=1)
 
 
 def _gpt3() -> dict[str, Published]:
@@ -151,7 +151,7 @@ def _gpt2() -> dict[str, Published]:
 def _bert() -> dict[str, Published]:
     """Nine tenths of the updates at 128 tokens, the rest at 512 (appendix A.2)."""
     stages = tuple(
-        Stage(updates=updates, tokens=256 * length, length=length, told_share=0.15)
+        Stage(updates=updates, tokens=256 * length, length=length, predicted_share=0.15)
         for updates, length in ((900_000, 128), (100_000, 512))
     )
     source = (
@@ -344,7 +344,7 @@ def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tupl
         read: prepare the data, as training would, where it is here.
 
     Raises:
-        InputError: where the length of the run, or of a text, can be told neither from the recipe nor from its data, and for
+        InputError: where the length of the run, or of a text, can be known neither from the recipe nor from its data, and for
             tasks that read no texts.
     """
     if MODELS[str(recipe.model["name"])].interface in WITHOUT_TEXTS:
@@ -414,7 +414,7 @@ def _from_data(
 ) -> Work:
     """The very batches of the first epoch, or of a share of it, as often as the run reads each."""
     training, task, store = recipe.training, prepared.task, prepared.train
-    lengths, told = np.asarray(task.lengths(store)), _told(task, store, config)
+    lengths, predicted = np.asarray(task.lengths(store)), _predicted(task, store, config)
     chosen = task.epoch_rows(store)
     batches = Batches(lengths, maximum_tokens=training.tokens_of_a_batch(lengths), seed=recipe.seed, rows=chosen).epoch(
         0
@@ -423,12 +423,12 @@ def _from_data(
     counted: Counter[Shape] = Counter()
     for batch in batches:
         widest = lengths[batch].max(axis=0).tolist()
-        answers = None if told is None else float(told[batch].sum())
+        answers = None if predicted is None else float(predicted[batch].sum())
         if sides:
-            counted[Shape(rows=len(batch), length=widest[0], target=widest[1], told=answers)] += 1
+            counted[Shape(rows=len(batch), length=widest[0], target=widest[1], predicted=answers)] += 1
         else:  # several texts of an example are read one after another
             for each in widest:
-                counted[Shape(rows=len(batch), length=each, told=answers)] += 1
+                counted[Shape(rows=len(batch), length=each, predicted=answers)] += 1
     per_epoch = sum(shape.tokens * times for shape, times in counted.items()) * times_as_many
     labels = task.labels(store)
     labels_read = sum(int(labels[batch].sum()) for batch in batches)
@@ -450,7 +450,7 @@ def _from_data(
     )
 
 
-def _told(task: Any, store: Any, config: Any) -> np.ndarray | None:
+def _predicted(task: Any, store: Any, config: Any) -> np.ndarray | None:
     """Of each example, how many tokens' logits over the vocabulary a model with a head computes; None where all have some."""
     head = getattr(config, "head", None)
     if head is None:
@@ -487,7 +487,7 @@ def _from_settings(recipe: Recipe, asked: Asked, count: int) -> Work:
         rows=rows,
         length=length,
         target=length if sides == 2 else 0,
-        told=None if share is None else rows * round(share * length),
+        predicted=None if share is None else rows * round(share * length),
     )
     each = training.accumulate * count
     if asked.tokens is not None:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from regard.errors import InputError, nearest
 from regard.models.config import check
-from regard.prompting.asking import continued
 from regard.prompting.examples import Example, Shots
 from regard.reading import LARGEST_YAML, parse_yaml, read_text
 from regard.structure import from_mapping
@@ -23,10 +22,10 @@ Task = Literal["choice", "cloze", "answer", "translation"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Template:
-    r"""How an example becomes text, and what of it the model is to tell.
+    r"""How an example becomes text, and what of it the model predicts.
 
     A prompt is the instruction, the examples that are shown, each with its answer, and the question, with the separator between
-    them. Patterns name the fields of an example in braces. Spaces at the end of a question are told with what follows, because
+    them. Patterns name the fields of an example in braces. Spaces at the end of a question belong to what follows, because
     most tokenizers have them at the beginning of a word.
 
     | task | what the model does | judged by |
@@ -48,7 +47,7 @@ class Template:
             `answer` it may be a list of answers that are all right.
         choices: the field that holds the list of choices, or the fields that hold one each.
         labels: choices that are always the same: what the right answer's field may be, and the text that stands for each.
-        blank: a mark in the question where the choice belongs; what is behind it is told with the choice.
+        blank: a mark in the question where the choice belongs; what is behind it is predicted with the choice.
         stop: strings that end what is written.
         maximum_length: tokens that are written at most.
 
@@ -181,7 +180,7 @@ def filled(pattern: str, fields: Mapping[str, object], where: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Posed:
+class BuiltPrompt:
     """A question with what may follow.
 
     Arguments:
@@ -204,7 +203,7 @@ class Posed:
         return self.question + self.continuations[self.right]
 
 
-def posed(template: Template, example: Example) -> Posed:
+def build_prompt(template: Template, example: Example) -> BuiltPrompt:
     """An example put as a template says.
 
     Raises:
@@ -213,7 +212,8 @@ def posed(template: Template, example: Example) -> Posed:
 
     >>> example = Example({"text": "fine", "label": "1"})
     >>> sentiment = Template(task="choice", question="{text}:", right="label", labels={"0": "bad", "1": "good"})
-    >>> posed(sentiment, example).continuations, posed(sentiment, example).shown
+    >>> prompt = build_prompt(sentiment, example)
+    >>> prompt.continuations, prompt.shown
     ((' bad', ' good'), 'fine: good')
     """
     where, fields = example.where, example.fields
@@ -229,7 +229,7 @@ def posed(template: Template, example: Example) -> Posed:
     answers, right = _answers(template, fields, where)
     kept = question.rstrip(" ")
     spaces = "" if template.writes else question[len(kept) :]  # where it writes, the model writes the space itself
-    return Posed(
+    return BuiltPrompt(
         question=kept,
         continuations=tuple(
             spaces + filled(template.answer, {**fields, "answer": answer}, where) + after for answer in answers
@@ -240,12 +240,12 @@ def posed(template: Template, example: Example) -> Posed:
     )
 
 
-def _last_word(text: str, where: str) -> Posed:
+def _last_word(text: str, where: str) -> BuiltPrompt:
     text = text.rstrip()
     before, space, word = text.rpartition(" ")
     if not before.strip():
-        raise InputError(f"{where}: there is one word, and nothing that it could be told from; give a longer text")
-    return Posed(question=before, continuations=(space + word,), answers=(word,), right=0, where=where)
+        raise InputError(f"{where}: there is one word, and nothing before it to predict it from; give a longer text")
+    return BuiltPrompt(question=before, continuations=(space + word,), answers=(word,), right=0, where=where)
 
 
 def _answers(template: Template, fields: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], int]:
@@ -298,11 +298,11 @@ def _place(right: object, choices: Sequence[str], where: str) -> int:
 # Whole prompts, and whether they fit the model.
 
 
-def prompt_of(template: Template, shown: Sequence[Posed], question: str) -> str:
+def prompt_of(template: Template, shown: Sequence[BuiltPrompt], question: str) -> str:
     """The instruction, the examples with their answers, and the question, with the separator between.
 
     >>> template = Template(task="answer", question="{q}", instruction="Answer.", separator="; ")
-    >>> shown = Posed(question="1 + 1 =", continuations=(" 2",), answers=("2",), right=0, where="a file")
+    >>> shown = BuiltPrompt(question="1 + 1 =", continuations=(" 2",), answers=("2",), right=0, where="a file")
     >>> prompt_of(template, [shown], "2 + 2 =")
     'Answer.; 1 + 1 = 2; 2 + 2 ='
     """
@@ -314,7 +314,7 @@ def prompts_of(
     model: LanguageModel,
     template: Template,
     examples: Sequence[Example],
-    questions: Sequence[Posed],
+    questions: Sequence[BuiltPrompt],
     shots: Shots | None,
 ) -> list[str]:
     """The prompt of each question.
@@ -322,8 +322,8 @@ def prompts_of(
     Raises:
         InputError: for one that does not fit the model's positions with all that follows it, with the number of shots that does.
     """
-    shown: list[list[Posed]] = [
-        [] if shots is None else [posed(template, each) for each in shots.of(place, example)]
+    shown: list[list[BuiltPrompt]] = [
+        [] if shots is None else [build_prompt(template, each) for each in shots.of(place, example)]
         for place, example in enumerate(examples)
     ]
     prompts = [prompt_of(template, each, question.question) for each, question in zip(shown, questions, strict=True)]
@@ -334,8 +334,8 @@ def prompts_of(
 def _check_room(
     model: LanguageModel,
     template: Template,
-    questions: Sequence[Posed],
-    shown: Sequence[Sequence[Posed]],
+    questions: Sequence[BuiltPrompt],
+    shown: Sequence[Sequence[BuiltPrompt]],
     prompts: Sequence[str],
 ) -> None:
     limit = model.model.maximum_length
@@ -360,8 +360,8 @@ def _check_room(
         raise InputError(f"{asked}, and the model has positions for {limit}; {remedy}")
 
 
-def _positions(model: LanguageModel, template: Template, question: Posed, prompt: str) -> int:
-    """The positions that a prompt takes with all that follows: the last token is told, and not read."""
+def _positions(model: LanguageModel, template: Template, question: BuiltPrompt, prompt: str) -> int:
+    """The positions that a prompt takes with all that follows: the last token is predicted, and not read."""
     if template.writes:
         return 1 + len(model.task.tokenizer.encode(prompt)) + template.maximum_length - 1
     return max(len(each.ids) - 1 for each in continued(model, prompt, question.continuations))
@@ -370,8 +370,8 @@ def _positions(model: LanguageModel, template: Template, question: Posed, prompt
 def _fitting(
     model: LanguageModel,
     template: Template,
-    questions: Sequence[Posed],
-    shown: Sequence[Sequence[Posed]],
+    questions: Sequence[BuiltPrompt],
+    shown: Sequence[Sequence[BuiltPrompt]],
     limit: int,
 ) -> int | None:
     """The most examples with which every question fits, the first of those drawn; None where one does not fit without any."""
@@ -383,3 +383,44 @@ def _fitting(
         )
 
     return next((count for count in range(len(shown[0]), -1, -1) if fits(count)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A text's tokens, and the first of its continuation.
+
+    Arguments:
+        ids: of the whole text, the end token that stands before every text in front.
+        start: place of the first token whose likelihood is asked for, at least 1.
+    """
+
+    ids: tuple[int, ...]
+    start: int
+
+
+def continued(model: LanguageModel, before: str, continuations: Sequence[str]) -> list[Continued]:
+    """The tokens of a text with each of its continuations, and where the continuation begins, at the same place for all.
+
+    Text and continuation are read as one, as they would be in training. A token that lies across the border counts as a
+    whole, for every continuation.
+
+    Raises:
+        InputError: for a continuation of no token.
+    """
+    tokenizer = model.task.tokenizer
+    alone, *wholes = tokenizer.encode_batch([before, *(before + text for text in continuations)])
+    for text, whole in zip(continuations, wholes, strict=True):
+        if not text or not whole:
+            raise InputError(f"the continuation {text!r} is no token to this model; give a text that is some")
+    start = min(min(common(alone, whole), len(whole) - 1) for whole in wholes)
+    return [Continued((tokenizer.end_id, *whole), 1 + start) for whole in wholes]
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with in common.
+
+    >>> common([1, 2, 3], [1, 2, 4, 5])
+    2
+    """
+    different = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(different, min(len(one), len(other)))

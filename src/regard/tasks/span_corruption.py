@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
-from regard.data.pretraining import SpanCorruption, told_spans
+from regard.data.pretraining import SpanCorruption, spans_of_target
 from regard.data.running_text import UNKNOWN, Boundary, Cleaning, Document
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -374,7 +374,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
     def _filled(self, text: str, ids: Sequence[int], found: Hypothesis) -> FilledSpans:
         tokenizer = self.task.tokenizer
         used = sum(sentinel in ids for sentinel in tokenizer.sentinels)
-        told = told_spans(found.tokens, tokenizer.sentinels)[:used]
+        told = spans_of_target(found.tokens, tokenizer.sentinels)[:used]
         spans = tuple(None if span is None else self._decoded(span) for span in told)
         best = text
         for name, span in zip(tokenizer.tokens(tokenizer.sentinels), spans, strict=False):

@@ -189,7 +189,11 @@ def near(found: Tensor, expected: Tensor, what: str, rtol: float | None = None, 
     torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda said: f"{what}: {said}")
 
 
-LENGTHS = (9, 5, 7)  # of three texts side by side; more than two chunks, a window and every distance that is told apart
+LENGTHS = (
+    9,
+    5,
+    7,
+)  # of three texts side by side; more than two chunks, a window and every distance that has its own vector
 SOURCES = (6, 8, 3)
 
 

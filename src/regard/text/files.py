@@ -57,7 +57,7 @@ def cleaning_beside(file: Path) -> Cleaning:
 
 
 def check_basic(file: Path) -> None:
-    """Refuse a vocab.txt whose words are told otherwise than by white space and punctuation, as the Japanese ones are.
+    """Refuse a vocab.txt whose words are split otherwise than by white space and punctuation, as the Japanese ones are.
 
     Raises:
         InputError: naming the tokenizer_config.json that says so.
@@ -67,7 +67,7 @@ def check_basic(file: Path) -> None:
     name, words = str(values.get("tokenizer_class") or ""), values.get("word_tokenizer_type") or "basic"
     if "Japanese" in name or words != "basic" or values.get("do_basic_tokenize") is False:
         raise InputError(
-            f"{path}: asks for words to be told otherwise than by white space and punctuation ({name or words}); give a folder "
+            f"{path}: asks for words to be split otherwise than by white space and punctuation ({name or words}); give a folder "
             "with a tokenizer.json, which says how"
         )
 

@@ -262,7 +262,7 @@ class Tokenizer(Vocabulary):
         return ids
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The token ids of each word, told apart by whoever gives them; none for a word of which nothing is left.
+        """The token ids of each word, split by the caller; none for a word of which nothing is left.
 
         A word that stands there often is read once, so the words of many sentences are best given together.
 

@@ -371,7 +371,7 @@ def check_section(model: Mapping[str, Any], task: str, kind: TaskSpec) -> None:
     for key in model:
         if key not in OWN and key not in choices:
             raise InputError(f"model: unknown key {key!r}; {nearest(key, [*choices, *OWN])}")
-    config_of(model, kind.filled_in)  # a wrong size is to be told before the data is read, not after
+    config_of(model, kind.filled_in)  # a wrong size is to be refused before the data is read, not after
 
 
 def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any], of_some: Mapping[str, Any] | None = None) -> Any:

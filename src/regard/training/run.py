@@ -109,7 +109,7 @@ def train(
             modelling.
         resume: go on from the last checkpoint. The result is bit for bit that of a run never stopped (same machine, threads,
             workers and versions). A finished run is returned as it is.
-        callbacks: told of every step; where None, in a notebook a `ProgressBar` and elsewhere nothing.
+        callbacks: called at every step; where None, in a notebook a `ProgressBar` and elsewhere nothing.
         say: receives sentences for the user; none are printed where None.
         code: your own Python file, or files, with parts that the recipe names (`regard.parts`).
 
@@ -276,7 +276,7 @@ class _Run:
             found = self._judged(count) if self.workers.first else {}
             numbers = self.workers.summed(*(found.get(name, 0.0) for name in names))
             there = self.workers.summed(*(float(name in found) for name in names))
-            metrics |= {name: value for name, value, told in zip(names, numbers, there, strict=True) if told}
+            metrics |= {name: value for name, value, known in zip(names, numbers, there, strict=True) if known}
         if settings.best not in metrics:
             raise InputError(
                 f"training.best is {settings.best!r}, which the validation data says nothing about; choose from "

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import regard
-from regard.data.pretraining import told_spans
+from regard.data.pretraining import spans_of_target
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
@@ -144,7 +144,7 @@ def test_a_batch_is_what_is_left_and_what_was_taken_out(tmp_path):
     assert (batch.target.ids[:, 0] == task.tokenizer.start_id).all()
     for row, source, labels, (read, told) in zip(rows, batch.source.ids, batch.labels, lengths.tolist(), strict=True):
         assert source[read - 1] == labels[told - 1] == task.tokenizer.end_id
-        spans = told_spans(labels[: told - 1].tolist(), task.tokenizer.sentinels)
+        spans = spans_of_target(labels[: told - 1].tolist(), task.tokenizer.sentinels)
         whole = [
             each
             for token in source[: read - 1].tolist()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
 
-class Translation:
-    """Beam search by CTranslate2; everything but the beam and the longest answer is the library's default."""
+class _OnProcessor:
+    """What both kinds of job have in common."""
 
     def available(self) -> bool:
         """Whether CTranslate2 and what its converter needs are installed."""
@@ -23,20 +24,33 @@ class Translation:
         """Of CTranslate2 and of what converts for it."""
         return {name: metadata.version(name) for name in ("ctranslate2", "transformers")}
 
+    def _converted(self, job: dict[str, Any], model: type, converter: Callable[[], Any]) -> Any:
+        """The model in the precision asked for; None, with the reason in `_left_out`, where this build has no such here."""
+        import ctranslate2  # pyright: ignore[reportMissingImports]
+
+        offered = sorted(ctranslate2.get_supported_compute_types("cpu"))
+        if job["precision"] not in offered:
+            self._left_out = f"this build offers {', '.join(offered)} here, not {job['precision']}"
+            return None
+        with tempfile.TemporaryDirectory() as place:
+            converted = str(Path(place) / "converted")
+            converter().convert(converted)
+            return model(
+                converted, device="cpu", compute_type=job["precision"], inter_threads=1, intra_threads=job["threads"]
+            )
+
+
+class Translation(_OnProcessor):
+    """Beam search by CTranslate2; everything but the beam and the longest answer is the library's default."""
+
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Convert the folder and load it in the precision asked for, where this build computes in it on this processor."""
         import ctranslate2  # pyright: ignore[reportMissingImports]
         from ctranslate2.converters import TransformersConverter  # pyright: ignore[reportMissingImports]
 
-        offered = sorted(ctranslate2.get_supported_compute_types("cpu"))
-        if job["precision"] not in offered:
-            return {"left_out": f"this build offers {', '.join(offered)} here, not {job['precision']}"}
-        with tempfile.TemporaryDirectory() as place:
-            converted = str(Path(place) / "converted")
-            TransformersConverter(job["folder"]).convert(converted)
-            self._translator = ctranslate2.Translator(
-                converted, device="cpu", compute_type=job["precision"], inter_threads=1, intra_threads=job["threads"]
-            )
+        self._translator = self._converted(job, ctranslate2.Translator, lambda: TransformersConverter(job["folder"]))
+        if self._translator is None:
+            return {"left_out": self._left_out}
         self._job = job
         end = job["pieces"][job["end_id"]]
         self._batches = [[[job["pieces"][index] for index in row] + [end] for row in rows] for rows in job["batches"]]
@@ -57,31 +71,17 @@ class Translation:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
-class Decoding:
+class Decoding(_OnProcessor):
     """The most probable token each time by CTranslate2's generator."""
-
-    def available(self) -> bool:
-        """Whether CTranslate2 and what its converter needs are installed."""
-        return all(util.find_spec(name) is not None for name in ("ctranslate2", "transformers", "torch"))
-
-    def versions(self) -> dict[str, str]:
-        """Of CTranslate2 and of what converts for it."""
-        return {name: metadata.version(name) for name in ("ctranslate2", "transformers")}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Convert the folder and load it in the precision asked for, where this build computes in it on this processor."""
         import ctranslate2  # pyright: ignore[reportMissingImports]
 
-        offered = sorted(ctranslate2.get_supported_compute_types("cpu"))
-        if job["precision"] not in offered:
-            return {"left_out": f"this build offers {', '.join(offered)} here, not {job['precision']}"}
         pieces = [f"t{index}" for index in range(job["vocabulary"] - 1)] + ["<|endoftext|>"]
-        with tempfile.TemporaryDirectory() as place:
-            converted = str(Path(place) / "converted")
-            _converter(job["folder"], pieces).convert(converted)
-            self._generator = ctranslate2.Generator(
-                converted, device="cpu", compute_type=job["precision"], inter_threads=1, intra_threads=job["threads"]
-            )
+        self._generator = self._converted(job, ctranslate2.Generator, lambda: _converter(job["folder"], pieces))
+        if self._generator is None:
+            return {"left_out": self._left_out}
         self._job = job
         self._prompts = [[pieces[index] for index in row] for row in job["prompts"]]
         return {"note": f"computes in {self._generator.compute_type}"}

@@ -135,7 +135,7 @@ class CausalTraining(_Installed):
         for _ in range(self._job["updates"]):
             ids = self._batches[self._next % len(self._batches)]
             self._next += 1
-            # One token fewer than ours is told, because the labels are shifted inside.
+            # One token fewer than ours is predicted, because the labels are shifted inside.
             read = ids[:, :-1].contiguous()
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
                 loss = self._model(input_ids=read, labels=read).loss

@@ -12,10 +12,19 @@ import torch
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
-from regard.layers.output import check_finite
+from regard.layers.embeddings import check_finite
 from regard.metrics.answers import exact_match, token_f1
 from regard.prompting.examples import Example, Shots
-from regard.prompting.template import Posed, Template, posed, prompt_of, prompts_of
+from regard.prompting.template import (
+    BuiltPrompt,
+    Continued,
+    Template,
+    build_prompt,
+    common,
+    continued,
+    prompt_of,
+    prompts_of,
+)
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.translation import compared
 
@@ -24,20 +33,7 @@ LOGITS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Continued:
-    """A text's tokens, and from which on they are told.
-
-    Arguments:
-        ids: of the whole text, the end token that stands before every text in front.
-        start: the first that is told, at least 1.
-    """
-
-    ids: tuple[int, ...]
-    start: int
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
+class TokenLogLikelihoods:
     """What a model says of a continuation.
 
     Arguments:
@@ -49,43 +45,17 @@ class Told:
     right: tuple[bool, ...]
 
 
-def continued(model: LanguageModel, before: str, continuations: Sequence[str]) -> list[Continued]:
-    """The tokens of a text with each of its continuations, from which on they are told: for all from the same place.
-
-    Text and continuation are read as one, as they would be in training. Where a token lies across the border, it is told,
-    the whole of it, for every continuation.
-
-    Raises:
-        InputError: for a continuation of no token.
-    """
-    tokenizer = model.task.tokenizer
-    alone, *wholes = tokenizer.encode_batch([before, *(before + text for text in continuations)])
-    for text, whole in zip(continuations, wholes, strict=True):
-        if not text or not whole:
-            raise InputError(f"the continuation {text!r} is no token to this model; give a text that is some")
-    start = min(min(common(alone, whole), len(whole) - 1) for whole in wholes)
-    return [Continued((tokenizer.end_id, *whole), 1 + start) for whole in wholes]
-
-
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts begin with in common.
-
-    >>> common([1, 2, 3], [1, 2, 4, 5])
-    2
-    """
-    different = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(different, min(len(one), len(other)))
-
-
 @torch.no_grad()
-def told(model: LanguageModel, groups: Sequence[Sequence[Continued]], *, batch_size: int = 16) -> list[list[Told]]:
+def token_log_likelihoods(
+    model: LanguageModel, groups: Sequence[Sequence[Continued]], *, batch_size: int = 16
+) -> list[list[TokenLogLikelihoods]]:
     """What a model says of continuations.
 
     What all texts begin with is read once; what those of a group begin with is read once for the group. The state after it is
     then taken as many times as there are continuations. This changes no number beyond rounding.
 
     Arguments:
-        groups: continuations of one text each, told from the same place.
+        groups: continuations of one text each, which begin at the same place.
         batch_size: texts read together, about.
     """
     if not groups:
@@ -94,14 +64,14 @@ def told(model: LanguageModel, groups: Sequence[Sequence[Continued]], *, batch_s
     shared = _shared(groups)
     state = _after(module, module.start(1), [groups[0][0].ids[:shared]], model)
     order = sorted(range(len(groups)), key=lambda i: groups[i][0].start)
-    found: dict[int, list[Told]] = {}
+    found: dict[int, list[TokenLogLikelihoods]] = {}
     for rows in _batches(order, groups, batch_size):
         chosen = [groups[i] for i in rows]
         begun = state.select(torch.zeros(len(rows), dtype=torch.long, device=model.device))
         begun = _after(module, begun, [group[0].ids[shared : group[0].start - 1] for group in chosen], model)
         sizes = torch.tensor([len(group) for group in chosen], device=model.device)
         begun = begun.select(torch.arange(len(chosen), device=model.device).repeat_interleave(sizes))
-        answers = iter(_told(model, begun, [each for group in chosen for each in group]))
+        answers = iter(_log_likelihoods(model, begun, [each for group in chosen for each in group]))
         found |= {i: [next(answers) for _ in groups[i]] for i in rows}
     return [found[i] for i in range(len(groups))]
 
@@ -140,7 +110,7 @@ def _after(module: Any, state: Any, texts: Sequence[Sequence[int]], model: Langu
     return state
 
 
-def _told(model: LanguageModel, state: Any, texts: Sequence[Continued]) -> list[Told]:
+def _log_likelihoods(model: LanguageModel, state: Any, texts: Sequence[Continued]) -> list[TokenLogLikelihoods]:
     """Each row reads the last token before its continuation, and the continuation but for its last."""
     padding = model.task.tokenizer.padding_id
     read = Tokens.pad([text.ids[text.start - 1 : -1] for text in texts], padding_id=padding, device=model.device)
@@ -153,7 +123,8 @@ def _told(model: LanguageModel, state: Any, texts: Sequence[Continued]) -> list[
     right = (chosen >= wide.amax(dim=-1, keepdim=True)).squeeze(-1).tolist()
     lengths = [len(text.ids) - text.start for text in texts]
     return [
-        Told(tuple(log[:length]), tuple(hit[:length])) for log, hit, length in zip(logs, right, lengths, strict=True)
+        TokenLogLikelihoods(tuple(log[:length]), tuple(hit[:length]))
+        for log, hit, length in zip(logs, right, lengths, strict=True)
     ]
 
 
@@ -161,7 +132,7 @@ Score = Literal["sum", "token", "character", "byte", "unconditional"]
 SCORES: tuple[Score, ...] = get_args(Score)
 
 
-def score_of(kind: Score, text: str, told: Told, alone: Told | None = None) -> float:
+def score_of(kind: Score, text: str, found: TokenLogLikelihoods, alone: TokenLogLikelihoods | None = None) -> float:
     """The score of a choice y after a context x; the largest is the answer.
 
         sum              log p(y | x)
@@ -175,15 +146,15 @@ def score_of(kind: Score, text: str, told: Told, alone: Told | None = None) -> f
     Arguments:
         kind: see above.
         text: y, as it stands behind the context, a space before it included.
-        told: log p(y | x).
+        found: log p(y | x), token by token.
         alone: log p(y | prefix), for `unconditional`.
 
-    >>> score_of("byte", " yes", Told((-1.0, -3.0), (True, False)))
+    >>> score_of("byte", " yes", TokenLogLikelihoods((-1.0, -3.0), (True, False)))
     -1.0
     """
-    total = math.fsum(told.log_probabilities)
+    total = math.fsum(found.log_probabilities)
     if kind == "token":
-        return total / len(told.log_probabilities)
+        return total / len(found.log_probabilities)
     if kind == "character":
         return total / len(text)
     if kind == "byte":
@@ -239,7 +210,7 @@ class Prompted:
     signatures: Mapping[str, str] = field(default_factory=dict)
 
 
-def ask(
+def evaluate_prompts(
     model: LanguageModel,
     template: Template,
     examples: Sequence[Example],
@@ -267,7 +238,7 @@ def ask(
         raise InputError(f"there is no score {score!r}; {nearest(score, SCORES)}")
     if score != "sum" and template.task != "choice":
         raise InputError(f"score is {score}, which compares choices, and the task is {template.task}; leave it out")
-    questions = [posed(template, example) for example in examples]
+    questions = [build_prompt(template, example) for example in examples]
     shown = prompts_of(model, template, examples, questions, shots)
     if template.writes:
         found, metrics, note, signatures = _written(model, template, questions, shown, batch_size)
@@ -276,7 +247,7 @@ def ask(
         groups = [
             continued(model, prompt, question.continuations) for prompt, question in zip(shown, questions, strict=True)
         ]
-        said = told(model, groups, batch_size=batch_size)
+        said = token_log_likelihoods(model, groups, batch_size=batch_size)
         if template.task == "choice":
             found, metrics = _chosen(model, template, questions, said, score, batch_size)
         else:
@@ -295,17 +266,20 @@ def ask(
 def _chosen(
     model: LanguageModel,
     template: Template,
-    questions: Sequence[Posed],
-    said: Sequence[Sequence[Told]],
+    questions: Sequence[BuiltPrompt],
+    said: Sequence[Sequence[TokenLogLikelihoods]],
     score: Score,
     batch_size: int,
 ) -> tuple[list[PromptedAnswer], dict[str, float]]:
-    alone: dict[str, Told] = {}
+    alone: dict[str, TokenLogLikelihoods] = {}
     if score == "unconditional":
         texts = list(dict.fromkeys(text for question in questions for text in question.continuations))
         prefix = prompt_of(template, [], template.answer_prefix.rstrip(" "))
         groups = [continued(model, prefix, [text]) for text in texts]
-        alone = {text: each[0] for text, each in zip(texts, told(model, groups, batch_size=batch_size), strict=True)}
+        alone = {
+            text: each[0]
+            for text, each in zip(texts, token_log_likelihoods(model, groups, batch_size=batch_size), strict=True)
+        }
     found = []
     for question, each in zip(questions, said, strict=True):
         scores = tuple(
@@ -326,7 +300,7 @@ def _chosen(
 
 
 def _filled(
-    questions: Sequence[Posed], said: Sequence[Sequence[Told]]
+    questions: Sequence[BuiltPrompt], said: Sequence[Sequence[TokenLogLikelihoods]]
 ) -> tuple[list[PromptedAnswer], dict[str, float]]:
     found = [
         PromptedAnswer(
@@ -343,7 +317,7 @@ def _filled(
 
 
 def _written(
-    model: LanguageModel, template: Template, questions: Sequence[Posed], shown: Sequence[str], batch_size: int
+    model: LanguageModel, template: Template, questions: Sequence[BuiltPrompt], shown: Sequence[str], batch_size: int
 ) -> tuple[list[PromptedAnswer], dict[str, float], str, Mapping[str, str]]:
     settings = GenerationSettings(maximum_length=template.maximum_length)
     written = model.generate(list(shown), settings, stop=template.stop, batch_size=batch_size)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from regard.errors import InputError
-from regard.prompting import SCORES, Example, Shots, Template, ask, posed, read_template
+from regard.prompting import SCORES, Example, Shots, Template, build_prompt, evaluate_prompts, read_template
 
 CHOICES = [
     Example({"context": "the cat sat on", "choices": ["the mat.", "a hill", "rain"], "answer": 0}, "c, line 1"),
@@ -21,7 +21,7 @@ TRAIN = [Example({"context": "rain sat", "choices": ["on the dog", "over"], "ans
 @pytest.mark.parametrize("name", ["gpt2", "lstm"])
 def test_choices_by_every_score(built, plainly, name, score):
     model, template = built(name), read_template("choice")
-    found = ask(model, template, CHOICES, score=score, batch_size=2)
+    found = evaluate_prompts(model, template, CHOICES, score=score, batch_size=2)
     right = 0
     for example, answer in zip(CHOICES, found.answers, strict=True):
         expected = []
@@ -52,9 +52,9 @@ def test_examples_shown_stand_before_with_their_answers(built, plainly, draw):
     model = built()
     template = Template(task="choice", question="{context}", instruction="Q:", separator="\n", right="answer")
     shots = Shots(train=TRAIN, count=2, seed=3, draw=draw)
-    found = ask(model, template, CHOICES, shots=shots)
+    found = evaluate_prompts(model, template, CHOICES, shots=shots)
     for place, (example, answer) in enumerate(zip(CHOICES, found.answers, strict=True)):
-        shown = [posed(template, each).shown for each in shots.of(place, example)]
+        shown = [build_prompt(template, each).shown for each in shots.of(place, example)]
         prompt = "\n".join(["Q:", *shown, example.fields["context"]])
         if place == 0:
             assert found.prompt == prompt
@@ -69,7 +69,7 @@ def test_the_last_word_and_its_perplexity(built, plainly):
     likely = model.generate(texts[0]).tokens  # what the model would write, up to the end of a word
     word = model.task.tokenizer.decode([model.task.tokenizer.find(likely[0])]).strip()
     examples = [Example({"text": text}) for text in (*texts, *([f"{texts[0]} {word}"] if word else []))]
-    found = ask(model, read_template("last-word"), examples)
+    found = evaluate_prompts(model, read_template("last-word"), examples)
     logs = [sum(plainly(model, *_parted(example.fields["text"]))) for example in examples]
     assert [each.scores[0] for each in found.answers] == pytest.approx(logs, abs=1e-4)
     assert found.metrics["perplexity"] == pytest.approx(math.exp(-sum(logs) / len(logs)), rel=1e-4)
@@ -86,7 +86,9 @@ def test_a_cloze_is_right_where_the_model_would_write_it(built):
     template = Template(task="cloze", question="{q}", answer="{answer}", right="a")
     wrote = model.generate("the cat").text[:3]
     assert len(wrote) == 3
-    found = ask(model, template, [Example({"q": "the cat", "a": wrote}), Example({"q": "the cat", "a": "zzq"})])
+    found = evaluate_prompts(
+        model, template, [Example({"q": "the cat", "a": wrote}), Example({"q": "the cat", "a": "zzq"})]
+    )
     assert [each.correct for each in found.answers] == [True, False]
 
 
@@ -99,7 +101,7 @@ def test_answers_are_written_up_to_the_stop_and_judged_as_for_squad(built):
         Example({"q": "the cat", "answer": ["nothing", f"The {texts[0][:9].upper()}!"]}),
         Example({"q": "rain", "answer": "never"}),
     ]
-    found = ask(model, template, examples)
+    found = evaluate_prompts(model, template, examples)
     assert found.answers[1].answer == model.generate("rain", stop=["t"]).text[:9].strip()
     assert found.metrics["exact_match"] == sum(each.correct for each in found.answers) / 2
     assert set(found.metrics) == {"exact_match", "f1"}
@@ -110,10 +112,10 @@ def test_translations_are_judged_by_bleu(built):
     model = built(kind="character")
     template = Template(task="translation", question="{s} =", right="t", separator="\n", maximum_length=12)
     wrote = model.generate("a dog =", stop=["\n"]).text
-    found = ask(model, template, [Example({"s": "a dog", "t": wrote[:12].strip() or "x"})])
+    found = evaluate_prompts(model, template, [Example({"s": "a dog", "t": wrote[:12].strip() or "x"})])
     assert found.metrics["bleu"] >= 0
     assert "bleu" in found.signatures
-    shown = ask(
+    shown = evaluate_prompts(
         model,
         template,
         [Example({"s": "a dog", "t": "ein Hund"})],
@@ -128,27 +130,29 @@ def test_a_prompt_that_does_not_fit_says_how_many_shots_do(built):
     with pytest.raises(
         InputError, match=r"c, line \d: with 5 shots it takes \d+ tokens.* for 40; show at most (\d)"
     ) as error:
-        ask(model, template, CHOICES, shots=Shots(train=TRAIN, count=5))
+        evaluate_prompts(model, template, CHOICES, shots=Shots(train=TRAIN, count=5))
     most = int(str(error.value).split("at most ")[1][0])
     assert 0 < most < 5
-    ask(model, template, CHOICES, shots=Shots(train=TRAIN, count=most))
+    evaluate_prompts(model, template, CHOICES, shots=Shots(train=TRAIN, count=most))
     with pytest.raises(InputError, match="show at most"):
-        ask(model, template, CHOICES, shots=Shots(train=TRAIN, count=most + 1))
+        evaluate_prompts(model, template, CHOICES, shots=Shots(train=TRAIN, count=most + 1))
     with pytest.raises(InputError, match=r"c, line 1: it takes .* not every question fits even alone"):
-        ask(built(positions=4), template, CHOICES)
+        evaluate_prompts(built(positions=4), template, CHOICES)
     writing = Template(task="answer", question="{context}", maximum_length=39, right="context")
     with pytest.raises(InputError, match="the model has positions for 40"):
-        ask(model, writing, CHOICES)
+        evaluate_prompts(model, writing, CHOICES)
 
 
 def test_every_position_can_be_used(built, plainly):
     """The last token is told and takes no position: a text as long as the model is fits."""
     model = built(kind="character", positions=20)
     template = Template(task="cloze", question="{q}", answer="{answer}")
-    found = ask(model, template, [Example({"q": "the cat sat on the", "answer": "re"})])  # 18 + 2, and the end before
+    found = evaluate_prompts(
+        model, template, [Example({"q": "the cat sat on the", "answer": "re"})]
+    )  # 18 + 2, and the end before
     assert found.answers[0].scores[0] == pytest.approx(sum(plainly(model, "the cat sat on the", "re")), abs=1e-4)
     with pytest.raises(InputError, match="it takes 21"):
-        ask(model, template, [Example({"q": "the cat sat on the", "answer": "res"})])
+        evaluate_prompts(model, template, [Example({"q": "the cat sat on the", "answer": "res"})])
 
 
 @pytest.mark.parametrize(
@@ -160,6 +164,6 @@ def test_every_position_can_be_used(built, plainly):
 )
 def test_what_cannot_be_asked(built, examples, options, message):
     with pytest.raises(InputError, match=message):
-        ask(built(), read_template("choice"), examples, **options)
+        evaluate_prompts(built(), read_template("choice"), examples, **options)
     with pytest.raises(InputError, match="score is byte, which compares choices"):
-        ask(built(), read_template("last-word"), [Example({"text": "a b"})], score="byte")
+        evaluate_prompts(built(), read_template("last-word"), [Example({"text": "a b"})], score="byte")
