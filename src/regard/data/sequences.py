@@ -402,8 +402,8 @@ class Motifs(Drawn[str]):
 
         m, m + t, m, m + t, ...
 
-    After the motif and the first note of the answer all that follows can be predicted: the answer from the motif, later notes from
-    those that stood there before, always the same number of notes back. With t = 0 it is one motif again and again.
+    After the motif and the first note of the answer all that follows can be predicted: the answer from the motif, later notes
+    from those that stood there before, always the same number of notes back. With t = 0 it is one motif again and again.
 
     A motif belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its shape: none of one split is
     ever in another, in whatever key.
