@@ -11,7 +11,7 @@ from regard.claims.measuring import accuracy_by_shots
 from regard.data.sequences import Maps
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.prompting import Example, Template, ask
+from regard.prompting import Example, Template, evaluate_prompts
 
 RECIPE = {
     "task": "language_modelling",
@@ -44,7 +44,7 @@ def test_accuracy_by_shots_is_that_of_prompts_with_so_many_examples(trained):
         for i in range(len(texts)):
             words = texts[i].split()
             examples.append(Example({"before": " ".join(words[: 2 * shots + 1]), "answer": words[2 * shots + 1]}))
-        assert found[shots] == pytest.approx(ask(trained, template, examples).metrics["accuracy"])
+        assert found[shots] == pytest.approx(evaluate_prompts(trained, template, examples).metrics["accuracy"])
 
 
 def test_a_stretch_is_one_text(tmp_path):
