@@ -10,6 +10,8 @@ import regard.layers
 import regard.prompting
 from regard.data.notes import to_events
 from regard.data.running_text import split_sentences
+from regard.errors import InputError
+from regard.generation import GenerationSettings, beam_search
 
 DATA = "regard.data"
 
@@ -57,3 +59,15 @@ def test_a_layer_that_never_was_is_refused():
 def test_an_old_name_of_prompting_is_the_name_of_today_and_warns(old, today):
     with pytest.warns(DeprecationWarning, match=rf"regard.prompting.{old} is called {today}; use that name"):
         assert getattr(regard.prompting, old) is getattr(regard.prompting, today)
+
+
+def test_an_old_keyword_of_beam_search_works_and_warns():
+    with (
+        pytest.warns(DeprecationWarning, match="enough of beam_search is called early_stopping"),
+        pytest.raises(InputError, match=r"early_stopping: 1 .* at least 2"),
+    ):
+        beam_search(None, None, n_best=2, enough=1)
+    with pytest.raises(TypeError, match="enough is the old name of early_stopping, which is given too"):
+        beam_search(None, None, early_stopping=1, enough=1)
+    with pytest.warns(DeprecationWarning, match="GenerationSettings.enough is called early_stopping"):
+        assert GenerationSettings(beam=4, enough=2).early_stopping == 2

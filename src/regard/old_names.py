@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _OldModule(ModuleType):
@@ -53,3 +58,33 @@ def old_attributes(module: str, renamed: Mapping[str, str]) -> Callable[[str], o
         return getattr(sys.modules[module], today)
 
     return old_attribute
+
+
+def old_keywords(**renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator for a function some of whose keywords had other names, given as old="new": an old one works, with a warning.
+
+    >>> @old_keywords(enough="early_stopping")
+    ... def search(early_stopping=None):
+    ...     return early_stopping
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     search(enough=3)
+    3
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def accepting(*args: P.args, **settings: P.kwargs) -> R:
+            for old in renamed.keys() & settings.keys():
+                today = renamed[old]
+                if today in settings:
+                    raise TypeError(
+                        f"{function.__name__}: {old} is the old name of {today}, which is given too; give one"
+                    )
+                message = f"{old} of {function.__name__} is called {today}; use that name"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                settings[today] = settings.pop(old)
+            return function(*args, **settings)
+
+        return accepting
+
+    return decorate

@@ -114,7 +114,7 @@ def test_a_trained_model_ends_its_sentences_itself(tmp_path, in_process):
     process.ask({"do": "prepare", "job": dict(own.job)})
     answer = process.ask({"do": "run"})
     task = trained.load().task
-    settings = GenerationSettings(beam=5, length_penalty=1.0, enough=5)
+    settings = GenerationSettings(beam=5, length_penalty=1.0, early_stopping=5)
     texts = sorted((source for source, _ in pairs[:6]), key=lambda text: len(task.source_tokenizer.encode(text)))
     expected = [best.text for best in trained.load().translate_batch(texts, settings, batch_size=4)]
     assert [task.target_tokenizer.decode(tokens) for tokens in answer["answers"]] == expected

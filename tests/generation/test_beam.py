@@ -133,7 +133,7 @@ def test_a_beam_of_one_is_greedy_search(toys, sentences, seed):
     toy = toys.Toy(seed=seed, end_bias=1.0)
     greedy = generate(toy, sentences)
     assert [row[0] for row in beam_search(toy, sentences, beam=1, length_penalty=PLAIN)] == greedy
-    normalised = beam_search(toy, sentences, beam=1, length_penalty=GnmtLength(1.0), enough=1)
+    normalised = beam_search(toy, sentences, beam=1, length_penalty=GnmtLength(1.0), early_stopping=1)
     assert [row[0].tokens for row in normalised] == [hypothesis.tokens for hypothesis in greedy]
 
 
@@ -211,7 +211,7 @@ def test_length_penalty_lets_the_longer_one_win(toys):
     assert best.tokens == (3, 4, 5)
     assert best.score == pytest.approx(math.log(0.45) / 4)
     # Content with the first that finishes, it does not wait for the better one.
-    hasty = beam_search(decoder, source, length_penalty=GnmtLength(0.6), enough=1)
+    hasty = beam_search(decoder, source, length_penalty=GnmtLength(0.6), early_stopping=1)
     assert hasty[0][0].tokens == ()
 
 
@@ -338,8 +338,8 @@ def test_settings_out_of_range(toys, sentences):
         beam_search(toy, sentences, beam=0)
     with pytest.raises(InputError, match="n_best: 5 is more than the beam of 2"):
         beam_search(toy, sentences, beam=2, n_best=5)
-    with pytest.raises(InputError, match=r"enough: 1 .* at least 2"):
-        beam_search(toy, sentences, n_best=2, enough=1)
+    with pytest.raises(InputError, match=r"early_stopping: 1 .* at least 2"):
+        beam_search(toy, sentences, n_best=2, early_stopping=1)
     with pytest.raises(InputError, match="every token is forbidden at step 0"):
         beam_search(toy, sentences, transforms=[Forbid(tuple(range(7)))])
     toy.bias[4] = torch.nan

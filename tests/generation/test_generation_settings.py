@@ -43,7 +43,7 @@ def test_every_beam_setting_reaches_the_search(toys, sentences, watcher):
         n_best=2,
         length_penalty=1.0,
         coverage_penalty=0.3,
-        enough=2,
+        early_stopping=2,
         minimum_length=2,
         maximum_length=6,
     )
@@ -56,7 +56,7 @@ def test_every_beam_setting_reaches_the_search(toys, sentences, watcher):
         n_best=2,
         length_penalty=GnmtLength(1.0),
         coverage_penalty=CoveragePenalty(0.3),
-        enough=2,
+        early_stopping=2,
         minimum_length=2,
         limit=FixedLength(6),
     )
@@ -96,7 +96,7 @@ def test_sampling_settings(toys, sentences):
         ({"length_penalty": -0.1}, r"generation.length_penalty: -0.1 .* at least 0"),
         ({"length_penalty": "high"}, r"generation.length_penalty: 'high'"),
         ({"coverage_penalty": float("inf")}, r"generation.coverage_penalty: inf"),
-        ({"enough": 1, "beam": 4, "n_best": 2}, r"generation.enough: 1 .* at least 2"),
+        ({"early_stopping": 1, "beam": 4, "n_best": 2}, r"generation.early_stopping: 1 .* at least 2"),
         ({"minimum_length": -1}, r"generation.minimum_length: -1"),
         ({"maximum_length": 0}, r"generation.maximum_length: 0"),
         ({"minimum_length": 9, "maximum_length": 5}, r"generation.minimum_length: 9 is more than"),

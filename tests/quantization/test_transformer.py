@@ -129,7 +129,9 @@ def test_each_hypothesis_of_a_beam_has_its_own_past_to_the_bit(name, generator):
     """What was found among others, in a batch that shrinks, is what the same tokens give when they are read alone."""
     prepared = InferenceTransformer(made(name, generator), "int8")
     sources = [[*torch.randint(3, 39, (1 + number % 6,), generator=generator).tolist(), 2] for number in range(9)]
-    found = beam_search(prepared, Tokens.pad(sources), beam=5, n_best=5, limit=RelativeLength(extra=6), enough=5)
+    found = beam_search(
+        prepared, Tokens.pad(sources), beam=5, n_best=5, limit=RelativeLength(extra=6), early_stopping=5
+    )
     lengths = {len(hypothesis.token_log_probabilities) for hypotheses in found for hypothesis in hypotheses}
     assert len(lengths) > 1  # some left before others
     for ids, hypotheses in zip(sources, found, strict=True):

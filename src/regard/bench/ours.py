@@ -171,7 +171,7 @@ class Translation(_Ours):
         if slow:
             return {"left_out": slow}
         task = self._translator.task
-        own = {"beam": job["beam"], "length_penalty": 1.0, "enough": job["beam"], "maximum_extra": job["extra"]}
+        own = {"beam": job["beam"], "length_penalty": 1.0, "early_stopping": job["beam"], "maximum_extra": job["extra"]}
         self._batches = [
             (
                 task.read(rows),

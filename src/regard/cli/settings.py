@@ -362,7 +362,7 @@ DECODING = Settings(
 
 Decoding = Annotated[Given, DECODING]
 
-_OF_SEARCH = ("beam", "coverage_penalty", "enough", "search_end")
+_OF_SEARCH = ("beam", "coverage_penalty", "early_stopping", "search_end")
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 _OF_SINGLE_TEXTS = ("repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias")
 

@@ -26,6 +26,7 @@ from regard.generation.penalties import (
 )
 from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
 from regard.layers import Decoder, DecoderState, Source
+from regard.old_names import old_keywords
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -34,6 +35,7 @@ ROOM = 128
 
 
 @torch.no_grad()
+@old_keywords(enough="early_stopping")
 def beam_search(
     decoder: Decoder[S],
     source: Source,
@@ -45,7 +47,7 @@ def beam_search(
     transforms: Sequence[LogitTransform] = (),
     limit: LengthLimit | None = None,
     minimum_length: int = 0,
-    enough: int | None = None,
+    early_stopping: int | None = None,
     search_end: Literal["proof", "estimate"] = "proof",
     forced_end: bool = False,
     end_tokens: tuple[int, ...] = (),
@@ -61,7 +63,7 @@ def beam_search(
     hypothesis can still enter its n best: log-probability only falls, lp does not fall and cp is at most 0, so log P /
     lp(limit) bounds whatever a live hypothesis may become. A sentence that is done leaves the batch. At the limit all
     of the first `beam` are complete, whether they end or not, and compared alike. With beam 1 and no length penalty
-    this is greedy search; with beam 1 and `enough=1`, always.
+    this is greedy search; with beam 1 and `early_stopping=1`, always.
 
     Runs without gradients. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout
     on, answers vary.
@@ -79,7 +81,7 @@ def beam_search(
         limit: the most tokens of each answer, the end token among them; input length + 50 where None. A
             decoder with limited positions lowers it.
         minimum_length: tokens before the end token is allowed.
-        enough: a sentence also ends once so many of its hypotheses have finished, though a live one might
+        early_stopping: a sentence also ends once so many of its hypotheses have finished, though a live one might
             still win; at least `n_best`. None waits for the proof, which with a length penalty and a far
             limit can take a good many more steps.
         search_end: `proof` as above; with `estimate` a sentence also ends once `beam` hypotheses have finished
@@ -115,8 +117,8 @@ def beam_search(
     whole("minimum_length", minimum_length, least=0)
     if n_best > beam:
         raise InputError(f"n_best: {n_best} is more than the beam of {beam}; lower n_best or widen the beam")
-    if enough is not None:
-        whole("enough", enough, least=n_best)
+    if early_stopping is not None:
+        whole("early_stopping", early_stopping, least=n_best)
     if coverage_penalty is not None:
         check_coverage(decoder)
     if observer is not None:
@@ -129,7 +131,7 @@ def beam_search(
         transforms=tuple(transforms),
         minimum_length=minimum_length,
         limits=row_limits(decoder, source, RelativeLength() if limit is None else limit),
-        enough=enough,
+        early_stopping=early_stopping,
         forced_end=forced_end,
         ends=end_tokens or (decoder.config.end_id,),
         estimated=search_end == "estimate",
@@ -181,7 +183,7 @@ class _BeamSearch(Generic[S]):
     transforms: tuple[LogitTransform, ...]
     minimum_length: int
     limits: list[int]
-    enough: int | None
+    early_stopping: int | None
     forced_end: bool
     ends: tuple[int, ...]
     estimated: bool
@@ -333,7 +335,7 @@ class _BeamSearch(Generic[S]):
         best = self.results[sentence]
         bound = total / self.length_penalty(length if self.estimated else self.limits[sentence])
         proven = best.room == 0 and best.threshold >= bound
-        satisfied = self.enough is not None and best.seen >= self.enough
+        satisfied = self.early_stopping is not None and best.seen >= self.early_stopping
         return proven or satisfied or total == -math.inf
 
 

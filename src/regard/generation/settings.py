@@ -46,6 +46,7 @@ from regard.generation.transforms import (
     only_ids,
 )
 from regard.layers import Decoder, DecoderState, Source, Tokens
+from regard.structure import renamed
 from regard.text import Tokenizer
 
 S = TypeVar("S", bound=DecoderState)
@@ -55,6 +56,7 @@ WIDEST = 1_000
 """Hypotheses of a sentence: memory grows with them, and no search gets better with so many."""
 
 
+@renamed(enough="early_stopping")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationSettings:
     """How to decode: greedy (the default), beam search (`beam` above 1), or sampling (`sample`).
@@ -65,7 +67,7 @@ class GenerationSettings:
         length_penalty: alpha of ((5 + |Y|) / 6)^alpha, at least 0; favours long answers.
         length_normalisation: `gnmt` for that formula; `power` for |Y|^alpha, as in `transformers`.
         coverage_penalty: beta of the coverage term, at least 0; favours reading all of the source.
-        enough: in beam search, finished hypotheses that end a sentence early; None waits until nothing
+        early_stopping: in beam search, finished hypotheses that end a sentence early; None waits until nothing
             better can come.
         search_end: `proof` for that wait; `estimate` compares live hypotheses as long as they are now, see `beam_search`.
         minimum_length: tokens before the end token is allowed.
@@ -103,7 +105,7 @@ class GenerationSettings:
     length_penalty: float = 0.6
     length_normalisation: Literal["gnmt", "power"] = "gnmt"
     coverage_penalty: float = 0.0
-    enough: int | None = None
+    early_stopping: int | None = None
     search_end: Literal["proof", "estimate"] = "proof"
     minimum_length: int = 0
     maximum_length: int | None = None
@@ -144,8 +146,8 @@ class GenerationSettings:
         whole("generation.seed", self.seed, least=0, most=2**63 - 1)
         if self.maximum_length is not None:
             whole("generation.maximum_length", self.maximum_length, least=1)
-        if self.enough is not None:
-            whole("generation.enough", self.enough, least=self.n_best)
+        if self.early_stopping is not None:
+            whole("generation.early_stopping", self.early_stopping, least=self.n_best)
         if self.top_k is not None:
             whole("generation.top_k", self.top_k, least=1)
         if self.top_p is not None:
@@ -280,7 +282,7 @@ def search(
             limit=limit,
             minimum_length=settings.minimum_length,
             # A beam of one that stops at its first end is greedy search, here with coverage in its scores.
-            enough=1 if settings.beam == 1 else settings.enough,
+            early_stopping=1 if settings.beam == 1 else settings.early_stopping,
             search_end=settings.search_end,
             forced_end=settings.forced_end,
             end_tokens=settings.end_tokens,

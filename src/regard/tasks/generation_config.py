@@ -226,7 +226,7 @@ def _searching(fields: _Fields) -> dict[str, Any]:
         "length_penalty": penalty,
         "length_normalisation": "power",
         "search_end": "proof" if stopping == "never" else "estimate",
-        "enough": beam if stopping is True else None,
+        "early_stopping": beam if stopping is True else None,
     }
     return {
         "beam": beam,
@@ -358,7 +358,9 @@ def _write_decoding(
     if settings.beam > 1:
         # Theirs divides by |Y|^alpha; `gnmt` divides by ((5 + |Y|) / 6)^alpha: alike, not the same.
         decode["length_penalty"] = settings.length_penalty
-        decode["early_stopping"] = settings.enough is not None or ("never" if settings.search_end == "proof" else False)
+        decode["early_stopping"] = settings.early_stopping is not None or (
+            "never" if settings.search_end == "proof" else False
+        )
     if settings.maximum_length is not None:
         decode["max_new_tokens"] = settings.maximum_length if maximum is None else min(settings.maximum_length, maximum)
     for name, value, unused in (
