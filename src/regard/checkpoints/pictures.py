@@ -51,7 +51,7 @@ def _size_to_hf(config: ViTConfig) -> dict[str, Any]:
 
 
 def _size_from_hf(reading: Reading) -> dict[str, Any]:
-    """Height and width of pictures, and the side of a patch, which may be told by two numbers too."""
+    """Height and width of pictures, and the side of a patch, which may be given by two numbers too."""
     height, width = _pair(reading.values.get("image_size", 224), f"{reading.where}.image_size")
     across, down = _pair(reading.settings.get("patch", 16), f"{reading.where}.patch_size")
     if across != down:
@@ -60,7 +60,7 @@ def _size_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _pair(value: Any, where: str) -> tuple[int, int]:
-    """Height and width of what may be told by one number."""
+    """Height and width of what may be given by one number."""
     pair = value if isinstance(value, list | tuple) else [value, value]
     if len(pair) != 2 or not all(isinstance(each, int) and each > 0 for each in pair):
         raise InputError(f"{where} is {value!r}; it must be a whole number above 0, or two of them")
@@ -179,7 +179,7 @@ OF_DEIT: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preprocessing:
-    """What a preprocessor_config.json says.
+    """The content of a preprocessor_config.json.
 
     Arguments:
         steps: to the model's size.
@@ -270,7 +270,7 @@ def preprocessor_to_hf(config: ViTConfig, steps: PictureSteps | None) -> dict[st
     """The content of preprocessor_config.json.
 
     Arguments:
-        steps: what a picture goes through; None where pictures are made to fit in our way, which is told as plain resizing.
+        steps: what a picture goes through; None where pictures are made to fit in our way, which is written as plain resizing.
     """
     steps = steps or PictureSteps(size=(config.picture_height, config.picture_width))
     mean, std = (
@@ -297,7 +297,7 @@ def preprocessor_to_hf(config: ViTConfig, steps: PictureSteps | None) -> dict[st
 
 
 def _size(value: Any, where: str, *, shortest: bool = False) -> tuple[int, ...]:
-    """Height and width; or the shorter side, where that may be told."""
+    """Height and width; or the shorter side, where that may be given."""
     made: Any = value
     if isinstance(value, Mapping):
         known = [("height", "width"), ("shortest_edge",)] if shortest else [("height", "width")]

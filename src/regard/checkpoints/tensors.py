@@ -194,12 +194,12 @@ def shards_of(path: Path) -> dict[Path, set[str]]:
         return {}
     where = read_json_object(index, "copy it again").get("weight_map")
     if not isinstance(where, dict) or not where:
-        raise InputError(f"{index}: has no weight_map, which tells the file of each tensor; copy it again")
+        raise InputError(f"{index}: has no weight_map, which names the file of each tensor; copy it again")
     shards: dict[Path, set[str]] = {}
     for name, file in where.items():
         if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
             raise InputError(
-                f"{index}: says that {name} is in {str(file)[:60]!r}, no safetensors file beside it; copy it again"
+                f"{index}: says that {name} is in {str(file)[:60]!r}, no safetensors file of the same folder; copy it again"
             )
         shards.setdefault(path.with_name(file), set()).add(name)
     return shards
@@ -235,12 +235,12 @@ def _read_file(path: Path, take: Callable[[Any, str], Tensor]) -> dict[str, Tens
 
 
 def _missing(path: Path) -> str:
-    """Why there are no weights, as far as what stands beside tells it."""
+    """Why there are no weights, judging by the other files in the folder."""
     if SHARD.fullmatch(path.name):
         return f"{path}: no such file, and the index says that some of the weights are in it; copy it too"
     if path.with_name("pytorch_model.bin").is_file():
         return (
-            f"{path}: no such file; the weights beside it, pytorch_model.bin, are a pickle, which is never read; save the model "
+            f"{path}: no such file; the weights, pytorch_model.bin, are a pickle, which is never read; save the model "
             "again with safetensors"
         )
     return f"{path}: no such file; the folder is not a whole model, save or copy it again"

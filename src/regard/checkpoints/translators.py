@@ -1,6 +1,6 @@
 """Hugging Face's layouts of encoder-decoder models: our Transformer as Marian when post-norm and as Pegasus when pre-norm; T5.
 
-What differs in Marian and Pegasus, beside names: the sinusoids there are all sines, then all cosines, so every axis along which
+What differs in Marian and Pegasus, besides names: the sinusoids there are all sines, then all cosines, so every axis along which
 the model's channels run is put in that order; every projection has a bias, zero where ours has none; the logits have a constant
 bias, by which padding is ruled out. Epsilon of the norms, the scale of scores and embeddings are fixed. Nothing is computed: a
 model goes there and back bit for bit.

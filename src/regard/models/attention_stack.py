@@ -51,7 +51,7 @@ class AttentionStackConfig:
             1/sqrt(D), which keeps vectors about as long as they are where no skip connection does.
         padding_id: the id that fills padding.
         pruned_heads: (layer, head) of each head that is not there.
-        head: what the model tells of a text: `none`, `masked`, `sequence`, `tokens`, `spans` or `choice`. Filled in by the task.
+        head: what the model outputs for a text: `none`, `masked`, `sequence`, `tokens`, `spans` or `choice`. Set by the task.
         outputs: how many numbers the heads `sequence` and `tokens` give. Filled in by the task.
 
     Raises:
@@ -92,7 +92,7 @@ class AttentionStackConfig:
 
     @property
     def segments(self) -> Literal[0]:
-        """None are told apart."""
+        """Segments are not distinguished."""
         return 0
 
 

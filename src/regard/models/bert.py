@@ -36,7 +36,7 @@ NORM_EPSILON = 1e-12
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertConfig:
-    """The sizes of a BERT and what it tells of a text; the defaults are the base model's.
+    """The sizes of a BERT and what it outputs for a text; the defaults are the base model's.
 
     Multilingual BERT is this with a larger vocabulary.
 
@@ -47,7 +47,7 @@ class BertConfig:
         feedforward_width: F, inside the feed-forward nets: 4 D in every released model.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens; each position has a vector that is learnt.
-        segments: how many texts of one input are told apart.
+        segments: how many texts of one input have segment embeddings of their own.
         activation: of the feed-forward nets and the head: `gelu` is the exact one, `gelu_tanh` the approximation in the authors'
             later code.
         dropout: probability of dropping an entry of the embeddings and of each sub-layer's output in training.
@@ -60,7 +60,7 @@ class BertConfig:
         pruned_heads: (layer, head) of each head that was taken out for good, counted as before any was.
         pooler: whether a tanh layer makes one vector of the whole text; heads that need it have it in any case, others of a task
             never.
-        head: what the model tells of a text: `none`, `masked`, `next_sentence`, `pretraining` (both), `sequence`, `tokens`,
+        head: what the model outputs for a text: `none`, `masked`, `next_sentence`, `pretraining` (both), `sequence`, `tokens`,
             `spans` or `choice`. Filled in by the task.
         outputs: how many numbers the heads `sequence` and `tokens` give. Filled in by the task.
 
@@ -241,7 +241,7 @@ def draw(model: nn.Module, std: float) -> None:
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DistilBertConfig:
-    """The sizes of a DistilBERT and what it tells of a text; the defaults are the published model's.
+    """The sizes of a DistilBERT and what it outputs for a text; the defaults are the published model's.
 
     Arguments:
         vocabulary: V, number of tokens.
@@ -259,7 +259,7 @@ class DistilBertConfig:
         init_std: standard deviation of the matrices at the start.
         padding_id: the id that fills padding.
         pruned_heads: (layer, head) of each head that was taken out for good.
-        head: what the model tells of a text, as for `BertConfig`; it was not trained on `next_sentence`, and has none.
+        head: what the model outputs for a text, as for `BertConfig`; it was not trained on `next_sentence`, and has none.
         outputs: how many numbers the heads `sequence` and `tokens` give.
 
     Raises:
@@ -298,7 +298,7 @@ class DistilBertConfig:
 
     @property
     def segments(self) -> Literal[0]:
-        """None are told apart."""
+        """Segments are not distinguished."""
         return 0
 
 

@@ -1,4 +1,4 @@
-"""What the captioners share: how they are read from outside, what they tell beside logits, and checks of their configs."""
+"""What the captioners share: their interface, their outputs, and checks of their configs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captioned:
-    """What a captioner tells of captions it was given.
+    """What a captioner outputs for given captions.
 
     Arguments:
         logits: (B, L, V); row l predicts word l + 1.
@@ -81,7 +81,7 @@ class PictureDecoder(nn.Module, ABC, Generic[S]):
         Arguments:
             pictures: B of them.
             target: (B, L) tokens, shifted right: the start token first.
-            attended: whether to tell the weights too, with a gradient.
+            attended: whether to give the weights too, with a gradient.
         """
 
     @abstractmethod

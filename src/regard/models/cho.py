@@ -108,7 +108,7 @@ class ChoEncoder(nn.Module):
 class ChoDecoder(nn.Module):
     """Words so far and the summary to the next word.
 
-    The gates read c beside the embedding: z' = sigmoid(Wz e(y_{t-1}) + Uz h'_{t-1} + Cz c). For the candidate of the decoder the
+    The gates read c and the embedding: z' = sigmoid(Wz e(y_{t-1}) + Uz h'_{t-1} + Cz c). For the candidate of the decoder the
     paper's appendix, as recalled, lets the reset gate act on the whole bracket,
 
         h~' = tanh(W e(y_{t-1}) + r' * (U h'_{t-1} + C c)),

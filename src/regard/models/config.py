@@ -215,7 +215,7 @@ def check_sentence_encoder(config: Any) -> None:
     """
     check_sizes(config, "vocabulary")
     check_shares(config, "dropout", usual="0.1 is usual")
-    check(config.texts in (1, 2), "texts", config.texts, "1 or 2", "the head is told of one text, or of a pair")
+    check(config.texts in (1, 2), "texts", config.texts, "1 or 2", "the head reads one text, or a pair")
     check_tokens(config, "padding_id")
     check_outputs(config)
 

@@ -34,12 +34,12 @@ VOCABULARY, PADDING = 259, 258
 """Of the tokenizer `spelling`: 256 bytes, what begins and ends a text, and padding."""
 
 HEADS: tuple[HeadKind, ...] = ("none", "sequence", "tokens", "choice")
-"""What ELMo tells of texts, beside the words before and after each."""
+"""What ELMo can predict of texts, besides the words before and after each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ELMoConfig:
-    """The sizes of an ELMo and what it tells of a text; the defaults are the published model's.
+    """The sizes of an ELMo and what it outputs for a text; the defaults are the published model's.
 
     Arguments:
         projection: of each direction's output, and of x_k; a word's vectors are twice as wide.
@@ -52,14 +52,14 @@ class ELMoConfig:
         highways: highway layers behind them.
         activation: of convolutions and highway layers.
         maximum_characters: letters of a word, its begin and end among them; the rest of a longer one is cut.
-        dropout: probability of dropping, in training, an entry of what a layer reads, and of what the words are told from.
-        words: how many different words both language models tell; 0 for a model that tells none. Filled in by the task.
+        dropout: probability of dropping, in training, an entry of what a layer reads, and of what the words are predicted from.
+        words: how many different words both language models predict; 0 for a model that predicts none. Filled in by the task.
         mix_normalise: whether each layer's vectors are brought to mean 0 and variance 1 before they are mixed for a head.
         reader_width: of an LSTM in each direction between the mixture and the head, as taggers have it; 0 for none.
         head_dropout: of the mixture and of what the head reads.
         maximum_positions: the longest text read at once, in tokens, which are bytes; a matter of memory alone.
         vocabulary, padding_id: those of the tokenizer of kind `spelling`, no other.
-        head: what the model tells of a text from the mixture: `sequence`, `tokens` or `choice`; with `none` it gives vectors.
+        head: what the model outputs for a text from the mixture: `sequence`, `tokens` or `choice`; with `none` it gives vectors.
         outputs: how many numbers the heads `sequence` and `tokens` give.
 
     Raises:
@@ -128,7 +128,7 @@ class ELMoConfig:
 
     @property
     def segments(self) -> Literal[0]:
-        """None are told apart."""
+        """Segments are not distinguished."""
         return 0
 
 
@@ -139,7 +139,7 @@ class ELMo(nn.Module):
         log p(t_k | t_1 .. t_{k-1}) from forward_{k-1,L},   log p(t_k | t_{k+1} .. t_N) from backward_{k+1,L}
         ELMo_k = gamma sum_j s_j h_{k,j},   s = softmax(w)
 
-    Tokens are bytes. What is said of a word is said of each of its tokens, so whatever takes an encoder's vectors of tokens takes
+    Tokens are bytes. The vector of a word is that of each of its tokens, so whatever takes an encoder's vectors of tokens takes
     these: a tagger reads a word's first token, the mean over a word's pieces is the word's vector. No state is kept from text to
     text: the same text always gives the same vectors, to the bit.
 
@@ -202,7 +202,7 @@ class ELMo(nn.Module):
             tokens: (B, L), the bytes of words.
             segments, at: not looked at; encoders have them.
             readings: how many rows, one after another, are the same example: their pooled vectors are added.
-            reduce: for a model that tells words: what becomes of its logits, a function of the vectors that tell
+            reduce: for a model that predicts words: what becomes of its logits, a function of the vectors that predict
                 (B, 2, W - 1, P), the matrix (V, P) and the bias (V,). In the first row of the second axis the vector at k is the
                 forward net's of word k and tells of word k + 1; in the second it is the backward net's of word k + 1 and tells of
                 word k.
@@ -215,7 +215,7 @@ class ELMo(nn.Module):
         states = self.word_states(words)
         if reduce is not None:
             if not isinstance(self.head, WordsHead):
-                raise InputError("the model tells no words; train one for task bidirectional_language_modelling")
+                raise InputError("the model predicts no words; train one for task bidirectional_language_modelling")
             return self.head(states[-1], reduce)
         hidden = words.to_tokens(states[-1])
         if not isinstance(self.head, MixtureHead):
@@ -252,12 +252,12 @@ class ELMo(nn.Module):
 
 
 class WordsHead(nn.Module):
-    """What both language models tell words by: one matrix for the two of them (section 3.1).
+    """What both language models predict words by: one matrix for the two of them (section 3.1).
 
     Arguments:
         width: P.
         words: V.
-        dropout: probability of dropping an entry of the vectors that tell, in training.
+        dropout: probability of dropping an entry of the vectors that predict, in training.
     """
 
     def __init__(self, width: int, words: int, *, dropout: float) -> None:
@@ -268,7 +268,7 @@ class WordsHead(nn.Module):
         nn.init.zeros_(self.words.bias)
 
     def forward(self, top: Tensor, reduce: Reduction) -> Any:
-        """The top layer's (B, W, 2P) to what `reduce` makes of the vectors that tell, (B, 2, W - 1, P)."""
+        """The top layer's (B, W, 2P) to what `reduce` makes of the vectors that predict, (B, 2, W - 1, P)."""
         ahead, behind = top.chunk(2, dim=-1)
         telling = torch.stack((ahead[:, :-1], behind[:, 1:]), dim=1)
         return reduce(self.dropout(telling), self.words.weight, self.words.bias)
@@ -295,7 +295,7 @@ class MixtureHead(nn.Module):
         """Every layer's vectors of words (B, W, D) to the vector of the text, the mean over words, and logits.
 
         Returns:
-            None and (B, W, outputs) of a head that tells of words; (B, D') and (B, outputs) of one that tells of texts.
+            None and (B, W, outputs) of a head for words; (B, D') and (B, outputs) of one for texts.
         """
         x = self.dropout(self.mix(states, valid))
         if self.forwards is not None and self.backwards is not None:

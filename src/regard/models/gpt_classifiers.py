@@ -26,7 +26,7 @@ class _Headed:
 
     @property
     def segments(self) -> int:
-        """None are told apart."""
+        """Segments are not distinguished."""
         return 0
 
     def check_head(self) -> None:
@@ -47,7 +47,7 @@ class GPTClassifierConfig(_Headed, GPTConfig):
     Its arguments are `GPTConfig`'s and these:
 
     Arguments:
-        head: what the model tells of a text: `sequence` or `choice`. Filled in by the task.
+        head: what the model outputs for a text: `sequence` or `choice`. Filled in by the task.
         outputs: how many numbers the head gives. Filled in by the task.
         head_dropout: in front of the head, as published.
 

@@ -36,8 +36,8 @@ class HANConfig:
         dropout: probability of dropping an entry of the vectors of words and of the document in training; the paper has none.
         padding_id: the id that fills padding.
         boundary_ids: tokens that stand around and between sentences and are no words. Filled in by the task.
-        texts: how many documents the head is told of, 1 or 2. Filled in by the task.
-        head: what is told of a document: `none`, `sequence` or `choice`. Filled in by the task.
+        texts: how many documents the head reads, 1 or 2. Filled in by the task.
+        head: what is predicted of a document: `none`, `sequence` or `choice`. Filled in by the task.
         outputs: how many numbers the head gives. Filled in by the task.
 
     Raises:
@@ -77,7 +77,7 @@ class HANConfig:
 
     @property
     def segments(self) -> int:
-        """None are told apart."""
+        """Segments are not distinguished."""
         return 0
 
     @property
@@ -135,7 +135,7 @@ class Level(nn.Module):
 
 
 class HAN(SentenceEncoderModel):
-    """Words to sentences, sentences to a document, and what is told of it.
+    """Words to sentences, sentences to a document, and what is predicted of it.
 
         s_i = sum_t a_it h_it,   v = sum_i a_i h_i,   p = softmax(W_c v + b_c)
 

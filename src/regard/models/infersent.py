@@ -31,11 +31,11 @@ class InferSentConfig:
         hidden_width: n, of each direction; the vector of a text is 2n wide.
         layers: 1; or 0 for no recurrent net: what is pooled are the vectors of words, a bag of them.
         pooling: how the vectors of words become one.
-        classifier_width: of the hidden layer between what is told of two vectors and the classes; 0 for a linear map.
+        classifier_width: of the hidden layer between the comparison of two vectors and the classes; 0 for a linear map.
         dropout: probability of dropping an entry of the vectors of words, and before each map of the classifier, in training.
         padding_id: the id that fills padding.
-        texts: how many texts the head is told of, 1 or 2. Filled in by the task.
-        head: what is told of them: `none`, `sequence` or `choice`. Filled in by the task.
+        texts: how many texts the head reads, 1 or 2. Filled in by the task.
+        head: what is predicted of them: `none`, `sequence` or `choice`. Filled in by the task.
         outputs: how many numbers the head gives. Filled in by the task.
 
     Raises:
@@ -77,7 +77,7 @@ class InferSentConfig:
 
     @property
     def segments(self) -> int:
-        """None are told apart within a text."""
+        """Segments are not distinguished within a text."""
         return 0
 
     @property

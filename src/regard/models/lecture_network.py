@@ -29,7 +29,7 @@ class LectureNetworkConfig:
         widths: of each layer with its attention behind it.
         patch: pixels from side to side of a square patch, each a place of its own; null for one place that is the whole picture,
             as in the lectures.
-        positions: whether patches are told where they are; one patch never is.
+        positions: whether patches have positions; one patch never is.
         query_and_key: whether there are maps of queries and keys. Without them a layer is its map of values, which of one place
             is the same.
 

@@ -78,7 +78,7 @@ class LSTMLanguageModelState(DecoderState):
 
 
 class LSTMLanguageModel(LeftToRight[LSTMLanguageModelState]):
-    """A stack of LSTM layers that reads a text token by token, and at each place tells of the next.
+    """A stack of LSTM layers that reads a text token by token, and at each position predicts the next.
 
         h_t^l, c_t^l = LSTM_l(D(h_t^{l-1}), h_{t-1}^l, c_{t-1}^l)        h_t^0 = E[x_t], D is dropout
         p(x_{t+1} | x_1 .. x_t) = softmax(W D(h_t^L) + b)

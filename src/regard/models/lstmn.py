@@ -162,7 +162,7 @@ class LSTMNLayer(nn.Module):
 
 
 class LSTMN(LeftToRight[LSTMNState]):
-    """A language model of memory-network layers: at each place it looks back at all tokens before, and tells of the next.
+    """A language model of memory-network layers: at each place it attends to all tokens before, and predicts the next.
 
         p(x_{t+1} | x_1 .. x_t) = softmax(W D(h_t) + b)         h_t of the top layer, D is dropout
 

@@ -172,7 +172,7 @@ class PredictedCentre(nn.Module):
         self.output = nn.Linear(width, 1, bias=False)
 
     def forward(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """States h_t (B, L, n) and source lengths (B,) to p_t (B, 1, L), in float32 or better: places are told apart by it."""
+        """States h_t (B, L, n) and source lengths (B,) to p_t (B, 1, L), in float32 or better: places are distinguished by it."""
         share = self.output(torch.tanh(self.hidden(hidden))).squeeze(-1)
         share = torch.sigmoid(share if share.dtype == torch.float64 else share.float())
         return (lengths.unsqueeze(1) * share).unsqueeze(1)

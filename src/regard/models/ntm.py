@@ -22,7 +22,7 @@ from regard.layers import LongShortTermMemoryCell, LSTMStack, LSTMState
 from regard.models.config import check_sizes, check_types
 
 BLANK = 1e-6
-"""What every number in the memory is before the first step. All slots are then alike, and only a place can tell them apart."""
+"""What every number in the memory is before the first step. All slots are then alike, and only their place distinguishes them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,11 +159,11 @@ class NTM(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """X (B, T, I) to logits (B, T, O): those at t depend on the first t vectors alone."""
-        state, told = self.start(x), []
+        state, outputs = self.start(x), []
         for projected in self.controller.input(x).unbind(dim=1):
             hidden, state = self.step(projected, state)
-            told.append(torch.cat((hidden, state.read), dim=-1))
-        return self.output(torch.stack(told, dim=1)) if told else x.new_zeros(*x.shape[:2], self.config.outputs)
+            outputs.append(torch.cat((hidden, state.read), dim=-1))
+        return self.output(torch.stack(outputs, dim=1)) if outputs else x.new_zeros(*x.shape[:2], self.config.outputs)
 
     def start(self, like: Tensor) -> NTMState:
         """The state before the first step of the sequences of `like` (B, ...), in its dtype."""
@@ -199,7 +199,7 @@ class NTM(nn.Module):
         return AttentionInputs(query=key, key=state.memory.unsqueeze(1), record=record)
 
     def _readable(self, memory: Tensor) -> Tensor:
-        """The slots as values, beside each a row of the identity matrix: what a head gathers is then r, and its weights."""
+        """The slots as values, each next to a row of the identity matrix: what a head gathers is then r, and its weights."""
         slots = self.config.slots
         identity = torch.eye(slots, dtype=memory.dtype, device=memory.device).expand(len(memory), -1, -1)
         return torch.cat((memory, identity), dim=-1).unsqueeze(1)

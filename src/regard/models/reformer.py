@@ -61,7 +61,7 @@ class ReformerConfig:
         layers: which attention each block has, from the bottom up: `lsh`, among keys of like hashes, or `local`, in the own
             chunk and those before.
         maximum_positions: the longest text, in tokens.
-        axial_shape: two numbers whose product is `maximum_positions`, so that positions are a row's vector beside a column's;
+        axial_shape: two numbers whose product is `maximum_positions`, so that a position is a row's vector next to a column's;
             empty = a vector for each position.
         axial_widths: the widths of those vectors, D together.
         chunk: m, tokens in a chunk of the hashed order; a text of no more tokens is attended to in full.
@@ -236,7 +236,7 @@ class Reformer(CausalStack, LeftToRight[CausalState]):
     def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, band: int | None) -> Mask | None:
         """As in the stack, but never laid out, which would take memory by the square of the length.
 
-        Padding is told of wherever it stands: it would take places among the hashed.
+        Padding is masked on either side: it would take places among the hashed.
         """
         rule = self._rule(tokens, state, after, band)
         return rule & Padding(after.seen) if type(rule) is Causal and after.seen is not None else rule

@@ -34,7 +34,7 @@ class ShowAndTellConfig:
         picture_height, picture_width, picture_channels: of the pictures, in pixels.
         frames: the most frames of a sequence; 1 for pictures.
         convolutions: channels of each block of the convolutional network, which halves height and width.
-        feature_width: D, of what the network tells of one place; the picture's vector is their mean.
+        feature_width: D, of the vector of one place; the picture's vector is their mean.
         embedding_width: size of a word's vector, and of the picture's.
         hidden_width: size of the LSTM's state.
         dropout: probability of dropping an entry of features, embeddings and outputs in training.
@@ -103,7 +103,7 @@ class ShowAndTell(PictureDecoder[ShowAndTellState]):
         nn.init.normal_(self.embedding.weight, std=0.1)
 
     def forward(self, pictures: Pictures, target: Tokens, *, attended: bool = False) -> Captioned:
-        """Teacher forcing: the true previous words (B, L) to logits (B, L, V); there are no weights to tell."""
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V); it has no attention weights."""
         image = self.image(mean_annotation(*self.encoder(pictures)))
         words = self.dropout(self.embedding(target.ids))
         shown = torch.ones_like(target.valid[:, :1])

@@ -117,8 +117,8 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
     >>> config = ShowAttendAndTellConfig(target_vocabulary=7, picture_height=8, picture_width=8, convolutions=(8, 8),
     ...                                  feature_width=6, embedding_width=4, hidden_width=5, attention_width=3)
     >>> pictures = Pictures(torch.zeros(2, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
-    >>> told = ShowAttendAndTell(config)(pictures, Tokens.pad([[1, 3], [1, 4]]), attended=True)
-    >>> told.logits.shape, told.weights.shape
+    >>> captioned = ShowAttendAndTell(config)(pictures, Tokens.pad([[1, 3], [1, 4]]), attended=True)
+    >>> captioned.logits.shape, captioned.weights.shape
     (torch.Size([2, 2, 7]), torch.Size([2, 2, 4]))
     """
 
@@ -184,7 +184,7 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
             contexts.append(context)
             seen.append(inputs)
         logits = self.logits(embedded, torch.stack(hidden, dim=1), torch.stack(contexts, dim=1))
-        return self.told(logits, seen, state.source_valid) if attended else Captioned(logits)
+        return self.captioned(logits, seen, state.source_valid) if attended else Captioned(logits)
 
     def advance(
         self,
@@ -216,7 +216,7 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         """E y_{t-1}, h_t and z_t, each (..., its width), to logits of y_t (..., V): the state AFTER the step."""
         return self.output(self.dropout(embedded + self.from_hidden(hidden) + self.from_context(context)))
 
-    def told(self, logits: Tensor, seen: list[AttentionInputs], valid: Tensor) -> Captioned:
+    def captioned(self, logits: Tensor, seen: list[AttentionInputs], valid: Tensor) -> Captioned:
         """The weights of all steps at once, and what was drawn in them."""
         query = torch.cat([inputs.query for inputs in seen], dim=2)
         record = {name: torch.cat([inputs.record[name] for inputs in seen], dim=2) for name in seen[0].record}

@@ -2,7 +2,7 @@
 
 The names in the comments are the paper's (section 3): a sequence x of T vectors of C channels; D the filters of a block of
 convolutions over time, R the dilation of one of them; K and V the widths of keys and values of an attention block. Every block
-hands up its input beside what it found, so the channels grow from block to block.
+concatenates its input with what it found, so the channels grow from block to block.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SNAILConfig:
 
 
 class DenseBlock(nn.Module):
-    """A gated causal convolution of kernel 2, beside its input.
+    """A gated causal convolution of kernel 2, concatenated with its input.
 
         act = tanh(conv_R(x)) * sigmoid(conv'_R(x)),   conv_R(x)_t = W_1 x_t + W_0 x_{t-R} + b
         output = [x ; act]
@@ -124,7 +124,7 @@ class ConvolutionBlock(nn.Sequential):
 
 
 class AttentionBlock(nn.Module):
-    """What each place gathers from those up to it, beside its input.
+    """What each place gathers from those up to it, concatenated with its input.
 
         q, k, v = affine maps of x,   P = softmax(q k^T / sqrt(K)) over keys up to the query's own place
         output = [x ; P v]

@@ -54,8 +54,8 @@ class USETransformerConfig:
         attention_dropout: of attention weights.
         classifier_width: of the hidden layer of the head; 0 for a linear map.
         padding_id: the id that fills padding.
-        texts: how many texts the head is told of, 1 or 2. Filled in by the task.
-        head: what is told of them: `none`, `sequence` or `choice`. Filled in by the task.
+        texts: how many texts the head reads, 1 or 2. Filled in by the task.
+        head: what is predicted of them: `none`, `sequence` or `choice`. Filled in by the task.
         outputs: how many numbers the head gives. Filled in by the task.
 
     Raises:
@@ -91,7 +91,7 @@ class USETransformerConfig:
 
     @property
     def segments(self) -> int:
-        """None are told apart within a text."""
+        """Segments are not distinguished within a text."""
         return 0
 
 
@@ -168,8 +168,8 @@ class USEAveragingConfig:
         dropout: probability of dropping an entry of the mean, and in front of the head, in training.
         classifier_width: of the hidden layer of the head; 0 for a linear map.
         padding_id: the id that fills padding.
-        texts: how many texts the head is told of, 1 or 2. Filled in by the task.
-        head: what is told of them: `none`, `sequence` or `choice`. Filled in by the task.
+        texts: how many texts the head reads, 1 or 2. Filled in by the task.
+        head: what is predicted of them: `none`, `sequence` or `choice`. Filled in by the task.
         outputs: how many numbers the head gives. Filled in by the task.
 
     Raises:
@@ -204,7 +204,7 @@ class USEAveragingConfig:
 
     @property
     def segments(self) -> int:
-        """None are told apart within a text."""
+        """Segments are not distinguished within a text."""
         return 0
 
     @property
