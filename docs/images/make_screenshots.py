@@ -17,7 +17,7 @@ import numpy as np
 
 import regard
 from regard.inspection import Walk, walk
-from regard.inspection.patches import Patches
+from regard.inspection.view import Patches
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.viewer import save_page
 

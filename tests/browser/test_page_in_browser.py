@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.inspection.patches import Patches
-from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.viewer import html_fragment, save_page
 
 MARKUP = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "&lt;b&gt;", "{{data}}", "`${1}`"]

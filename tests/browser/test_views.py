@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.inspection.patches import Patches
-from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.view import AttentionMap, AttentionView, Patches
 
 TOKENS = ["[CLS]", "the", "animal", "was", "tire", "##d", "[SEP]"]
 WORDS = ["[CLS]", "the", "animal", "was", "tired", "[SEP]"]

@@ -8,9 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from regard.errors import InputError
 from regard.inspection.drawings import COLOURS, lines_figure, overlay_figure
-from regard.inspection.patches import Patches
 from regard.inspection.plots import figure, write_figure
-from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.view import AttentionMap, AttentionView, Patches
 
 
 def a_map(heads: int = 2) -> AttentionMap:

@@ -17,7 +17,7 @@ import regard
 from regard.attention import Attention, AttentionInputs, Hard, Padding, ScaledDot, ScoredAttention
 from regard.errors import InputError
 from regard.generation import GenerationSettings, search
-from regard.inspection.hooks.modules import attention_addresses
+from regard.inspection.hooks.interception import attention_addresses
 from regard.layers import Tokens
 from regard.models import Sutskever, SutskeverConfig
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from regard.errors import InputError
-from regard.inspection.patches import Patches
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible
+from regard.inspection.view import AttentionMap, AttentionView, Patches
+from regard.inspection.words import readable, visible
 
 QUERY, KEY = ["la", "maison"], ["the", "white", "house"]
 

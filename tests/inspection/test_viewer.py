@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.inspection.patches import Patches, png
-from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.view import AttentionMap, AttentionView, Patches, png
 from regard.inspection.viewer import StoredWeights, html_fragment, html_page, restore, save_page
 
 EVIL = "</script><img src=x onerror=alert(1)>"

@@ -18,8 +18,8 @@ from regard.attention import AttentionInputs, Causal, ScaledDot, ScoredAttention
 from regard.errors import InputError
 from regard.inspection import walk, walk_attention
 from regard.inspection.walk import Walk, terminal
-from regard.inspection.walk.layout import MOST
 from regard.inspection.walk.page import html_page
+from regard.inspection.walk.steps import MOST
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 

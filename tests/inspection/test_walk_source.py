@@ -11,7 +11,7 @@ import regard
 from regard.attention import ScaledDot
 from regard.attention.kernels import fused
 from regard.inspection import walk
-from regard.inspection.walk import source
+from regard.inspection.walk import steps
 
 WALKED = [
     ("transformer", {"norm": "post"}, "encoder.layers.0.attention"),
@@ -29,7 +29,7 @@ def test_every_line_stands_in_its_file(family, changes, layer, translator, monke
     def missing(function):
         raise AssertionError(f"a line of {function.__qualname__} is no longer there: the whole function would be shown")
 
-    monkeypatch.setattr(source, "body", missing)
+    monkeypatch.setattr(steps, "body", missing)
     looked_at = translator(family, **changes)
     seen = walk(looked_at, "abcd", position=1, target="DCB", layer=layer)
     root = Path(regard.__file__).parents[1]
@@ -54,27 +54,27 @@ def test_the_steps_stand_beside_the_lines_that_compute_them(translator):
 
 
 def test_a_statement_is_shown_whole_and_a_line_far_inside_one_alone():
-    (call,) = source.statement(fused, "scaled_dot_product_attention(")
+    (call,) = steps.statement(fused, "scaled_dot_product_attention(")
     assert call.text.startswith("output = F.scaled_dot_product_attention(\n    query,")
     assert call.text.endswith(")")
-    (inner,) = source.statement(fused, "is_causal=")
+    (inner,) = steps.statement(fused, "is_causal=")
     assert inner.text == "is_causal=causal,"
 
 
 def test_what_is_gone_from_the_code_shows_all_of_the_function_and_nothing_else():
-    (whole,) = source.statement(ScaledDot.forward, "no such words")
+    (whole,) = steps.statement(ScaledDot.forward, "no such words")
     assert whole.text == "return query @ key.transpose(-2, -1) / query.shape[-1] ** self.power"
-    assert source.body(ScaledDot.forward) == (whole,)
+    assert steps.body(ScaledDot.forward) == (whole,)
 
 
 def test_code_without_a_file_shows_none():
     namespace: dict = {}
     exec("def typed(x):\n    return x + 1", namespace)
-    assert source.statement(namespace["typed"], "return") == ()
-    assert source.body(namespace["typed"]) == ()
-    assert source.statement(len, "x") == ()
+    assert steps.statement(namespace["typed"], "return") == ()
+    assert steps.body(namespace["typed"]) == ()
+    assert steps.statement(len, "x") == ()
 
 
 def test_where_the_package_lies_is_not_told():
-    (line,) = source.body(ScaledDot.forward)
+    (line,) = steps.body(ScaledDot.forward)
     assert line.file == "regard/attention/scores.py"

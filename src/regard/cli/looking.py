@@ -386,7 +386,7 @@ def walk(
       regard walk runs/en-de "A dog runs." --query dog --layer encoder.layers.0.attention -o walk.html
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.inspection.walk import walk as walking
-    from regard.inspection.walk.layout import query_text
+    from regard.inspection.walk.steps import query_text
     from regard.inspection.walk.walking import is_page
     from regard.machine import keep_freed_memory
     from regard.tasks.loading import load

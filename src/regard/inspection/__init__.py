@@ -1,13 +1,16 @@
 """Looking inside: the recorder, its record, pictures of attention; changing what is inside, and what comes of it."""
 
 from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, ablate, change, patch
-from regard.inspection.editing.removal import prune
-from regard.inspection.hooks.modules import attention_addresses
-from regard.inspection.joining import Run
+from regard.inspection.editing.edits import prune
+from regard.inspection.hooks.interception import attention_addresses
 from regard.inspection.record import Record, look
 from regard.inspection.recorder import Recorder
+from regard.inspection.runs import Run
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.walk import Walk, walk, walk_attention
+from regard.old_names import add_old_modules
+
+add_old_modules("regard.inspection", {"patches": "regard.inspection.view"})
 
 __all__ = [
     "AttentionMap",

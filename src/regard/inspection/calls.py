@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention import Attention, AttentionInputs, Dense, Mask
 from regard.attention.layer import Side
 from regard.errors import InputError
-from regard.inspection.hooks.equations import Projected
+from regard.inspection.hooks.calls import Projected
 
 _SAMPLE = 1009  # prime, so that a sample does not run down one column
 

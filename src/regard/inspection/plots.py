@@ -16,8 +16,8 @@ from rich.cells import cell_len
 
 from regard.errors import InputError
 from regard.files import write_file
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible
-from regard.inspection.words import shown_tokens
+from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.words import readable, shown_tokens, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,8 +31,8 @@ from regard.inspection.hooks import (
     around_forward,
     is_compiled,
 )
-from regard.inspection.hooks.modules import attention_addresses, chosen_mechanisms, chosen_modules
-from regard.inspection.joining import Run
+from regard.inspection.hooks.interception import attention_addresses, chosen_mechanisms, chosen_modules
+from regard.inspection.runs import Run
 from regard.layers import Pictures, Source, Tokens
 from regard.models.families import is_packaged
 

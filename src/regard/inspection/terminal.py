@@ -12,8 +12,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from regard.errors import InputError
-from regard.inspection.view import AttentionMap, AttentionView, readable
-from regard.inspection.words import shown_tokens
+from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.words import readable, shown_tokens
 
 CELL = 2  # columns of a cell: about square in most fonts, and room for one wide character above it
 LABEL_HEIGHT = 12  # characters of a source token written downwards

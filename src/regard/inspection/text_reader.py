@@ -20,11 +20,11 @@ from torch import nn
 
 from regard.checkpoints import read_config, read_model
 from regard.errors import InputError
-from regard.inspection.hooks.modules import attention_addresses, chosen_mechanisms
+from regard.inspection.hooks.interception import attention_addresses, chosen_mechanisms
 from regard.inspection.record import look
 from regard.inspection.terminal import colour_of
-from regard.inspection.view import AttentionMap, AttentionView, visible
-from regard.inspection.words import token_texts
+from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.words import token_texts, visible
 from regard.layers import SentenceEncoderModel, TextEncoder, Tokens
 from regard.models import MODELS, ELMo
 from regard.tasks.encoders import foreign_tokenizer, join, padded, tokens_of

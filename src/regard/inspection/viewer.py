@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from regard.files import write_file
-from regard.inspection.patches import Patches
-from regard.inspection.view import AttentionMap, AttentionView, readable, visible
-from regard.inspection.words import shown_tokens, word_numbers, word_texts
+from regard.inspection.view import AttentionMap, AttentionView, Patches
+from regard.inspection.words import readable, shown_tokens, visible, word_numbers, word_texts
 from regard.web import framed, page
 
 

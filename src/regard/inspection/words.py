@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import unicodedata
 from collections.abc import Iterator, Sequence
-
-from regard.inspection.view import visible
 
 # What begins a word: SentencePiece's mark, that of byte-level BPE, a space or its visible stand-in.
 STARTS = ("▁", "Ġ", " ", "␣")
@@ -159,3 +158,47 @@ def _from_bytes(token: str) -> str:
     if any(character not in _BYTES for character in token):
         return token
     return bytes(_BYTES[character] for character in token).decode("utf-8", errors="backslashreplace")
+
+
+# How texts are printed, so that nothing in them acts on what is around.
+
+
+def visible(token: str) -> str:
+    r"""A token as it can be printed: spaces, control characters and an empty token made visible.
+
+    A token may hold anything a tokenizer cut out of a text: a lone accent, half a code point, a terminal's
+    escape sequence or a mark that reverses the reading direction of what follows. None of these may act on
+    the picture around it.
+
+    >>> visible("a b\n"), visible(""), visible("\x1b[31m"), visible("\u0301")
+    ('a␣b⏎', '∅', '\\x1b[31m', '◌́')
+    """
+    shown: list[str] = []
+    for character in token:
+        category = unicodedata.category(character)
+        if character in _SHOWN:
+            character = _SHOWN[character]
+        elif category in _UNPRINTABLE and character not in _JOINERS:
+            character = repr(character)[1:-1]
+        elif category in ("Mn", "Me", "Mc") and not shown:
+            character = "◌" + character
+        shown.append(character)
+    # A joiner at either end would act on whatever the picture puts beside the token.
+    text = "".join(shown)
+    inside = text.strip(_JOINERS)
+    before, _, after = text.partition(inside) if inside else (text, "", "")
+    return ascii(before)[1:-1] + inside + ascii(after)[1:-1] or "∅"
+
+
+def readable(text: str) -> str:
+    r"""A line of text (a title, a label) as it can be printed: on one line, its spaces kept.
+
+    >>> readable("mardi 9\nmai \x07")
+    'mardi 9 mai \\x07'
+    """
+    return " ".join(visible(word) for word in text.split())
+
+
+_SHOWN = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
+_UNPRINTABLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+_JOINERS = "\u200c\u200d"  # they shape Persian, Indic scripts and emoji, and are harmless

@@ -20,8 +20,8 @@ from regard.errors import InputError, nearest
 from regard.inspection.analysis.encoder_scores import ENCODER_SCORES, ReadTokens, Scored, TaskScore, place_of
 from regard.inspection.analysis.gradients import EmbeddedScore, IntegratedGradients, Method
 from regard.inspection.terminal import colour_of
-from regard.inspection.view import AttentionMap, AttentionView, readable
-from regard.inspection.words import shown_tokens
+from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.words import readable, shown_tokens
 from regard.layers import Tokens
 from regard.tasks import (
     LanguageModel,

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-    from regard.inspection.joining import Run
     from regard.inspection.record import Record
+    from regard.inspection.runs import Run
 
 
 def composite_norm(x: Tensor) -> Tensor:

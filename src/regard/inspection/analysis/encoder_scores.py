@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError, nearest
-from regard.inspection.analysis.head_sums import SPACES
+from regard.inspection.analysis.heads import SPACES
 from regard.inspection.words import shown_tokens, token_texts
 from regard.layers import Encoded, Tokens
 from regard.tasks.encoders import EncoderPredictor, Joined

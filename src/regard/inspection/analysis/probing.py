@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError, nearest
 from regard.inspection.hooks import addresses_of
-from regard.inspection.hooks.modules import chosen_modules
+from regard.inspection.hooks.interception import chosen_modules
 from regard.inspection.record import look
 from regard.rendering import Fitted
 

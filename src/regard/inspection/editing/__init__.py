@@ -1,8 +1,17 @@
 """Changing what happens inside a model while it runs, and measuring what comes of it."""
 
-from regard.inspection.editing.edits import Edit, MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, change
+from regard.inspection.editing.edits import (
+    Edit,
+    MeanHeads,
+    ScaleHeads,
+    SetHeads,
+    SetOutput,
+    SetWeights,
+    change,
+    without_feedforward,
+    without_skips,
+)
 from regard.inspection.editing.effects import Effect, Effects, ablate, patch
-from regard.inspection.editing.removal import without_feedforward, without_skips
 
 __all__ = [
     "Edit",

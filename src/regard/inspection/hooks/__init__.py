@@ -2,8 +2,15 @@
 
 from regard.inspection.hooks.calls import Attended
 from regard.inspection.hooks.fused_layers import FusedLayers
-from regard.inspection.hooks.interception import Interception, Listener, Place
-from regard.inspection.hooks.modules import Around, addresses_of, around_forward, is_compiled
+from regard.inspection.hooks.interception import (
+    Around,
+    Interception,
+    Listener,
+    Place,
+    addresses_of,
+    around_forward,
+    is_compiled,
+)
 
 __all__ = [
     "Around",

@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
 from regard.attention.layer import merge_heads, split_heads
-from regard.inspection.hooks.calls import Attended, projected
-from regard.inspection.hooks.equations import Norm, Projected
-from regard.inspection.hooks.interception import Interception, Place
-from regard.inspection.hooks.modules import Around, around_forward
+from regard.inspection.hooks.calls import Attended, Norm, Projected, projected
+from regard.inspection.hooks.interception import Around, Interception, Place, around_forward
 
 ATTENTION = "torch.nn.MultiheadAttention"
 LAYER = "torch.nn.TransformerEncoderLayer"

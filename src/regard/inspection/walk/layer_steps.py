@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, ScoredAttention
 from regard.inspection.walk.reading import Seen, Summed
-from regard.inspection.walk.scene import Scene, array, shape_of
-from regard.inspection.walk.source import statement
-from regard.inspection.walk.steps import Shown, Step
+from regard.inspection.walk.steps import Scene, Shown, Step, array, shape_of, statement
 
 
 def given_step(scene: Scene) -> Step:

@@ -13,11 +13,20 @@ from torch import Tensor
 
 from regard.attention import Alignment, Attention, Local, ScoredAttention, Soft
 from regard.attention.kernels import fused
-from regard.inspection.walk.layout import written
-from regard.inspection.walk.scene import Scene, defining_class, quoted, shape_of, walked_as
 from regard.inspection.walk.score_steps import score_steps
-from regard.inspection.walk.source import body, statement
-from regard.inspection.walk.steps import Shown, SourceLine, Step
+from regard.inspection.walk.steps import (
+    Scene,
+    Shown,
+    SourceLine,
+    Step,
+    body,
+    defining_class,
+    quoted,
+    shape_of,
+    statement,
+    walked_as,
+    written,
+)
 
 Weighted = tuple[list[Step], Tensor]
 """Steps, and the weights (B, H, L, S) they end in."""

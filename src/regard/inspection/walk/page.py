@@ -8,10 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.inspection.view import readable, visible
-from regard.inspection.walk import layout
-from regard.inspection.walk.steps import Shown, Step
-from regard.inspection.words import shown_tokens
+from regard.inspection.walk.steps import (
+    BARRED,
+    Numbers,
+    Shown,
+    Step,
+    Strips,
+    Table,
+    blocks,
+    decimals,
+    kept,
+    left_out,
+    legend,
+    query_text,
+    subject,
+    with_whole,
+    written,
+)
+from regard.inspection.words import readable, shown_tokens, visible
 from regard.web import framed, page, signed_colours
 
 if TYPE_CHECKING:
@@ -35,17 +49,17 @@ def html_page(walk: Walk) -> str:
     (False, True)
     """
     shown = _Page(walk)
-    notes = [note for note in (*walk.notes, layout.left_out(walk, shown.keep)) if note]
+    notes = [note for note in (*walk.notes, left_out(walk, shown.keep)) if note]
     if any(text.startswith(SPACE) for text in (*shown_tokens(walk.keys), *shown_tokens(walk.queries))):
         notes.append(f"{SPACE} in a token is a space.")
-    word = layout.query_text(walk).removeprefix(SPACE) or SPACE
+    word = query_text(walk).removeprefix(SPACE) or SPACE
     parts = {
         "title": f"{word} · {readable(walk.title)}",
         "word": word,
         "text": readable(walk.title),
-        "subject": readable(layout.subject(walk)),
+        "subject": readable(subject(walk)),
         "tokens": _token_lines(walk),
-        "letters": layout.legend(walk),
+        "letters": legend(walk),
         "notes": notes,
         "steps": shown.steps(),
     }
@@ -67,7 +81,7 @@ class _Page:
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
-        self.keep = layout.kept(walk)
+        self.keep = kept(walk)
         self.colours = signed_colours()
         self.data: list[dict[str, Any]] = []
 
@@ -93,32 +107,32 @@ class _Page:
         return steps
 
     def blocks(self, step: Step) -> Iterator[dict[str, Any]]:
-        for block in layout.blocks(step, self.keep, self.walk.keys):
-            if isinstance(block, layout.Numbers):
+        for block in blocks(step, self.keep, self.walk.keys):
+            if isinstance(block, Numbers):
                 shown = [
                     {"name": item.name, "value": f"{float(item.values):.6g}", "note": item.note} for item in block.shown
                 ]
                 yield {"form": "numbers", "shown": shown}
-            elif isinstance(block, layout.Table):
+            elif isinstance(block, Table):
                 yield self.table(block)
             else:
                 yield self.strips(block)
 
-    def table(self, table: layout.Table) -> dict[str, Any]:
+    def table(self, table: Table) -> dict[str, Any]:
         last = table.columns[-1]
         of_keys = last.letters == "S"
         values = np.nan_to_num(last.values[list(table.rows)])
         low = min(0.0, float(values.min(initial=0.0)))
         span = (max(0.0, float(values.max(initial=0.0))) - low) or 1.0
-        barred = len(table.columns) <= layout.BARRED
+        barred = len(table.columns) <= BARRED
         largest = max(item.largest for item in table.columns)
-        places = [layout.decimals(item.values) for item in table.columns]
+        places = [decimals(item.values) for item in table.columns]
         rows = []
         for label, token, row in zip(table.labels, table.tokens, table.rows, strict=True):
             unseen = of_keys and row in self.walk.hidden
             cells = [
                 {
-                    "text": layout.written(float(item.values[row]), count),
+                    "text": written(float(item.values[row]), count),
                     "shade": "" if barred else self.colour(float(item.values[row]) / largest, strongest=140),
                 }
                 for item, count in zip(table.columns, places, strict=True)
@@ -137,10 +151,10 @@ class _Page:
             "names": [item.name for item in table.columns],
             "barred": barred,
             "rows": rows,
-            "notes": [(item.name, layout.with_whole(item)) for item in table.columns if item.note or item.of],
+            "notes": [(item.name, with_whole(item)) for item in table.columns if item.note or item.of],
         }
 
-    def strips(self, block: layout.Strips) -> dict[str, Any]:
+    def strips(self, block: Strips) -> dict[str, Any]:
         item, labels, number = block.shown, block.labels, len(self.data)
         values = [[_six(value) for value in row] for row in block.values.tolist()]
         self.data.append({"name": item.name, "labels": labels, "values": values})
@@ -155,7 +169,7 @@ class _Page:
             "form": "strips",
             "name": item.name,
             "shape": item.shape,
-            "note": layout.with_whole(item),
+            "note": with_whole(item),
             "labelled": labels is not None,
             "number": number,
             "rows": rows,

@@ -22,9 +22,7 @@ from regard.attention import (
     ScaledDot,
     Score,
 )
-from regard.inspection.walk.scene import Scene, quoted, shape_of
-from regard.inspection.walk.source import body, statement
-from regard.inspection.walk.steps import Shown, Step
+from regard.inspection.walk.steps import Scene, Shown, Step, body, quoted, shape_of, statement
 
 PRODUCT = "q · k"
 """What a product is called that is not yet the score: the softmax takes the exponential of what is called score."""

@@ -14,10 +14,27 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from regard.inspection.terminal import PURPLE_ORANGE
-from regard.inspection.view import readable
-from regard.inspection.walk import layout
-from regard.inspection.walk.steps import Shown, SourceLine, Step
+from regard.inspection.terminal import colour_of
+from regard.inspection.walk.steps import (
+    BARRED,
+    Numbers,
+    Shown,
+    SourceLine,
+    Step,
+    Strips,
+    Table,
+    blocks,
+    decimals,
+    first_entries,
+    kept,
+    left_out,
+    legend,
+    query_text,
+    subject,
+    with_whole,
+    written,
+)
+from regard.inspection.words import readable
 
 if TYPE_CHECKING:
     from regard.inspection.walk.walking import Walk
@@ -65,16 +82,16 @@ class Walked:
             ASCII_HEIGHTS if options.ascii_only else HEIGHTS,
             max(options.max_width - INDENT, 20),
         )
-        keep = layout.kept(walk)
+        keep = kept(walk)
         yield Text(readable(walk.title), style="bold")
-        yield Text(readable(layout.subject(walk)))
+        yield Text(readable(subject(walk)))
         yield Text.assemble(
             "query: ",
-            (layout.query_text(walk), "bold"),
+            (query_text(walk), "bold"),
             f", position {walk.position} of positions 0 to {len(walk.queries) - 1}",
         )
-        yield Text(layout.legend(walk), style="dim")
-        for note in (*walk.notes, layout.left_out(walk, keep)):
+        yield Text(legend(walk), style="dim")
+        for note in (*walk.notes, left_out(walk, keep)):
             if note:
                 yield Text(note, style="dim")
         number = 0
@@ -110,7 +127,7 @@ class _Paint:
             return Text("".join(self.heights[round((share + 1) / 2 * top)] for share in shares.tolist()))
         strip = Text()
         for share in shares.tolist():
-            strip.append(" ", Style(bgcolor=_colour(share)))
+            strip.append(" ", Style(bgcolor=colour_of(share, signed=True)))
         return strip
 
     def bar(self, value: float, largest: float, width: int) -> Text:
@@ -118,7 +135,9 @@ class _Paint:
         length = round(min(abs(value) / largest, 1.0) * min(width, BAR)) if np.isfinite(value) else 0
         full, negative = ("#", "-") if self.heights.isascii() else ("█", "░")
         bar = (full if value >= 0 else negative) * length
-        return Text(bar, style=Style(color=_colour(0.75 if value >= 0 else -0.75)) if self.coloured else "")
+        return Text(
+            bar, style=Style(color=colour_of(0.75 if value >= 0 else -0.75, signed=True)) if self.coloured else ""
+        )
 
 
 def _indented(console: Console, options: ConsoleOptions, part: RenderableType, indent: int) -> Iterator[Segment]:
@@ -136,13 +155,13 @@ def _step(walk: Walk, step: Step, keep: Sequence[int], paint: _Paint) -> Iterato
         yield INDENT, Text(step.equation, style="bold")
     for line in step.lines:
         yield INDENT, _source(line)
-    for block in layout.blocks(step, keep, walk.keys):
-        if isinstance(block, layout.Numbers):
+    for block in blocks(step, keep, walk.keys):
+        if isinstance(block, Numbers):
             for item in block.shown:
                 told = f"{item.name} = {float(item.values):.6g}" + (f"   {item.note}" if item.note else "")
                 yield INDENT, Text(told)
         else:
-            rows = _table(walk, block, paint) if isinstance(block, layout.Table) else _strips(block, paint)
+            rows = _table(walk, block, paint) if isinstance(block, Table) else _strips(block, paint)
             for row in rows:
                 yield INDENT, row
     for note in step.notes:
@@ -154,7 +173,7 @@ def _source(line: SourceLine) -> Text:
     return Text.assemble(place, "\n", Text(line.text, style="cyan"))
 
 
-def _table(walk: Walk, table: layout.Table, paint: _Paint) -> Iterator[Text]:
+def _table(walk: Walk, table: Table, paint: _Paint) -> Iterator[Text]:
     """A table, or where it is too wide several with a part of the columns each."""
     of_keys = table.columns[-1].letters == "S"
     size = min(max(map(cell_len, table.labels), default=0), LABEL)
@@ -176,7 +195,7 @@ def _table(walk: Walk, table: layout.Table, paint: _Paint) -> Iterator[Text]:
             if of_keys and row in walk.hidden:
                 text.append("  may not be seen" if room >= 15 else "")
                 text.stylize("dim")
-            elif len(table.columns) <= layout.BARRED and room >= 4:
+            elif len(table.columns) <= BARRED and room >= 4:
                 text.append("  ")
                 text.append(paint.bar(float(last.values[row]), last.largest, room))
             text.rstrip()
@@ -195,8 +214,8 @@ class _Column:
 
     @classmethod
     def of(cls, item: Shown, rows: Sequence[int]) -> _Column:
-        places = layout.decimals(item.values)
-        cells = tuple(layout.written(float(item.values[row]), places) for row in rows)
+        places = decimals(item.values)
+        cells = tuple(written(float(item.values[row]), places) for row in rows)
         # "content · position" over two lines, so that six such columns stand side by side.
         first, dot, second = item.name.partition(" · ")
         heading = (f"{first} ·", second) if dot else (item.name,)
@@ -207,9 +226,9 @@ class _Column:
         return f"  {self.heading[place] if place >= 0 else '':>{self.width}}"
 
 
-def _strips(block: layout.Strips, paint: _Paint) -> Iterator[Text]:
+def _strips(block: Strips, paint: _Paint) -> Iterator[Text]:
     item = block.shown
-    whole = layout.with_whole(item)
+    whole = with_whole(item)
     yield Text(f"{item.name} {item.shape}" + (f"; {whole}" if whole else ""), style="dim")
     labels = block.labels
     size = 0 if labels is None else min(max(map(cell_len, labels), default=0), LABEL)
@@ -225,17 +244,10 @@ def _strips(block: layout.Strips, paint: _Paint) -> Iterator[Text]:
     width = item.values.shape[-1]
     if width > room:
         ends += f"; each mark is the largest in size of {-(-width // room)} numbers of {width}"
-    yield Text(f"{ends}   {layout.first_entries(item)}" if block.labels is None else ends, style="dim")
+    yield Text(f"{ends}   {first_entries(item)}" if block.labels is None else ends, style="dim")
 
 
 def _label(label: str, size: int) -> Text:
     text = Text(label, no_wrap=True)
     text.truncate(size, overflow="ellipsis")
     return Text(" " * max(size - text.cell_len, 0)) + text
-
-
-def _colour(share: float) -> str:
-    place = (share + 1) / 2 * (len(PURPLE_ORANGE) - 1)
-    low = min(int(place), len(PURPLE_ORANGE) - 2)
-    ends = zip(bytes.fromhex(PURPLE_ORANGE[low]), bytes.fromhex(PURPLE_ORANGE[low + 1]), strict=True)
-    return "#{:02x}{:02x}{:02x}".format(*(round(a + (b - a) * (place - low)) for a, b in ends))

@@ -18,10 +18,8 @@ from regard.errors import InputError
 from regard.inspection.view import layer_and_head
 from regard.inspection.walk.layer_steps import given_step, output_step, projection_step, split_step
 from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
-from regard.inspection.walk.reading import Reading, asking, chosen_layer, layers_of, read
-from regard.inspection.walk.scene import Scene, quoted, walked_as
-from regard.inspection.walk.steps import Step
-from regard.inspection.walk.words import Found, find_word, occurs
+from regard.inspection.walk.reading import Found, Reading, asking, chosen_layer, find_word, layers_of, occurs, read
+from regard.inspection.walk.steps import Scene, Step, quoted, walked_as
 from regard.inspection.words import shown_tokens
 from regard.tasks.predictor import Predictor
 
