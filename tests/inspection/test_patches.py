@@ -43,5 +43,5 @@ def test_patches_have_to_be_among_the_tokens():
 
 def test_the_old_name_of_the_module_of_patches_works_with_a_warning():
     with pytest.warns(DeprecationWarning, match=r"regard\.inspection\.patches is now regard\.inspection\.view"):
-        from regard.inspection.patches import Patches as old
+        from regard.inspection.view import Patches as old
     assert old is Patches
