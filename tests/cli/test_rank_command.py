@@ -59,7 +59,7 @@ def test_the_numbers_are_those_of_the_models_own_vectors(command, encoder, tmp_p
     place, model, tokenizer = encoder
     answer = command("rank", place, "the cat ran.", "a dog sat on the mat.", "--json")
     assert answer.code == 0
-    found = json.loads(answer.out)
+    found = json.loads(answer.out)["forms"]
     assert list(found) == FORMS
     for row, text in enumerate(["the cat ran.", "a dog sat on the mat."]):
         ids = [tokenizer.start_id, *tokenizer.encode(text), tokenizer.end_id]
@@ -87,7 +87,7 @@ def test_a_table_and_a_plot(command, encoder, tmp_path):
 def test_a_language_model_reads_from_the_left(command, language_models):
     answer = command("rank", language_models / "gpt2", "the cat saw a dog", "--json")
     assert answer.code == 0
-    found = json.loads(answer.out)
+    found = json.loads(answer.out)["forms"]
     assert [layer["address"] for layer in found["as it is"]["layers"]] == ["embedding", "layers.0", "layers.1"]
     reader = regard.load(language_models / "gpt2", task="language_modelling")
     tokenizer = reader.task.tokenizer

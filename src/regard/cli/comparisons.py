@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import Interruption, envelope, on_terminal, print_json, print_table, say
+from regard.cli.console import PIPE_WIDTH, Interruption, envelope, print_json, print_rich, print_table, say
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from regard.claims.compared import Compared
     from regard.claims.verdict import Verdict
     from regard.training.callbacks import Callback
-
-
-PIPE_WIDTH = 240
-"""Characters of a table that goes into a file or a pipe, where nothing has to fit a screen."""
 
 
 def compare(
@@ -139,16 +135,12 @@ def plot(compared: Compared, places: Sequence[Path]) -> None:
 
 def print_tables(compared: Compared) -> None:
     """The table, and one for each measure by length, or by what else it is measured along, on standard output."""
-    from rich.console import Console
-
     from regard.rendering import Fitted
 
-    console = Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else PIPE_WIDTH)
-    console.print(Fitted(compared.table()))
+    print_rich(Fitted(compared.table()), pipe_width=PIPE_WIDTH)
     for name, table in compared.bin_tables().items():
         by = compared.measure(name).along or "words of the source"
-        console.print(f"\n{name}, by {by}", markup=False, highlight=False)
-        console.print(Fitted(table))
+        print_rich(f"\n{name}, by {by}", Fitted(table), pipe_width=PIPE_WIDTH)
 
 
 # `regard claims`.

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,8 +18,7 @@ from regard.rendering import text_table
 from regard.structure import finite
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
+    from regard.data.malformed import MalformedRows
     from regard.tasks.predictor import Predictor
 
 
@@ -70,6 +69,29 @@ def print_table(rows: Iterable[tuple[str, str]]) -> None:
     rows = list(rows)
     if speaking() and rows:
         print(text_table(rows))
+
+
+PIPE_WIDTH = 240
+"""Characters of a line of a wide table that goes into a file or a pipe, where nothing has to fit a screen."""
+
+
+def print_rich(*parts: Any, pipe_width: int | None = None) -> None:
+    """Tables and texts of rich's on standard output.
+
+    Arguments:
+        pipe_width: characters of a line where that is no terminal.
+    """
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else pipe_width)
+    for part in parts:
+        console.print(part, markup=False, highlight=False)
+
+
+def say_malformed(malformed: MalformedRows) -> None:
+    """Say which columns were read where not all were named, and what was left out, if anything was."""
+    for note in malformed.notes:
+        say(note)
 
 
 def one_line(text: str) -> str:
@@ -160,45 +182,81 @@ class NewFile:
             self._ending.__exit__(kind, error, trace)
 
 
-# A bar on the terminal that counts texts while a model answers them.
+# A bar on the terminal.
+
+
+REFRESH = 0.2
+"""Seconds between two pictures of a bar."""
+
+Shown = Callable[[int, int | None, str], None]
+"""Is told how many are done, of how many where that is known, and of which stage; each stage begins anew."""
+
+
+@contextlib.contextmanager
+def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Shown]:
+    """Inside the block, what is done so far and the speed stand on standard error; only where that is a terminal.
+
+    Arguments:
+        unit: what is counted, such as texts; a stage may count another, after a comma.
+    """
+    if not shown or not on_terminal(sys.stderr):
+        yield lambda done, total, stage: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(compact=True),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        redirect_stdout=False,  # what is written there is for whoever reads it, not for the terminal
+        expand=True,
+    )
+    task = bar.add_task("", total=None, speed=unit)
+    current, began, drawn = "", time.monotonic(), 0.0
+
+    def show(done: int, total: int | None, stage: str) -> None:
+        nonlocal current, began, drawn
+        now = time.monotonic()
+        name, _, counted = stage.partition(",")
+        if stage != current:
+            current, began = stage, now
+            bar.reset(task, total=total, description=name)
+        speed = f"{counted or unit}  {done / max(1e-9, now - began):,.1f} {counted or unit}/s"
+        bar.update(task, total=total, completed=done, speed=speed)
+        if now - drawn >= REFRESH or done == total:
+            drawn = now
+            bar.refresh()
+
+    with bar:
+        yield show
 
 
 @contextlib.contextmanager
 def text_bar(model: Predictor[Any] | None, total: int | None, *, shown: bool = True) -> Iterator[None]:
-    """Inside the block, show on standard error how many texts the model has answered; only where that is a terminal.
+    """Inside the block, show how many texts the model has answered.
 
     Arguments:
         model: is watched from outside, and does nothing else than before; no bar where None.
         total: of texts; None where it is not known yet.
         shown: no bar where False, because the texts themselves are written to the terminal.
     """
-    if model is None or not shown or not on_terminal(sys.stderr):
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    bar = Progress(
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("texts  {task.fields[speed]}"),
-        *([] if total is None else [TimeRemainingColumn(compact=True), TextColumn("left")]),
-        console=Console(stderr=True),
-        auto_refresh=False,
-        redirect_stdout=False,  # what is written there is for whoever reads it, not for the terminal
-        expand=True,
-    )
-    bar.add_task("texts", total=total, speed="")
-    with bar, model.observing(_Counter(bar)):
+    with contextlib.ExitStack() as stack:
+        if model is not None and shown:
+            show = stack.enter_context(progress_bar("texts"))
+            stack.enter_context(model.observing(_Counter(show, total)))
         yield
 
 
 class _Counter:
     """Moves the bar with every batch of predictions."""
 
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._started = time.monotonic()
+    def __init__(self, show: Shown, total: int | None) -> None:
+        self._show, self._total = show, total
         self._done = 0
 
     def search_started(self, source: Any) -> None:
@@ -213,6 +271,4 @@ class _Counter:
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Any]]) -> None:
         """So many texts more."""
         self._done += len(predictions)
-        speed = f"{self._done / max(1e-9, time.monotonic() - self._started):,.1f} texts/s"
-        self._bar.update(self._bar.task_ids[0], completed=self._done, speed=speed)
-        self._bar.refresh()
+        self._show(self._done, self._total, "")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import NewFile, envelope, print_json, print_table, say
+from regard.cli.console import NewFile, envelope, print_json, print_table, say, say_malformed
 from regard.cli.settings import Json, Overrides, To
 from regard.errors import InputError
 
@@ -218,8 +218,7 @@ def _read(files: list[str]) -> list[tuple[str, str]]:
     found = [
         (pair.source, pair.target) for pair in read_pairs(files if len(files) == 2 else files[0], malformed=malformed)
     ]
-    if malformed.total:
-        say(malformed.summary())
+    say_malformed(malformed)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import NewFile, envelope, print_json, print_table, say, text_bar
+from regard.cli.console import NewFile, envelope, print_json, print_table, say, say_malformed, text_bar
 from regard.cli.evaluate_generation import (
     Report,
     Request,
@@ -19,7 +19,6 @@ from regard.cli.evaluate_generation import (
     evaluate_captions,
     evaluate_pairs,
     evaluate_text_to_text,
-    say_malformed,
     timed,
 )
 from regard.cli.inputs import MOTIFS, opened, test_melodies

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.cli.console import NewFile, say, text_bar
+from regard.cli.console import NewFile, say, say_malformed, text_bar
 from regard.cli.inputs import Text, opened, refuse_too_long, scenes_to_test
 from regard.cli.settings import check_known, with_options
 from regard.cli.text_to_text import translation_line
@@ -116,12 +116,6 @@ def metric_rows(metrics: Mapping[str, float], signatures: Mapping[str, str]) -> 
         words, number = metric_text(name, value)
         rows.append((words, f"{number}  {signatures.get(name, '')}".rstrip()))
     return rows
-
-
-def say_malformed(malformed: MalformedRows) -> None:
-    """Say which columns were read where not all were named, and what was left out, if anything was."""
-    for note in malformed.notes:
-        say(note)
 
 
 # Translators.

@@ -85,36 +85,50 @@ def folder(path: Path) -> dict[str, Any]:
     Raises:
         InputError: for a folder that holds no model, or is damaged.
     """
-    from regard.checkpoints import read_card, read_config
+    from regard.checkpoints import is_foreign, read_card, read_config
     from regard.inspection import attention_addresses
+    from regard.inspection.text_reader import TextReader
     from regard.models import MODELS
     from regard.models.config import config_to_json
-    from regard.tasks.loading import load, model_folder
+    from regard.tasks.labelled import names_of
+    from regard.tasks.loading import load, model_folder, task_of
 
     place = model_folder(path)
     missing = _missing_code(place)
     if missing:
         return _without_code(path, place, missing)
-    config = read_config(place)
-    if MODELS[config.model_type].serves("whole_text"):
-        return _encoder(path, place)
-    predictor, card = load(place), read_card(place)
-    sizes = config_to_json(predictor.model.config)
+    whole_text = MODELS[read_config(place).model_type].serves("whole_text")
+    reader: Any = TextReader.load(place) if whole_text else load(place)
+    card, config = read_card(place), reader.model.config
+    sizes = config_to_json(config)
     del sizes["format_version"]
+    family, head = sizes.pop("model_type"), {}
+    if whole_text:
+        labels = card.task.get("classes", card.task.get("labels", []))
+        if is_foreign(place) and config.head in ("sequence", "tokens") and config.outputs > 1:
+            labels = names_of(place, config.outputs)
+        head = {
+            "head": sizes.pop("head"),
+            "outputs": sizes.pop("outputs"),
+            "labels": list(labels) if isinstance(labels, list | tuple) else [],
+            "positive": card.task.get("positive"),
+        }
+    tokenizers = {"text": reader.tokenizer} if whole_text else reader.task.tokenizers
     return {
         "folder": str(path),
         "checkpoint": place.name if place != path else None,
-        "task": predictor.task.name,
-        "languages": list(card.task.get("languages", [])),
-        "family": sizes.pop("model_type"),
-        "parameters": sum(parameter.numel() for parameter in predictor.model.parameters()),
+        "task": task_of(place) if whole_text else reader.task.name,
+        "languages": [] if whole_text else list(card.task.get("languages", [])),
+        "family": family,
+        **head,
+        "parameters": sum(parameter.numel() for parameter in reader.model.parameters()),
         "sizes": sizes,
-        "tokenizers": {side: _tokenizer(each) for side, each in predictor.task.tokenizers.items()},
-        "attention": list(attention_addresses(predictor.model)),
-        "metrics": predictor.metrics,
+        "tokenizers": {side: _tokenizer(each) for side, each in tokenizers.items()},
+        "attention": list(attention_addresses(reader.model)),
+        "metrics": dict(card.metrics) if whole_text else reader.metrics,
         "versions": dict(card.versions),
         "layout": _layout(place, card),
-        "recipe": predictor.recipe,
+        "recipe": dict(card.recipe) if whole_text else reader.recipe,
         "run": _run_state(path),
     }
 
@@ -166,44 +180,6 @@ def _without_code(path: Path, place: Path, missing: str) -> dict[str, Any]:
         "versions": dict(card.get("versions") or {}),
         "layout": dict(card.get("layout") or {}) or {"name": "own", "why": "it needs your own code"},
         "recipe": dict(card.get("recipe") or {}),
-        "run": _run_state(path),
-    }
-
-
-def _encoder(path: Path, place: Path) -> dict[str, Any]:
-    """The same of a model of whole texts, ours or another program's: with its head, and the names of what that tells apart."""
-    from regard.checkpoints import is_foreign, read_card
-    from regard.inspection import attention_addresses
-    from regard.inspection.text_reader import TextReader
-    from regard.models.config import config_to_json
-    from regard.tasks.labelled import names_of
-    from regard.tasks.loading import task_of
-
-    reader, card = TextReader.load(place), read_card(place)
-    config: Any = reader.model.config
-    sizes = config_to_json(config)
-    del sizes["format_version"]
-    labels = card.task.get("classes", card.task.get("labels", []))
-    if is_foreign(place) and config.head in ("sequence", "tokens") and config.outputs > 1:
-        labels = names_of(place, config.outputs)
-    return {
-        "folder": str(path),
-        "checkpoint": place.name if place != path else None,
-        "task": task_of(place),
-        "languages": [],
-        "family": sizes.pop("model_type"),
-        "head": sizes.pop("head"),
-        "outputs": sizes.pop("outputs"),
-        "labels": list(labels) if isinstance(labels, list | tuple) else [],
-        "positive": card.task.get("positive"),
-        "parameters": sum(parameter.numel() for parameter in reader.model.parameters()),
-        "sizes": sizes,
-        "tokenizers": {"text": _tokenizer(reader.tokenizer)},
-        "attention": list(attention_addresses(reader.model)),
-        "metrics": dict(card.metrics),
-        "versions": dict(card.versions),
-        "layout": _layout(place, card),
-        "recipe": dict(card.recipe),
         "run": _run_state(path),
     }
 

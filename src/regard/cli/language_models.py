@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import NewFile, envelope, on_terminal, print_json, print_table, say
+from regard.cli.console import NewFile, envelope, on_terminal, print_json, print_table, say, say_malformed
 from regard.cli.inputs import Text, opened
 from regard.cli.run import Answers, Texts, verb
 from regard.cli.settings import DECODING, NOTHING, BatchSize, Device, DType, Given, Json, Model, with_options
@@ -237,8 +237,7 @@ def _read(path: Path, format: str, columns: tuple[str, ...], limit: int | None) 
 
     malformed = MalformedRows()
     found = read_examples(path, format=format, columns=columns, malformed=malformed)
-    if malformed.total:
-        say(malformed.summary())
+    say_malformed(malformed)
     return list(itertools.islice(found, limit)), malformed.total
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import print_json, say
+from regard.cli.console import envelope, print_json, print_rich, say
 from regard.cli.inputs import MOTIFS, pictures_named, words_of
 from regard.cli.settings import Model, To
 from regard.errors import InputError
@@ -109,92 +108,59 @@ def _seen(
     from regard.checkpoints import read_config
     from regard.machine import keep_freed_memory
     from regard.models import MODELS
-    from regard.tasks.loading import model_folder
+    from regard.tasks.loading import model_folder, task_of
 
     keep_freed_memory()
     place = model_folder(model)
     family = MODELS[read_config(place).model_type]
-    if family.interface == "captioner":
-        for name, given in (("--pair", pair), ("--to", to)):
-            if given is not None:
-                raise InputError(f"{name} is for models that read texts; this one reads a picture, leave it out")
-        return _captioning(model, text, target, layers)
-    if family.interface == "picture_classifier":
-        for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
-            if given is not None:
-                raise InputError(
-                    f"{name} is for models that read or write texts; this one reads a picture, leave it out"
-                )
-        return _classifying(model, text, layers)
-    if family.interface in ("transducer", "few_shot"):
-        for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
-            if given is not None:
-                raise InputError(f"{name} is for models that read or write texts; this one does not, leave it out")
-        if family.interface == "few_shot":
-            raise InputError(
-                "a few-shot classifier reads pictures with their classes before the one it is asked about, and this command "
-                "reads one thing; look from Python: with regard.look(model) as seen: model.classify(shown, asked)"
-            )
-        return _copying(model, text, layers)
-    if family.interface == "language_model":
-        for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
-            if given is not None:
-                raise InputError(f"{name} is for models that read a second text; a language model reads one, give TEXT")
-        return _following(model, text, layers)
-    if not family.serves("whole_text"):
-        if pair is not None:
-            raise InputError("--pair is for models that read two texts; this one writes, and --target is what it is to")
-        return _translating(model, text, target, to, layers)
-    if to is not None:
-        raise InputError("--to is for models that write in several languages; this one only reads")
+    kind = family.interface
+    if kind not in UNFIT:
+        kind = "encoder" if family.serves("whole_text") else task_of(model)
+    unfit = UNFIT.get(kind, UNFIT["translation"])
+    for name, given in (("--pair", pair), ("--target", target), ("--to", to)):
+        if given is not None and name in unfit:
+            raise InputError(f"{name} is for models that {unfit[name]}")
+    if kind == "few_shot":
+        raise InputError(
+            "a few-shot classifier reads pictures with their classes before the one it is asked about, and this command "
+            "reads one thing; look from Python: with regard.look(model) as seen: model.classify(support, asked)"
+        )
+    if kind in ONE_TEXT:
+        return ONE_TEXT[kind](model, text, layers)
+    if kind != "encoder":
+        return _writing(kind, model, text, target, to, layers)
     if pair is not None and target is not None:
         raise InputError("--pair and --target are both the second text here; give one of them")
     return _reading(place, text, pair if target is None else target, layers)
 
 
-def _translating(model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None) -> AttentionView:
-    import torch
-
-    from regard.inspection import look as recording
-    from regard.tasks.loading import load, task_of
-
-    if task_of(model) == "text_to_text":
-        if to is not None:
-            raise InputError("--to is for models that translate; this one is told in the text what to do")
-        return _writing(model, text, target, layers)
-    translator = load(model, task="translation")
-    translator.task.check_language(to)
-    with recording(translator, layers or None) as record:
-        if target is None:
-            translator.translate(text, to=to)
-        else:
-            for name, given in (("TEXT", text), ("--target", target)):
-                if not given.strip():
-                    raise InputError(f"{name} is empty; there is nothing to look at")
-            batch = translator.teacher_forced([(text, target)], to=to)
-            with torch.no_grad():
-                translator.model(batch.source, batch.target)
-    return record.view(0)
-
-
-def _captioning(model: Path, picture: str, target: str | None, layers: list[str] | None) -> AttentionView:
-    """The maps of a captioner over a picture, while it writes or is given a caption."""
+def _writing(
+    kind: str, model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None
+) -> AttentionView:
+    """The maps of a translator, a captioner or a text-to-text model, while it writes or is given an answer."""
     import torch
 
     from regard.inspection import look as recording
     from regard.tasks.loading import load
 
-    captioner = load(model, task="captioning")
-    found = pictures_named([picture], captioner)[0].picture
-    if target is not None and not target.strip():
-        raise InputError("--target is empty; there is nothing to look at")
-    with recording(captioner, layers or None) as record:
+    task = {"captioner": "captioning", "text_to_text": "text_to_text"}.get(kind, "translation")
+    writer = load(model, task=task)
+    source: Any = pictures_named([text], writer)[0].picture if kind == "captioner" else text
+    if task == "translation":
+        writer.task.check_language(to)
+    for name, given in (("TEXT", text if task == "translation" and target is not None else None), ("--target", target)):
+        if given is not None and not given.strip():
+            raise InputError(f"{name} is empty; there is nothing to look at")
+    with recording(writer, layers or None) as record, torch.no_grad():
         if target is None:
-            captioner.caption(found)
+            options = {"to": to} if task == "translation" else {}
+            getattr(writer, WRITING[task])(source, **options)
+        elif task == "text_to_text":
+            batch = writer.task.batch(writer.encode([text]), [writer.task.tokenizer.encode(target)]).to(writer.device)
+            writer.model(batch.source, batch.target)
         else:
-            batch = captioner.teacher_forced([(found, target)])
-            with torch.no_grad():
-                captioner.model(batch.pictures, batch.target)
+            batch = writer.teacher_forced([(source, target)], **({"to": to} if task == "translation" else {}))
+            writer.model(batch.pictures if task == "captioning" else batch.source, batch.target)
     return record.view(0)
 
 
@@ -212,26 +178,6 @@ def _classifying(model: Path, picture: str, layers: list[str] | None) -> Attenti
         classifier.classify(found[0].picture)
     view = record.view(0)
     return view if layers else with_rollout(view)
-
-
-def _writing(model: Path, text: str, target: str | None, layers: list[str] | None) -> AttentionView:
-    """The maps of a text-to-text model, whatever it is asked."""
-    import torch
-
-    from regard.inspection import look as recording
-    from regard.tasks.loading import load
-
-    writer = load(model, task="text_to_text")
-    with recording(writer, layers or None) as record:
-        if target is None:
-            writer.generate(text)
-        else:
-            if not target.strip():
-                raise InputError("--target is empty; there is nothing to look at")
-            batch = writer.task.batch(writer.encode([text]), [writer.task.tokenizer.encode(target)]).to(writer.device)
-            with torch.no_grad():
-                writer.model(batch.source, batch.target)
-    return record.view(0)
 
 
 def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
@@ -312,11 +258,35 @@ def _reading(place: Path, text: str, second: str | None, layers: list[str] | Non
     return TextReader.load(place).view(text, second, addresses=layers or None)
 
 
+_PICTURE = "read or write texts; this one reads a picture, leave it out"
+_NO_TEXT = "read or write texts; this one does not, leave it out"
+_ONE_TEXT = "read a second text; a language model reads one, give TEXT"
+_WRITES = "read two texts; this one writes, and --target is what it is to write"
+UNFIT: Mapping[str, Mapping[str, str]] = {
+    "captioner": dict.fromkeys(("--pair", "--to"), "read texts; this one reads a picture, leave it out"),
+    "picture_classifier": dict.fromkeys(("--pair", "--target", "--to"), _PICTURE),
+    "transducer": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
+    "few_shot": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
+    "language_model": dict.fromkeys(("--pair", "--target", "--to"), _ONE_TEXT),
+    "encoder": {"--to": "write in several languages; this one only reads"},
+    "text_to_text": {"--pair": _WRITES, "--to": "translate; this one is told in the text what to do"},
+    "translation": {"--pair": _WRITES},
+}
+"""Options that are not for a kind of model, and which models each is for."""
+
+ONE_TEXT: Mapping[str, Callable[[Path, str, list[str] | None], AttentionView]] = {
+    "picture_classifier": _classifying,
+    "transducer": _copying,
+    "language_model": _following,
+}
+"""How models are looked at that read one thing, by their interface."""
+
+WRITING = {"translation": "translate", "captioning": "caption", "text_to_text": "generate"}
+
+
 def _show(view: AttentionView, *, every: bool) -> None:
     """Print heatmaps: of every map; or of those over the source where there are any, else of the last layer."""
     from dataclasses import replace
-
-    from rich.console import Console
 
     from regard.inspection.terminal import render
     from regard.inspection.text_reader import DocumentText, is_document
@@ -325,14 +295,11 @@ def _show(view: AttentionView, *, every: bool) -> None:
         for number, title in enumerate(view.examples):
             if number:
                 print()
-            Console(file=sys.stdout).print(title, markup=False, highlight=False)
-            Console(file=sys.stdout).print(DocumentText(view, number))
+            print_rich(title, DocumentText(view, number))
         return
     crossed: tuple[AttentionMap, ...] = tuple(item for item in view.maps if item.kind == "cross")
     maps = view.maps if every else crossed or view.maps[-1:]
-    console = Console(file=sys.stdout)
-    console.print(view.title, markup=False, highlight=False)
-    console.print(render(replace(view, maps=maps)))
+    print_rich(view.title, render(replace(view, maps=maps)))
     left = len(view.maps) - len(maps)
     if left:
         which = "of tokens looking at their own side" if crossed else "of the layers below"
@@ -401,11 +368,9 @@ def walk(
     if as_json:
         print(seen.to_json())
     elif output is None:
-        from rich.console import Console
-
         from regard.inspection.walk.terminal import render
 
-        Console(file=sys.stdout).print(render(seen))
+        print_rich(render(seen))
 
 
 # `regard rank`.
@@ -451,13 +416,12 @@ def rank(
         write_figure(collapse_figure(found), output, {}, dots_per_inch=DOTS_PER_INCH)
         say(f"{output}: {len(found)} forms of {len(found['as it is'].addresses)} layers")
     if as_json:
-        print_json({name: each.to_json() for name, each in found.items()})
+        values = {"model": str(model), "forms": {name: each.to_json() for name, each in found.items()}}
+        print_json(envelope("rank") | values)
     elif output is None:
-        from rich.console import Console
-
         from regard.rendering import Fitted
 
-        Console(file=sys.stdout).print(Fitted(depth_table(found)))
+        print_rich(Fitted(depth_table(found)))
 
 
 def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import envelope, one_line, print_json, print_table, say
+from regard.cli.console import envelope, one_line, print_json, print_table, say, say_malformed
 from regard.cli.settings import Device, Format, Json, Limit, Seed, Tests, Vectors
 from regard.errors import InputError
 
@@ -328,8 +328,7 @@ def debias(
     tests = read_tests(weat or ())
     judged = [read_similarity(path, malformed) for path in similarity or ()]
     asked = [read_analogies(path, malformed) for path in analogies or ()]
-    if malformed.total:
-        say(malformed.summary())
+    say_malformed(malformed)
     before = read_vectors(vectors, limit=limit, say=say)
     subspace = bias_subspace(before, sets, components)
     after = hard_debiased(before, subspace, specific=kept, equalize=equal)

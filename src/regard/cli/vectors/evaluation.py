@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import envelope, on_terminal, one_line, print_json, print_table, say
+from regard.cli.console import (
+    PIPE_WIDTH,
+    envelope,
+    on_terminal,
+    one_line,
+    print_json,
+    print_rich,
+    print_table,
+    say,
+    say_malformed,
+)
 from regard.cli.settings import Json, Limit, Seed, SeveralVectors, Tests
 from regard.cli.vectors.bias import PAIRS_FORM, Occupations, Specific, read_tests
 from regard.errors import InputError
@@ -19,10 +29,6 @@ if TYPE_CHECKING:
     from regard.word_embeddings.evaluation.battery import Report
     from regard.word_embeddings.judging.scores import Judgement
     from regard.word_embeddings.store import WordVectors
-
-
-PIPE_WIDTH = 240
-"""Characters of a table that goes into a file or a pipe."""
 
 
 def evaluate(
@@ -124,8 +130,7 @@ def evaluate(
         with_given=with_given,
         seed=seed,
     )
-    if malformed.total:
-        say(malformed.summary())
+    say_malformed(malformed)
     tables = read_tables(vectors, limit)
     if common:
         tables = in_common(tables)
@@ -142,11 +147,9 @@ def evaluate(
             envelope("vectors evaluate") | {"common": common, "vectors": [report.to_json() for report in reports]}
         )
         return
-    from rich.console import Console
-
     from regard.rendering import Fitted
 
-    Console(file=sys.stdout, width=None if on_terminal(sys.stdout) else PIPE_WIDTH).print(Fitted(table(reports)))
+    print_rich(Fitted(table(reports)), pipe_width=PIPE_WIDTH)
 
 
 def _write(
@@ -279,8 +282,7 @@ def score(
     questionnaire = read_key(key)
     malformed = MalformedRows()
     given = read_answers(questionnaire, answers, malformed)
-    if malformed.total:
-        say(malformed.summary())
+    say_malformed(malformed)
     found = judging(questionnaire, given, seed=seed)
     if as_json:
         print_json(envelope("vectors survey score") | found.to_json() | {"left_out": malformed.by_reason})

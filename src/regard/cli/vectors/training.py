@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -14,22 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from regard.cli.commands import renamed
-from regard.cli.console import Interruption, envelope, on_terminal, print_json, print_table, say
+from regard.cli.console import Interruption, envelope, print_json, print_table, progress_bar, say, say_malformed
 from regard.cli.inputs import opened
 from regard.cli.settings import NOTHING, Device, Format, Given, Json, Limit, Model, Settings, grouped
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
     from regard.word_embeddings.contextual import Sentence
     from regard.word_embeddings.store import WordVectors
-    from regard.word_embeddings.training.corpus import Progress, Report
+    from regard.word_embeddings.training.corpus import Progress
     from regard.word_embeddings.training.settings import Method
-
-
-REFRESH = 0.2
-"""Seconds between two pictures of the bar."""
 
 
 VECTORS = Settings(
@@ -115,12 +106,15 @@ def train(
     chosen_settings = settings_of(cast("Method", own.pop("method") or method), **own)
     corpus = read(texts, tokenisation=tokens, sentences=sentences, lowercase=not keep_case, cleaning=cleaning)  # type: ignore[arg-type]
     try:
-        with _bar() as report:
+        with progress_bar("words") as show:
+
+            def report(now: Progress) -> None:
+                show(now.done, now.total, f"{now.stage},{now.unit}")
+
             found = train_vectors(corpus, chosen_settings, name=output.name, scratch=scratch, report=report)
     except KeyboardInterrupt:
         raise Interruption("interrupted; nothing was written, and what was there before is as it was") from None
-    if corpus.malformed.total:
-        say(corpus.malformed.summary())
+    say_malformed(corpus.malformed)
     write_vectors(found, output, chosen)
     if as_json:
         print_json(
@@ -172,51 +166,6 @@ def _rows(vectors: WordVectors, output: Path, kind: str) -> list[tuple[str, str]
     else:
         rows.append(("trained", f"{facts['words_per_second']:,.0f} words a second"))
     return [*rows, ("written", f"{output} ({kind})")]
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[Report]:
-    """A bar on standard error, where that is a terminal."""
-    if not on_terminal(sys.stderr):
-        yield lambda progress: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[numbers]}"),
-        TimeRemainingColumn(compact=True),
-        console=Console(stderr=True),
-        auto_refresh=False,
-        redirect_stdout=False,  # what is written there is for whoever reads it, not for the terminal
-        expand=True,
-    )
-    with bar:
-        yield _Stages(bar).show
-
-
-class _Stages:
-    """Draws how far a training is; every stage begins anew."""
-
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
-        self._task = bar.add_task("", total=None, numbers="")
-        self._stage, self._began, self._drawn = "", 0.0, 0.0
-
-    def show(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if progress.stage != self._stage:
-            self._stage, self._began = progress.stage, now
-            self._bar.reset(self._task, total=progress.total, description=progress.stage)
-        elif now - self._drawn < REFRESH and progress.done != progress.total:
-            return
-        self._drawn = now
-        speed = progress.done / max(1e-9, now - self._began)
-        numbers = f"{progress.done:,} {progress.unit}  {speed:,.0f}/s"
-        self._bar.update(self._task, completed=progress.done, numbers=numbers)
-        self._bar.refresh()
 
 
 # `regard vectors extract`: out of a model that reads words in context.
@@ -282,7 +231,11 @@ def extract(
     sentences = None if how == "pieces" else _Sentences(list(texts or ()), lines=lines, spaces=spaces)
     encoder = opened(model, device, "sentence_embedding")
     try:
-        with _sentence_bar() as progress:
+        with progress_bar("sentences") as show:
+
+            def progress(done: int, total: int) -> None:
+                show(done, total, "reading")
+
             if sentences is None:
                 from regard.word_embeddings.contextual import piece_vectors
 
@@ -337,20 +290,6 @@ class _Sentences:
         for document in read_documents(files, sentences="line" if self._lines else "split"):
             for sentence in document:
                 yield sentence.split() if self._spaces else sentence
-
-
-@contextlib.contextmanager
-def _sentence_bar() -> Iterator[Callable[[int, int], None]]:
-    """What is told how far reading has come, and shows it on standard error where that is a terminal."""
-    if not on_terminal(sys.stderr):
-        yield lambda done, of: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), redirect_stdout=False) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 # `regard vectors convert`: from one format to another.
