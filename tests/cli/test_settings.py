@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
+import re
+from typing import Any
 
 import pytest
 import typer
 
+from regard.cli.costs import PLAN
 from regard.cli.main import app
 from regard.cli.settings import DECODING, check_known, settings_in, split_settings, with_options
+from regard.cli.vectors.training import VECTORS
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 
@@ -65,18 +70,22 @@ def test_a_wrong_setting_is_refused():
         check_known({"length_penalty": 1, "beem": 5})
 
 
-@pytest.mark.parametrize("settings", [DECODING], ids=lambda each: each.place)
+@pytest.mark.parametrize("settings", [DECODING, VECTORS, PLAN], ids=lambda each: each.place)
 def test_options_are_the_fields_of_the_class_as_it_is_imported(settings):
     module, _, name = settings.place.partition(":")
     kind = getattr(importlib.import_module(module), name)
-    fields = {part.name: part for part in dataclasses.fields(kind)}
+    if dataclasses.is_dataclass(kind):
+        fields: dict[str, Any] = {part.name: part for part in dataclasses.fields(kind)}
+    else:
+        parameters = inspect.signature(kind).parameters.values()
+        fields = {part.name: part for part in parameters if part.kind is inspect.Parameter.KEYWORD_ONLY}
     found = settings_in(settings.place)
     assert list(found) == list(fields)
     assert set(settings.names) <= set(fields)
     for part in settings.parameters():
         option = part.annotation.__metadata__[0]
-        assert option.help[0].isupper()
-        assert option.help.endswith(".")
+        assert option.help[0].isupper() or part.name in ("method", "device")  # names come first in these
+        assert re.search(r"\.(  \[default: .+\])?$", option.help)
         value = fields[part.name].default
         if part.name not in settings.own and type(value) in (int, float, bool, str):
             assert found[part.name].type is type(value)

@@ -12,14 +12,30 @@ import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import NewFile, envelope, print_json, print_table, say, say_malformed
-from regard.cli.settings import Json, Overrides, To
+from regard.cli.settings import NOTHING, Given, Json, Overrides, Settings, To, grouped
 from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.bench import Report
 
 
+PLAN = Settings(
+    place="regard.planning.plan:plan",
+    names=(
+        *("device", "count", "utilisation", "tokens_per_second", "price", "watts", "precision"),
+        *("tokens", "batch_tokens", "length", "activation_checkpointing", "read"),
+    ),
+    called={"precision": "dtype"},
+    help={
+        "device": "p100-16, v100-16, v100-32, a100-40, a100-80, h100-80, rtx-3090, rtx-4090, t4; or here: this machine, measured."
+    },
+    defaults=True,
+)
+"""The options of `plan`, by the keyword of `regard.plan` that each one gives."""
+
+
 @renamed(precision="dtype")
+@grouped()
 def plan(
     what: Annotated[
         str,
@@ -30,46 +46,7 @@ def plan(
         ),
     ],
     overrides: Overrides = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="p100-16, v100-16, v100-32, a100-40, a100-80, h100-80, rtx-3090, rtx-4090, t4; or here: this machine, measured."
-        ),
-    ] = "a100-80",
-    count: Annotated[int, typer.Option(help="How many devices.")] = 1,
-    utilisation: Annotated[float, typer.Option(help="The share of the devices' peak that is reached.")] = 0.3,
-    tokens_per_second: Annotated[
-        float | None,
-        typer.Option(help="Measured, of all devices together, instead of a utilisation.", show_default=False),
-    ] = None,
-    price: Annotated[
-        float | None, typer.Option(help="Of one device for an hour, in any currency.", show_default=False)
-    ] = None,
-    watts: Annotated[
-        float | None, typer.Option(help="That one device draws, for the energy.", show_default=False)
-    ] = None,
-    dtype: Annotated[
-        str, typer.Option(metavar="NAME", help="Of matrix products: auto, float32, bfloat16 or float16.")
-    ] = "auto",
-    tokens: Annotated[
-        float | None,
-        typer.Option(help="Of the whole run, instead of the recipe's or the paper's.", show_default=False),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option(help="That one device reads at a time.", show_default=False)
-    ] = None,
-    length: Annotated[int | None, typer.Option(help="Of a text, in tokens.", show_default=False)] = None,
-    activation_checkpointing: Annotated[
-        bool | None,
-        typer.Option(
-            "--activation-checkpointing/--no-activation-checkpointing",
-            help="Compute blocks again in the backward pass; as the recipe says unless given.",
-            show_default=False,
-        ),
-    ] = None,
-    read: Annotated[
-        bool, typer.Option("--read/--no-read", help="Read a recipe's data where it is here, as training would.")
-    ] = True,
+    settings: Annotated[Given, PLAN] = NOTHING,
     as_json: Json = False,
 ) -> None:
     """Say what training will cost before it is run: parameters, operations, time, money, memory, the working shown.
@@ -86,25 +63,11 @@ def plan(
     from regard.planning.plan import plan as make
     from regard.planning.plan import rows_of
 
+    given = {name: value for name, value in settings.items() if value is not None}
     formats = Literal["auto", "float32", "bfloat16", "float16"]
-    if dtype not in get_args(formats):
-        raise InputError(f"--dtype is {dtype!r}; {nearest(dtype, get_args(formats))}")
-    found = make(
-        what,
-        overrides or (),
-        device=device,
-        count=count,
-        utilisation=utilisation,
-        tokens_per_second=tokens_per_second,
-        price=price,
-        watts=watts,
-        precision=dtype,  # type: ignore[arg-type]
-        tokens=tokens,
-        batch_tokens=batch_tokens,
-        length=length,
-        activation_checkpointing=activation_checkpointing,
-        read=read,
-    )
+    if given.get("precision", "auto") not in get_args(formats):
+        raise InputError(f"--dtype is {given['precision']!r}; {nearest(given['precision'], get_args(formats))}")
+    found = make(what, overrides or (), **given)
     if as_json:
         print_json(envelope("plan") | found.to_mapping())
     else:

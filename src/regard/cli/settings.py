@@ -37,7 +37,7 @@ LAST = ("device", "dtype", "batch_size", "as_json")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field of a dataclass of settings, as its source has it."""
+    """A field of a dataclass of settings, or a keyword of a function, as the source has it."""
 
     name: str
     type: Any
@@ -48,13 +48,13 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Options for fields of a dataclass of settings elsewhere.
+    """Options for fields of a dataclass of settings elsewhere, or for the keywords of a function.
 
     Every option may be left out, and None then stands for it, so that the class's own default, or a model's, holds. The class
     checks the values.
 
     Arguments:
-        place: the class, as `module:Class`.
+        place: the class, as `module:Class`, or the function.
         names: the fields that have an option, in this order.
         usual: values where an option is not given, by field.
         called: the word of an option where it is not the field's own.
@@ -97,7 +97,7 @@ class Settings:
         if name in self.own:
             return self.own[name]
         word = "--" + self.called.get(name, name).replace("_", "-")
-        shown = self.defaults and setting.default is not None and name not in self.usual
+        shown = self.defaults and not isinstance(setting.default, bool | None) and name not in self.usual
         default = f"  [default: {setting.default}]" if shown else ""
         flags = f"{word}/--no-{word[2:]}" if setting.type is bool else word
         option = typer.Option(
@@ -114,10 +114,10 @@ _METAVARS: Mapping[Any, str | None] = {int: "N", float: "NUMBER", str: "NAME", b
 
 @functools.cache
 def settings_in(place: str) -> Mapping[str, Setting]:
-    """The fields of a dataclass, read from its source: importing it would take PyTorch, and --help a second.
+    """The fields of a dataclass or the keywords of a function, read from the source: importing it takes PyTorch and a second.
 
     Arguments:
-        place: `module:Class`, of this package.
+        place: `module:Class` or `module:function`, of this package.
 
     >>> beam = settings_in("regard.generation.settings:GenerationSettings")["beam"]
     >>> beam.type, beam.help
@@ -126,18 +126,24 @@ def settings_in(place: str) -> Mapping[str, Setting]:
     module, _, name = place.partition(":")
     source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
     tree = ast.parse(source.read_text(encoding="utf-8"))
-    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name)
     names = {alias: value for alias, value in map(_alias, tree.body) if alias}
     help = _described(ast.get_docstring(found) or "")
+    parts: Iterable[tuple[str, ast.expr | None, ast.expr | None]]
+    if isinstance(found, ast.ClassDef):
+        fields = [part for part in found.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)]
+        parts = [(ast.unparse(part.target), part.annotation, part.value) for part in fields]
+    else:
+        keywords = zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True)
+        parts = [(part.arg, part.annotation, value) for part, value in keywords]
     return {
-        part.target.id: Setting(
-            part.target.id,
-            _type(part.annotation, names),
-            help.get(part.target.id, ""),
-            part.value.value if isinstance(part.value, ast.Constant) else None,
+        name: Setting(
+            name,
+            _type(annotation, names),
+            help.get(name, ""),
+            value.value if isinstance(value, ast.Constant) else None,
         )
-        for part in found.body
-        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        for name, annotation, value in parts
     }
 
 
@@ -148,8 +154,10 @@ def _alias(node: ast.stmt) -> tuple[str, ast.expr | None]:
     return "", None
 
 
-def _type(annotation: ast.expr, names: Mapping[str, ast.expr | None]) -> Any:
+def _type(annotation: ast.expr | None, names: Mapping[str, ast.expr | None]) -> Any:
     """The type of an option: int, float, bool or str; str too for a Literal, and where there is no such type."""
+    if annotation is None:
+        return str
     text = ast.unparse(names.get(annotation.id) or annotation if isinstance(annotation, ast.Name) else annotation)
     return {"int": int, "float": float, "bool": bool}.get(text.removesuffix(" | None"), str)
 

@@ -187,15 +187,15 @@ def plan(
         what: a recipe, as a file, a mapping or a `Recipe`; or the name of a published model (`PUBLISHED`).
         overrides: `key=value` on top of a recipe.
         device: one of `DEVICES` by its name, `here` for this machine, measured, or a `Device`.
-        count: how many.
+        count: how many devices.
         utilisation: the share of the peak that is reached; 0.3 to 0.5 is usual for large models on one machine.
         tokens_per_second: measured, of all devices together; time is then tokens over it.
-        price: of one device for an hour.
-        watts: that one device draws.
+        price: of one device for an hour, in any currency.
+        watts: that one device draws, for the energy.
         precision: of matrix products. `auto` is the recipe's own, where `auto` in turn is bfloat16 if the device multiplies it
             and else float32; for a published model the fastest 16-bit format.
-        tokens: of the run, padding included, instead of what the recipe or the paper says.
-        batch_tokens: that one device reads at a time; for a published model one text unless given.
+        tokens: of the whole run, padding included, instead of what the recipe or the paper says.
+        batch_tokens: tokens that one device reads at a time; for a published model one text unless given.
         length: of a text, in tokens.
         activation_checkpointing: compute blocks again in the backward pass; None is as the recipe says.
         read: read a recipe's data where it is here; else vocabularies are as large as they may become.
