@@ -10,7 +10,7 @@ from regard.claims.catalogue import read_computation
 from regard.claims.claim import claim, claim_of
 from regard.claims.measure import Measure
 from regard.claims.verdict import run_claim
-from regard.cli.comparisons import print_tables
+from regard.cli.training import print_tables
 from regard.errors import InputError
 from regard_claims.rank_collapse.random_stacks import RandomStacks
 from regard_claims.short_paths.sorting_depth import SortingDepth

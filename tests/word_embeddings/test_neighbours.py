@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.cli.vectors.neighbours import analogy as analogy_command
-from regard.cli.vectors.neighbours import doesnt_match as doesnt_match_command
-from regard.cli.vectors.neighbours import neighbours as neighbours_command
+from regard.cli.vectors.evaluation import analogy as analogy_command
+from regard.cli.vectors.evaluation import doesnt_match as doesnt_match_command
+from regard.cli.vectors.evaluation import neighbours as neighbours_command
 from regard.cli.vectors.training import convert as convert_command
 from regard.errors import InputError
 from regard.word_embeddings.neighbours import analogy, analogy_scores, cosines, neighbours, odd_one_out

@@ -123,7 +123,7 @@ def _seen(
     if kind == "few_shot":
         raise InputError(
             "a few-shot classifier reads pictures with their classes before the one it is asked about, and this command "
-            "reads one thing; look from Python: with regard.look(model) as seen: model.classify(support, asked)"
+            "reads one thing; look from Python: with regard.look(model) as seen: model.classify(shown, asked)"
         )
     if kind in ONE_TEXT:
         return ONE_TEXT[kind](model, text, layers)

@@ -18,7 +18,6 @@ from typer.main import get_command
 from regard import __version__
 from regard.cli.classify import classify
 from regard.cli.commands import commands, predict, with_code
-from regard.cli.comparisons import claims, compare
 from regard.cli.console import Interruption, ReaderGone, on_terminal, one_line, say
 from regard.cli.costs import bench, plan
 from regard.cli.embedding import embed, search
@@ -29,7 +28,7 @@ from regard.cli.looking import look, rank, walk
 from regard.cli.media import caption, compose
 from regard.cli.spans import answer, fill, tag
 from regard.cli.text_to_text import summarize, translate
-from regard.cli.train import train
+from regard.cli.training import claims, compare, train
 from regard.cli.vectors import vectors
 from regard.errors import InputError, nearest
 from regard.machine import bound_spinning

@@ -75,11 +75,11 @@ def test_a_place_that_cannot_be_is_refused_before_the_training(text, tmp_path):
 
 
 def test_interrupted_it_leaves_nothing_half_written(text, tmp_path, monkeypatch):
-    def interrupt(progress):
-        if progress.stage.startswith("epoch 2"):
+    def interrupt(done, total, stage):
+        if stage.startswith("epoch 2"):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_bar", lambda: contextlib.nullcontext(interrupt))
+    monkeypatch.setattr(module, "progress_bar", lambda unit: contextlib.nullcontext(interrupt))
     before = sorted(tmp_path.iterdir())
     with pytest.raises(Interruption, match="nothing was written"):
         train(texts=[str(text)], output=tmp_path / "out", method="glove", scratch=tmp_path)

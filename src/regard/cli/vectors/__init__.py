@@ -6,8 +6,7 @@ import typer
 
 from regard.cli.commands import commands, with_code
 from regard.cli.vectors.bias import bias, debias
-from regard.cli.vectors.evaluation import evaluate, survey
-from regard.cli.vectors.neighbours import analogy, doesnt_match, neighbours
+from regard.cli.vectors.evaluation import analogy, doesnt_match, evaluate, neighbours, survey
 from regard.cli.vectors.training import convert, extract, train
 
 vectors = typer.Typer(
