@@ -111,8 +111,8 @@ def read_input(
     if not is_table(file, column, known):
         return read_texts(arguments, file)
     table = read_table(file, column, pairs=pairs, known=known)
-    if table.told:
-        say(table.told)
+    if table.note:
+        say(table.note)
     return (Text(row.text, f"{file}, line {row.line}", row=row.row, kind=table.kind) for row in table.rows)
 
 

@@ -90,8 +90,8 @@ def train(
 
 
 def _run(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trained:
+    from regard.machine import keep_freed_memory
     from regard.training.callbacks import ProgressBar
-    from regard.training.memory import keep_freed_memory
     from regard.training.recipe import read_recipe
     from regard.training.run import train as train_run
 
