@@ -248,7 +248,7 @@ def test_the_page_marks_each_command_as_it_is():
 def test_the_names_that_the_page_says_exist_now_exist():
     now = "".join(re.findall(r"^> \*\*Now\*\*.*?(?=\*Planned\*|\n\n)", PAGE, flags=re.MULTILINE | re.DOTALL))
     names = set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", now))
-    assert {"ScoredAttention", "RelativeAttention", "LSHAttention", "Room", "KVCache"} <= names
+    assert {"ScoredAttention", "RelativeAttention", "LSHAttention", "KVBuffer", "KVCache"} <= names
     classes = {node.name for tree in files().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     assert names <= classes
 

@@ -105,7 +105,7 @@ def test_a_mask_called_with_indices_agrees_with_its_tensor(generator):
 def test_evaluated_is_the_same_mask_computed_once(generator):
     size = {"batch": 2, "heads": 3, "queries": 5, "keys": 7}
     for mask in some_masks(generator):
-        assert torch.equal(mask.evaluated(**size).dense(**size), mask.dense(**size))
+        assert torch.equal(mask.materialize(**size).dense(**size), mask.dense(**size))
 
 
 def test_an_axis_the_mask_ignores_stays_of_size_one():

@@ -45,4 +45,4 @@ def test_b16_the_decoder_looks_at_the_picture_and_not_the_picture_at_itself(rand
     assert first.shape == (1, 1, 3, 16)  # words over places; self-attention would have places over places
     torch.testing.assert_close(first[:, :, 0], second[:, :, 0])
     assert not torch.allclose(first[:, :, 2], second[:, :, 2])
-    assert model.attention.between == ("target", "source")
+    assert model.attention.sequences == ("target", "source")

@@ -129,12 +129,12 @@ def test_a_continuation_goes_back(back, seeded, randomize):
             logits, state = model.step(torch.tensor([token, token + 1]), state)
             states.append(state)
             said.append(logits)
-        memory = state.reader.cache.layers[0].room
+        memory = state.reader.cache.layers[0].buffer
         shorter = getattr(state, back)(2)
         assert (shorter.length, shorter.reader.length) == (2, states[2].reader.length)
         logits, again = model.step(torch.tensor([7, 8]), shorter)
     torch.testing.assert_close(logits, said[2])
-    assert (again.reader.cache.layers[0].room is memory) == (back == "rewound"), "what is given up is written over"
+    assert (again.reader.cache.layers[0].buffer is memory) == (back == "rewound"), "what is given up is written over"
     with pytest.raises(ValueError, match="holds 4 tokens and cannot be cropped to 0"):
         getattr(state, back)(0)
 
@@ -163,9 +163,9 @@ def test_a_transformer_that_goes_back_writes_over_what_it_gave_up(seeded):
         state = model.start(Tokens.pad([[3, 4, 5], [6, 7]]))
         for token in (1, 3, 4):
             _, state = model.step(torch.tensor([token, token]), state)
-        memory = state.cache.layers[0].room
+        memory = state.cache.layers[0].buffer
         _, after = model.step(torch.tensor([5, 5]), state.rewound(2))
-        assert after.cache.layers[0].room is memory
+        assert after.cache.layers[0].buffer is memory
         assert after.cache.layers[0].key.shape[2] == 3
 
 

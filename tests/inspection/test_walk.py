@@ -90,7 +90,7 @@ def test_every_mechanism_of_the_contract_is_walked_to_its_own_weights(name, mask
     for row, head, position in ((0, 5, BLIND), (1, 2, 4)):
         seen = walk_attention(case.mechanism, case.inputs, case.value, row=row, head=head, position=position)
         assert titles(seen)[0] == "Queries, keys, values"
-        added = ["What the mechanism adds"] if case.mechanism.declaration.added else []
+        added = ["What the mechanism adds"] if case.mechanism.declaration.extra_output else []
         assert titles(seen)[-2 - len(added) :] == ["Weigh", "Sum", *added]
         weights = case.mechanism.weights(case.inputs)[row, head, position].detach().numpy()
         assert np.array_equal(seen.weights, weights)
@@ -242,14 +242,14 @@ class Halves(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        return Declaration(added=True)
+        return Declaration(extra_output=True)
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
         weights = torch.zeros(inputs.shape)
         weights[..., :2] = 0.5
         return weights
 
-    def added(self, inputs: AttentionInputs, weights: Tensor) -> Tensor:
+    def extra_output(self, inputs: AttentionInputs, weights: Tensor) -> Tensor:
         return torch.ones(*inputs.shape[:3], 4)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:

@@ -4,8 +4,10 @@ An attention *mechanism* (`Attention`) turns queries and keys into weights and w
 (`AttentionLayer`, `MultiHeadAttention`) is linear projections around a mechanism.
 """
 
+from typing import TYPE_CHECKING
+
 from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
-from regard.attention.cache import KeysValues, KVCache, Room
+from regard.attention.cache import KeysValues, KVBuffer, KVCache
 from regard.attention.inputs import AttentionInputs, Causal, Dense, Document, Mask, Packed, Padding, Positions, Window
 from regard.attention.kernels import BatchInvariant
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
@@ -30,6 +32,7 @@ from regard.attention.relative import (
     buckets_of,
 )
 from regard.attention.scores import Additive, Cosine, Dot, General, Location, ScaledDot, Score
+from regard.old_names import old_attributes
 
 __all__ = [
     "Additive",
@@ -49,6 +52,7 @@ __all__ = [
     "Dot",
     "General",
     "Hard",
+    "KVBuffer",
     "KVCache",
     "KeysValues",
     "LSHAttention",
@@ -69,7 +73,6 @@ __all__ = [
     "RelativeEmbeddings",
     "RelativeKeys",
     "RelativeVectors",
-    "Room",
     "Rotary",
     "ScaledDot",
     "Score",
@@ -82,3 +85,6 @@ __all__ = [
     "positions_of",
     "sinusoids",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, {"Room": "KVBuffer"})

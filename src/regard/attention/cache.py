@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.attention.inputs import Dense, Mask
 
 LEAST = 32
-"""Slots of the smallest room that is made to grow into."""
+"""Slots of the smallest buffer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,21 +200,21 @@ class KeysValues:
     """Projected keys (B, G, S, E) and values (B, G, S, Ev).
 
     Arguments:
-        room: the memory that both are the first slots of, where there is more of it; both are then of one width.
+        buffer: the memory that both are the first slots of, where there is more of it; both are then of one width.
     """
 
     key: Tensor
     value: Tensor
-    room: Room | None = None
+    buffer: KVBuffer | None = None
 
     def select(self, rows: Tensor) -> KeysValues:
         """The batch rows of the index tensor `rows`, in that order."""
         length = self.key.shape[2]
-        if self.room is None or torch.is_grad_enabled():
+        if self.buffer is None or torch.is_grad_enabled():
             return KeysValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
-        # With as much room as growing would make for it, which would copy it once more.
-        slots = min(self.room.capacity, max(LEAST, 2 * length))
-        return _first(Room(self.room.memory[:, :, :, :slots].index_select(1, rows), length), length)
+        # As large as growing would make it, which would copy it once more.
+        slots = min(self.buffer.capacity, max(LEAST, 2 * length))
+        return _first(KVBuffer(self.buffer.memory[:, :, :, :slots].index_select(1, rows), length), length)
 
     def gathered(self, columns: Tensor) -> KeysValues:
         """Of each row b the slots `columns[b]`, (B, n), in that order."""
@@ -231,7 +231,7 @@ class KeysValues:
         Arguments:
             parts: with the same heads and widths; a number for so many rows of nothing.
             length: S, of the longest.
-            slots: that there is room for.
+            slots: of the buffer.
         """
         like = next(part for part in parts if isinstance(part, KeysValues))
         rows = [part if isinstance(part, int) else len(part.key) for part in parts]
@@ -239,10 +239,10 @@ class KeysValues:
         def empty(made: Tensor) -> Tensor:
             return made.new_zeros(sum(rows), made.shape[1], slots, made.shape[3])
 
-        room: Room | None = None
+        buffer: KVBuffer | None = None
         if like.key.shape[3] == like.value.shape[3]:
-            room = Room(like.key.new_zeros(2, sum(rows), like.key.shape[1], slots, like.key.shape[3]), length)
-        key, value = (empty(like.key), empty(like.value)) if room is None else (room.memory[0], room.memory[1])
+            buffer = KVBuffer(like.key.new_zeros(2, sum(rows), like.key.shape[1], slots, like.key.shape[3]), length)
+        key, value = (empty(like.key), empty(like.value)) if buffer is None else (buffer.memory[0], buffer.memory[1])
         first = 0
         for part, count in zip(parts, rows, strict=True):
             if isinstance(part, KeysValues):
@@ -250,7 +250,7 @@ class KeysValues:
                 key[first : first + count, :, own] = part.key
                 value[first : first + count, :, own] = part.value
             first += count
-        return KeysValues(key[:, :, :length], value[:, :, :length], room)
+        return KeysValues(key[:, :, :length], value[:, :, :length], buffer)
 
     def extended(self, later: KeysValues) -> KeysValues:
         """These followed by `later` along the key axis.
@@ -268,47 +268,47 @@ class KeysValues:
     def lengthened(self, more: int) -> KeysValues:
         """These followed by `more` slots that are still to be written, and that nobody else sees."""
         length = self.key.shape[2]
-        room = self.room
-        if room is None or not room.claim(length, more):
-            least = LEAST if room is None else room.capacity
-            room = self._copied(max(least, 2 * (length + more)), length + more)
-        return _first(room, length + more)
+        buffer = self.buffer
+        if buffer is None or not buffer.claim(length, more):
+            least = LEAST if buffer is None else buffer.capacity
+            buffer = self._copied(max(least, 2 * (length + more)), length + more)
+        return _first(buffer, length + more)
 
     def reserved(self, slots: int) -> KeysValues:
         """The same with room for so many in all."""
         length = self.key.shape[2]
         widths_differ = self.key.shape[3] != self.value.shape[3]
-        if widths_differ or (self.room is not None and self.room.capacity >= slots):
+        if widths_differ or (self.buffer is not None and self.buffer.capacity >= slots):
             return self
         return _first(self._copied(max(slots, length), length), length)
 
     def crop(self, length: int) -> KeysValues:
         """The first `length` slots."""
-        return KeysValues(self.key[:, :, :length], self.value[:, :, :length], self.room)
+        return KeysValues(self.key[:, :, :length], self.value[:, :, :length], self.buffer)
 
     def rewound(self, length: int) -> KeysValues:
         """As `crop`, and what came later is given up: its memory is written over by what is read next.
 
         For whoever knows that nobody holds the longer ones any more.
         """
-        if self.room is not None:
-            self.room.release(self.key.shape[2], length)
+        if self.buffer is not None:
+            self.buffer.release(self.key.shape[2], length)
         return self.crop(length)
 
-    def _copied(self, slots: int, filled: int) -> Room:
+    def _copied(self, slots: int, filled: int) -> KVBuffer:
         batch, groups, length, width = self.key.shape
         memory = self.key.new_empty(2, batch, groups, slots, width)
         memory[0, :, :, :length] = self.key
         memory[1, :, :, :length] = self.value
-        return Room(memory, filled)
+        return KVBuffer(memory, filled)
 
 
-class Room:
+class KVBuffer:
     """Memory for keys and values with slots left over, so that one more token is written and not all of them copied.
 
     The slots fill up from the front and are never written twice: whoever holds the first n of them goes on seeing the same
     numbers. Only who holds all that are filled may write the next; anyone else, a second continuation of the same prompt or a
-    state that was cropped, gets a room of its own.
+    state that was cropped, gets a buffer of its own.
 
     Arguments:
         memory: (2, B, G, C, E), keys and values.
@@ -344,5 +344,5 @@ class Room:
                 self._filled = length
 
 
-def _first(room: Room, length: int) -> KeysValues:
-    return KeysValues(room.memory[0, :, :, :length], room.memory[1, :, :, :length], room)
+def _first(buffer: KVBuffer, length: int) -> KeysValues:
+    return KeysValues(buffer.memory[0, :, :, :length], buffer.memory[1, :, :, :length], buffer)

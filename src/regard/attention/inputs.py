@@ -9,10 +9,12 @@ call start at a later slot than zero, so the masks that compare both take the `o
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,11 +59,16 @@ class Mask(ABC):
             index[3].view(1, 1, 1, -1),
         )
 
-    def evaluated(
+    def materialize(
         self, *, batch: int, queries: int, keys: int, heads: int = 1, device: torch.device | str | None = None
     ) -> Dense:
         """The same mask computed once, for a stack of layers that all share it."""
         return Dense(self.dense(batch=batch, queries=queries, keys=keys, heads=heads, device=device))
+
+    def evaluated(self, **sizes: Any) -> Dense:
+        """The old name of `materialize`, for one release."""
+        warnings.warn("Mask.evaluated is called materialize; use that name", DeprecationWarning, stacklevel=2)
+        return self.materialize(**sizes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from regard.attention.inputs import NOTHING, AttentionInputs, Mask, Positions
 from regard.attention.mechanism import Attention, ScoredAttention
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot
+from regard.structure import renamed
 
 Side = Literal["source", "target", "sentences", "document"]
 """A sequence that a model reads (source) or writes (target); of a document that is read, its sentences, or it as a whole."""
@@ -32,6 +33,7 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(-2)
 
 
+@renamed(between="sequences")
 class AttentionLayer(nn.Module):
     """Projections of query, key, value and output around an attention mechanism.
 
@@ -44,8 +46,8 @@ class AttentionLayer(nn.Module):
         attention: the mechanism.
         heads: H, query heads; the width that `query` gives must divide by it.
         key_heads: G, key and value heads; H where None.
-        between: which sequences the queries and the keys come from, (source, source) in an encoder, (target, source) where a
-            decoder looks at the source. Nothing is computed from it; it tells whoever looks what the axes are.
+        sequences: which the queries and the keys come from: (source, source) in an encoder, (target, source) where a decoder
+            attends to the source. Nothing is computed from it; it names the axes of the weights.
         rotary: turns projected queries and keys by their positions; None for none.
     """
 
@@ -59,7 +61,7 @@ class AttentionLayer(nn.Module):
         attention: Attention,
         heads: int = 1,
         key_heads: int | None = None,
-        between: tuple[Side, Side] = ("source", "source"),
+        sequences: tuple[Side, Side] = ("source", "source"),
         rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
@@ -70,7 +72,7 @@ class AttentionLayer(nn.Module):
         self.attention = attention
         self.heads = heads
         self.key_heads = heads if key_heads is None else key_heads
-        self.between = between
+        self.sequences = sequences
         self.rotary = rotary
 
     def keys_values(self, source: Tensor, positions: Tensor | None = None) -> KeysValues:
@@ -171,6 +173,7 @@ class AttentionLayer(nn.Module):
         return self.attend(inputs, source.value)
 
 
+@renamed(between="sequences")
 class MultiHeadAttention(AttentionLayer):
     """Scaled dot-product attention over H heads (Vaswani et al. 2017, section 3.2.2).
 
@@ -185,7 +188,7 @@ class MultiHeadAttention(AttentionLayer):
         bias: whether the four projections have biases (the published model has none).
         dropout: probability of dropping a weight in training.
         attention: another mechanism in place of scaled dot product.
-        between: which sequences queries and keys come from.
+        sequences: which the queries and the keys come from.
         rotary: turns queries and keys by their positions, E = D / H wide; None for none.
 
     Raises:
@@ -206,7 +209,7 @@ class MultiHeadAttention(AttentionLayer):
         bias: bool = True,
         dropout: float = 0.0,
         attention: Attention | None = None,
-        between: tuple[Side, Side] = ("source", "source"),
+        sequences: tuple[Side, Side] = ("source", "source"),
         rotary: Rotary | None = None,
     ) -> None:
         key_heads = heads if key_heads is None else key_heads
@@ -223,11 +226,12 @@ class MultiHeadAttention(AttentionLayer):
             attention=attention if attention is not None else ScoredAttention(ScaledDot(), dropout=dropout),
             heads=heads,
             key_heads=key_heads,
-            between=between,
+            sequences=sequences,
             rotary=rotary,
         )
 
 
+@renamed(between="sequences")
 class SharedAttention(AttentionLayer):
     """Self-attention with one projection for queries and keys (Kitaev et al. 2020, section 2, "shared-QK Transformer").
 
@@ -237,7 +241,7 @@ class SharedAttention(AttentionLayer):
 
     Arguments:
         query_key: Wqk, on the last axis.
-        value, output, attention, heads, between: as for `AttentionLayer`.
+        value, output, attention, heads, sequences: as for `AttentionLayer`.
     """
 
     def __init__(
@@ -248,7 +252,7 @@ class SharedAttention(AttentionLayer):
         output: nn.Module,
         attention: Attention,
         heads: int,
-        between: tuple[Side, Side] = ("source", "source"),
+        sequences: tuple[Side, Side] = ("source", "source"),
     ) -> None:
         super().__init__(
             query=query_key,
@@ -257,7 +261,7 @@ class SharedAttention(AttentionLayer):
             output=output,
             attention=attention,
             heads=heads,
-            between=between,
+            sequences=sequences,
         )
 
     def keys_values(self, source: Tensor, positions: Tensor | None = None) -> KeysValues:

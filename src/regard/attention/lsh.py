@@ -247,7 +247,7 @@ class LSHAttention(Attention):
         drawn = self._rotations(inputs, generator).to(inputs.query.device).expand(inputs.shape[0], -1, -1, -1, -1)
         return replace(inputs, record={ROTATIONS: drawn, **inputs.record})
 
-    def decided(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
+    def replay_state(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
         """The buckets of all keys, (B, H, N, S) int32, where keys are hashed at all."""
         return {} if self.full(inputs.shape[3]) else {BUCKETS: self._buckets(inputs).int()}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,22 +16,24 @@ from regard.attention.alignments import Alignment, Soft
 from regard.attention.inputs import AttentionInputs, Reads
 from regard.attention.kernels import softmax_product
 from regard.attention.scores import Score
+from regard.structure import renamed
 
 
+@renamed(added="extra_output")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
     """What a mechanism says of itself; the contract test holds it to every word.
 
     Arguments:
         distribution: weights are non-negative and sum to one over the keys a query sees.
-        added: `added(inputs, weights)` is a term of the output besides the weighted values.
+        extra_output: `extra_output(inputs, weights)` is a term of the output besides the weighted values.
         drawn: `draw` fills the record with random numbers that `weights` and `forward` need.
         counts_padding: what a query gets depends on keys that it does not see, so masks have to hide padding behind a text too.
         reads: what it looks for in the record, and nothing else there; what `draw` draws is among it.
     """
 
     distribution: bool = True
-    added: bool = False
+    extra_output: bool = False
     drawn: bool = False
     counts_padding: bool = False
     reads: Reads = field(default_factory=dict)
@@ -38,12 +42,19 @@ class Declaration:
 class Attention(nn.Module, ABC):
     """An attention mechanism is its weights; `forward` may get to the same output faster.
 
-    In evaluation `forward(inputs, value)` equals `weights(inputs) @ value` (plus the declared `added` term) within the
+    In evaluation `forward(inputs, value)` equals `weights(inputs) @ value` (plus the declared `extra_output`) within the
     tolerance of the dtype. A query that may attend nowhere gets exact zeros from both.
 
     Arguments:
         dropout: probability of dropping a weight in training, in [0, 1). `weights` is always before dropout.
     """
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        for old, name in (("added", "extra_output"), ("decided", "replay_state")):
+            if old in vars(cls):
+                warnings.warn(f"{cls.__name__}.{old} is called {name}; use that name", DeprecationWarning, stacklevel=2)
+                setattr(cls, name, vars(cls)[old])
 
     def __init__(self, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -82,14 +93,14 @@ class Attention(nn.Module, ABC):
         """
         return inputs
 
-    def decided(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
-        """What was decided between numbers so near that rounding may turn it round, by name; nothing is by default.
+    def replay_state(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
+        """Discrete choices to reuse when the same inputs are computed again, by name; nothing by default.
 
-        It goes into the record of whoever computes the same inputs again.
+        Rounding could turn a choice between nearly equal numbers round. They go into the record of whoever computes again.
         """
         return {}
 
-    def added(self, inputs: AttentionInputs, weights: Tensor) -> Tensor | None:
+    def extra_output(self, inputs: AttentionInputs, weights: Tensor) -> Tensor | None:
         """The declared term of the output besides `weights @ value`, (B, H, L, Ev); None where none is declared."""
         return None
 

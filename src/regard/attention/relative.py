@@ -362,7 +362,7 @@ class RelativeAttention(ScoredAttention):
     >>> attention = RelativeAttention(RelativeVectors(4, 8), RelativeVectors(6, 8))
     >>> inputs = AttentionInputs(query=torch.randn(2, 3, 5, 4), key=torch.randn(2, 3, 5, 4))
     >>> value, weights = torch.randn(2, 3, 5, 6), attention.weights(inputs)
-    >>> torch.allclose(attention(inputs, value), weights @ value + attention.added(inputs, weights), atol=1e-5)
+    >>> torch.allclose(attention(inputs, value), weights @ value + attention.extra_output(inputs, weights), atol=1e-5)
     True
     """
 
@@ -373,16 +373,16 @@ class RelativeAttention(ScoredAttention):
     @property
     def declaration(self) -> Declaration:
         """A distribution, and a term added."""
-        return Declaration(distribution=True, added=True)
+        return Declaration(distribution=True, extra_output=True)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
         inputs.check_value(value)
         weights = F.dropout(self.weights(inputs), self.dropout, self.training)
         weighed = weights.to(value.dtype) @ inputs.per_query_head(value)
-        return (weighed + self.added(inputs, weights)).to(value.dtype)
+        return (weighed + self.extra_output(inputs, weights)).to(value.dtype)
 
-    def added(self, inputs: AttentionInputs, weights: Tensor) -> Tensor:
+    def extra_output(self, inputs: AttentionInputs, weights: Tensor) -> Tensor:
         """sum_j w_ij a^V_ij, (B, H, L, Ev)."""
         return self.values.sums(weights, distances(inputs))
 

@@ -1,8 +1,10 @@
 """Decoding over any `Decoder`, recurrent or Transformer: greedy search, sampling, beam search."""
 
+from typing import TYPE_CHECKING
+
 from regard.generation.beam import beam_search
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
-from regard.generation.continuation import Continuation, Room, Speculated, Speculation
+from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import (
     AverageLength,
@@ -31,6 +33,7 @@ from regard.generation.transforms import (
     TopP,
     biases_by_id,
 )
+from regard.old_names import old_attributes
 
 __all__ = [
     "AverageLength",
@@ -51,10 +54,10 @@ __all__ = [
     "MinP",
     "MinimumLength",
     "Paths",
+    "PositionLimit",
     "PresencePenalty",
     "RelativeLength",
     "RepetitionPenalty",
-    "Room",
     "Sample",
     "SampleRows",
     "SearchObserver",
@@ -72,3 +75,6 @@ __all__ = [
     "search",
     "stream",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, {"Room": "PositionLimit"})

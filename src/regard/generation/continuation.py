@@ -125,7 +125,7 @@ class Continuation(Generic[S]):
                 return model.read_texts(texts, cast(Any, self.before))
             if self.batch_invariant:
                 return join([self._prefilled(Tokens.pad([text.tolist()]), self._begun(1)) for text in texts])
-        before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padded)
+        before = Tokens(source.ids[:, :-1], source.valid[:, :-1], source.padding_side)
         return self._prefilled(before, self._begun(len(source)))
 
     def _begun(self, rows: int) -> Any:
@@ -156,7 +156,7 @@ def _ending_together(prompts: Tokens) -> Tokens:
         InputError: for a prompt without a token.
     """
     valid = prompts.valid
-    if prompts.padded == "nowhere" and valid.shape[1]:
+    if prompts.padding_side == "nowhere" and valid.shape[1]:
         return prompts
     empty = (~valid.any(dim=1)).nonzero()
     if len(empty):
@@ -170,7 +170,7 @@ def _ending_together(prompts: Tokens) -> Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PositionLimit:
     """A limit within a model's positions: the prompt takes some, and the last token written takes none.
 
     Arguments:
@@ -178,7 +178,7 @@ class Room:
         positions: of the model; None for any number.
 
     >>> from regard.generation import FixedLength
-    >>> Room(FixedLength(9), 10)(Tokens.pad([[5, 6, 7], [8]])).tolist()
+    >>> PositionLimit(FixedLength(9), 10)(Tokens.pad([[5, 6, 7], [8]])).tolist()
     [8, 9]
     """
 

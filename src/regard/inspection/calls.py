@@ -269,9 +269,9 @@ class Call:
         value = self._value()
         weights = self.read().to(value.dtype)
         outputs = weights @ value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
-        if self.inputs is None or not self.called.mechanism.declaration.added:
+        if self.inputs is None or not self.called.mechanism.declaration.extra_output:
             return outputs
-        added = self.called.mechanism.added(self.inputs, weights)
+        added = self.called.mechanism.extra_output(self.inputs, weights)
         return outputs if added is None else outputs + added.to(outputs.dtype)
 
     def _value(self) -> Tensor:

@@ -188,7 +188,7 @@ class Recorder:
     def _keep_call(self, address: str, inputs: AttentionInputs, value: Tensor | None = None) -> None:
         calls = self._run().calls.setdefault(address, [])
         layer = self.modules[address]
-        between = layer.between if isinstance(layer, AttentionLayer) else ("source", "source")
+        between = layer.sequences if isinstance(layer, AttentionLayer) else ("source", "source")
         kept = Kept.of(value) if self._values and value is not None else None
         called = Called(address, self.layers[address], inputs.shape, between, kept)
         calls.append(self._call(called, inputs, growing=bool(calls)))

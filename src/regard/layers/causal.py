@@ -33,6 +33,7 @@ from regard.layers.embeddings import PositionedEmbedding
 from regard.layers.encoder import Encoded, EncoderConfig, added
 from regard.layers.state import CACHE, DecoderState, LeftToRight, join
 from regard.layers.tokens import Tokens
+from regard.structure import renamed
 
 CHUNK = 512
 """Tokens that a prompt is read in at a time, and of short ones so many together."""
@@ -92,6 +93,7 @@ class Entered:
     after: CausalState
 
 
+@renamed(bands="sliding_windows")
 class CausalStack(nn.Module):
     """Embedding and blocks that look back, from a state to the next: what models of GPT's family have in common.
 
@@ -102,7 +104,7 @@ class CausalStack(nn.Module):
         embedding: tokens to vectors.
         layers: the blocks, called as `CausalBlock`s are, or as `_through` of a stack of other blocks calls them.
         norm: after the last of them; `nn.Identity()` for none.
-        bands: how many tokens back each block looks, itself included; None = all the way. One for each block.
+        sliding_windows: how many tokens back each block looks, itself included; None = all the way. One for each block.
     """
 
     length_setting: str = "model.maximum_positions"
@@ -115,14 +117,14 @@ class CausalStack(nn.Module):
         embedding: PositionedEmbedding,
         layers: Sequence[nn.Module],
         norm: nn.Module,
-        bands: Sequence[int | None] = (),
+        sliding_windows: Sequence[int | None] = (),
     ) -> None:
         super().__init__()
         self.config = config
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)
         self.norm = norm
-        self.bands = tuple(bands) or (None,) * len(layers)
+        self.sliding_windows = tuple(sliding_windows) or (None,) * len(layers)
 
     @property
     def counts_padding(self) -> bool:
@@ -150,7 +152,7 @@ class CausalStack(nn.Module):
             InputError: where a text is longer than the model has positions for.
             ValueError: for several documents after the first token.
         """
-        if state.width > 1 and (tokens.ids.shape[1] != 1 or tokens.padded != "nowhere"):
+        if state.width > 1 and (tokens.ids.shape[1] != 1 or tokens.padding_side != "nowhere"):
             state = state.apart()
         entered = self._entered(tokens, state)
         after = entered.after
@@ -205,7 +207,7 @@ class CausalStack(nn.Module):
         places = torch.cat([torch.arange(length, device=ids.device) for length in lengths])[None]
         entered = Entered(
             x=self.embedding(ids[None], places),
-            masks=[Packed(tuple(lengths), window) for window in self.bands],
+            masks=[Packed(tuple(lengths), window) for window in self.sliding_windows],
             positions=Positions(len(ids), len(ids), of_queries=places, of_keys=places),
             after=nothing,
         )
@@ -222,7 +224,7 @@ class CausalStack(nn.Module):
         """What the first block gets, and the state after, all but its keys and values."""
         rows, length = tokens.ids.shape
         cache, passed, limit = state.cache, state.cache.columns, self.maximum_length
-        valid = None if cache.seen is None and tokens.padded == "nowhere" else tokens.valid
+        valid = None if cache.seen is None and tokens.padding_side == "nowhere" else tokens.valid
         after = cache.extended(
             rows=rows,
             width=state.width,
@@ -233,7 +235,7 @@ class CausalStack(nn.Module):
         )
         slots = state.length + length
         # Where padding only follows, a token's place is its column.
-        follows = tokens.padded == "right" and state.length == 0 and (limit is None or slots <= limit)
+        follows = tokens.padding_side == "right" and state.length == 0 and (limit is None or slots <= limit)
         places = None if follows else after.places
         if tokens.documents is not None:
             if state.length:
@@ -252,14 +254,14 @@ class CausalStack(nn.Module):
             standing = torch.arange(state.length, slots, device=tokens.ids.device).expand(rows, -1)
         else:
             standing = places[:, passed:]
-        masks = {band: self._mask(tokens, state, after, band) for band in dict.fromkeys(self.bands)}
+        masks = {window: self._mask(tokens, state, after, window) for window in dict.fromkeys(self.sliding_windows)}
         if tokens.documents is not None:
             last = tokens.documents.where(tokens.valid, -1).amax(dim=1, keepdim=True)
             of_last = tokens.valid & (tokens.documents == last)
             after, lengths = replace(after, seen=of_last, places=positions_of(of_last)), of_last.sum(dim=1)
         return Entered(
             x=self.embedding(tokens.ids if state.width == 1 else state.by_source(tokens.ids[:, 0]), standing),
-            masks=[masks[band] for band in self.bands],
+            masks=[masks[window] for window in self.sliding_windows],
             positions=Positions(
                 standing.shape[1],
                 after.columns,
@@ -287,33 +289,37 @@ class CausalStack(nn.Module):
         """(..., D) to (..., V), by the last map."""
         return F.linear(hidden, *self.output_map())
 
-    def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, band: int | None) -> Mask | None:
+    def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, window: int | None) -> Mask | None:
         """What each new token may look at, laid out where it is more than the past; None = everything."""
-        mask = self._rule(tokens, state, after, band)
+        mask = self._rule(tokens, state, after, window)
         if mask is None or type(mask) in (Causal, Dense):
             return mask
         queries = state.width if state.width > 1 else tokens.ids.shape[1]
         texts, device = len(state.source_valid), tokens.ids.device
-        return mask.evaluated(batch=texts, queries=queries, keys=after.columns, device=device)
+        return mask.materialize(batch=texts, queries=queries, keys=after.columns, device=device)
 
-    def _rule(self, tokens: Tokens, state: CausalState, after: KVCache, band: int | None) -> Mask | None:
+    def _rule(self, tokens: Tokens, state: CausalState, after: KVCache, window: int | None) -> Mask | None:
         """What each new token may look at; None = everything, where it is the only one and no padding came before."""
         length, passed = tokens.ids.shape[1], state.cache.columns
-        banded = band is not None and state.length + length > band
+        windowed = window is not None and state.length + length > window
         if state.width > 1:
             own = after.mask(state.width)
-            return own & _band(band, passed, after.places) if own is not None and banded and band is not None else own
+            return (
+                own & _window(window, passed, after.places)
+                if own is not None and windowed and window is not None
+                else own
+            )
         first = state.length == 0
-        plain = not banded and tokens.documents is None
+        plain = not windowed and tokens.documents is None
         if plain and (length == 1 and after.seen is None):
             return None
-        follows = tokens.padded == "nowhere" or (tokens.padded == "right" and not self.counts_padding)
+        follows = tokens.padding_side == "nowhere" or (tokens.padding_side == "right" and not self.counts_padding)
         if plain and first and follows:
             # Padding that only follows is never seen; the kernel knows this mask without its being laid out.
             return Causal()
         mask: Mask = Causal(offset=passed)
-        if banded and band is not None:
-            mask = mask & _band(band, passed, after.places)
+        if windowed and window is not None:
+            mask = mask & _window(window, passed, after.places)
         if tokens.documents is not None:
             mask = mask & Document(tokens.documents)
         if after.seen is not None:
@@ -345,7 +351,7 @@ def _grouped(lengths: Sequence[int], most: int) -> list[list[int]]:
     return groups
 
 
-def _band(band: int, passed: int, places: Tensor | None) -> Mask:
+def _window(window: int, passed: int, places: Tensor | None) -> Mask:
     """So many tokens back, its own included; padding between two tokens does not count.
 
     Arguments:
@@ -353,14 +359,15 @@ def _band(band: int, passed: int, places: Tensor | None) -> Mask:
         places: (R, C), where the token of each column stands; None where that is its column.
     """
     if places is None:
-        return Window(before=band - 1, after=0, offset=passed)
-    return Dense((places[:, passed:, None] - places[:, None, :] < band).unsqueeze(1))
+        return Window(before=window - 1, after=0, offset=passed)
+    return Dense((places[:, passed:, None] - places[:, None, :] < window).unsqueeze(1))
 
 
 class CausalClassifierConfig(CausalConfig, EncoderConfig, Protocol):
     """What the stack and the tasks need to know of the model."""
 
 
+@renamed(bands="sliding_windows")
 class CausalClassifier(CausalStack):
     """The stack with a head on the last token of a text, the only one that has seen all of it (Radford et al. 2018, section 3.2).
 
@@ -374,7 +381,7 @@ class CausalClassifier(CausalStack):
         layers: the blocks.
         norm: after the last of them; `nn.Identity()` for none.
         head: what it tells of the text, such as `layers.encoder.PooledHead`.
-        bands: how many tokens back each block looks; as in `CausalStack`.
+        sliding_windows: how many tokens back each block looks; as in `CausalStack`.
     """
 
     tells_next: bool = True
@@ -387,9 +394,9 @@ class CausalClassifier(CausalStack):
         layers: Sequence[CausalBlock],
         norm: nn.Module,
         head: nn.Module,
-        bands: Sequence[int | None] = (),
+        sliding_windows: Sequence[int | None] = (),
     ) -> None:
-        super().__init__(config, embedding=embedding, layers=layers, norm=norm, bands=bands)
+        super().__init__(config, embedding=embedding, layers=layers, norm=norm, sliding_windows=sliding_windows)
         self.head = head
 
     def forward(

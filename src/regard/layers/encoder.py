@@ -315,9 +315,13 @@ class TextEncoder(nn.Module):
         check_length(length, self.config.maximum_positions, "text")
         places = positions_of(tokens.valid)
         x = self.embedding(tokens.ids, places, segments)
-        mask = Padding(tokens.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
+        mask = Padding(tokens.valid).materialize(batch=batch, queries=length, keys=length, device=x.device)
         # Padding that only follows leaves the columns in order, which some mechanisms are faster with.
-        return x, mask, Positions.of_text(length, places if tokens.padded == "somewhere" else None, device=x.device)
+        return (
+            x,
+            mask,
+            Positions.of_text(length, places if tokens.padding_side == "somewhere" else None, device=x.device),
+        )
 
 
 class SequenceClassifier(Protocol):

@@ -87,7 +87,7 @@ class ReversibleBlock(nn.Module):
             record=decided,
         )
         if self.training and not decided:
-            decided = self.attention.attention.decided(inputs)
+            decided = self.attention.attention.replay_state(inputs)
             inputs = replace(inputs, record={**inputs.record, **decided})
         return self.dropout(self.attention.attend(inputs, present.value)), present, decided or {}
 

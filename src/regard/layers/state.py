@@ -171,7 +171,7 @@ class DecoderState:
     def read(self, tokens: Tokens, **changes: Any) -> Self:
         """The state after tokens (N, L), of which padding does not count, with the fields in `changes` replaced."""
         lengths, count = self.lengths, tokens.ids.shape[1]
-        if tokens.padded != "nowhere" or lengths is not None:
+        if tokens.padding_side != "nowhere" or lengths is not None:
             here = tokens.valid.sum(dim=1)[:: self.width]
             lengths = here + (self.length if lengths is None else lengths)
         return replace(self, **({"length": self.length + count, "lengths": lengths} | changes))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import positions_of
+from regard.structure import renamed
 
 
 class Source(Protocol):
@@ -35,10 +36,11 @@ class Source(Protocol):
         ...
 
 
-Padded = Literal["nowhere", "right", "somewhere"]
+PaddingSide = Literal["nowhere", "right", "somewhere"]
 """Where padding stands in a batch, as far as its maker knows."""
 
 
+@renamed(padded="padding_side")
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
     """A padded batch of token sequences.
@@ -46,8 +48,8 @@ class Tokens:
     Arguments:
         ids: (B, L) int64; what stands at padding is never looked at.
         valid: (B, L) bool, True = a real token, False = padding. Padding may stand on either side.
-        padded: what is known of where padding stands without looking at `valid`, which on a graphics card would mean to wait.
-            What reads from the left needs no mask where padding only follows.
+        padding_side: where padding stands, as far as is known without reading `valid`, which on a graphics card would mean to
+            wait. What reads from the left needs no mask where padding only follows.
         documents: (B, L) integers that never fall, the document that each token is of, where several stand in one row and none is
             to see another; None where a row is one. For models whose `parts_documents` is true.
 
@@ -57,7 +59,7 @@ class Tokens:
 
     ids: Tensor
     valid: Tensor
-    padded: Padded = "somewhere"
+    padding_side: PaddingSide = "somewhere"
     documents: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -88,18 +90,18 @@ class Tokens:
         ids = np.full(valid.shape, padding_id, dtype=np.int64)
         if lengths.sum():
             ids[valid] = np.concatenate([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
-        padded: Padded = "nowhere" if valid.all() else "right" if side == "right" else "somewhere"
-        return cls(torch.from_numpy(ids).to(device), torch.from_numpy(valid).to(device), padded)
+        padding_side: PaddingSide = "nowhere" if valid.all() else "right" if side == "right" else "somewhere"
+        return cls(torch.from_numpy(ids).to(device), torch.from_numpy(valid).to(device), padding_side)
 
     def to(self, device: torch.device | str) -> Tokens:
         """The same tokens on another device."""
         documents = None if self.documents is None else self.documents.to(device)
-        return Tokens(self.ids.to(device), self.valid.to(device), self.padded, documents)
+        return Tokens(self.ids.to(device), self.valid.to(device), self.padding_side, documents)
 
     def select(self, rows: Tensor) -> Tokens:
         """The rows of the index tensor `rows`, in that order."""
         documents = None if self.documents is None else self.documents.index_select(0, rows)
-        return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padded, documents)
+        return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padding_side, documents)
 
     def parted(self, end_id: int) -> Tokens:
         """The same tokens, each row parted into documents: one begins at every end token, which stands before its first.
@@ -107,12 +109,12 @@ class Tokens:
         >>> Tokens.pad([[7, 8, 2, 5, 6, 2, 9]]).parted(2).documents.tolist()
         [[0, 0, 1, 1, 1, 2, 2]]
         """
-        return Tokens(self.ids, self.valid, self.padded, (self.ids == end_id).cumsum(dim=1))
+        return Tokens(self.ids, self.valid, self.padding_side, (self.ids == end_id).cumsum(dim=1))
 
     @property
     def places(self) -> Tensor | None:
         """(B, L) int64, where each token stands in its sequence; None where that is known to be its column, or it is padding."""
-        return positions_of(self.valid) if self.padded == "somewhere" else None
+        return positions_of(self.valid) if self.padding_side == "somewhere" else None
 
     @property
     def lengths(self) -> Tensor:

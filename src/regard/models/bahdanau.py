@@ -175,7 +175,7 @@ class BahdanauDecoder(nn.Module):
         """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
         embedded = self.dropout(self.embedding(target.ids))
         batch, length = state.source_valid.shape
-        mask = Padding(state.source_valid).evaluated(batch=batch, queries=1, keys=length, device=embedded.device)
+        mask = Padding(state.source_valid).materialize(batch=batch, queries=1, keys=length, device=embedded.device)
         hidden, before, contexts = state.hidden, [], []
         steps = self.cell.input(embedded).unbind(dim=1)
         reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)
@@ -282,7 +282,7 @@ def alignment_layer(config: BahdanauConfig) -> AttentionLayer:
         value=nn.Identity(),
         output=nn.Identity(),
         attention=attention_named(config.score, config.alignment, score, width=config.attention_width),
-        between=("target", "source"),
+        sequences=("target", "source"),
     )
 
 

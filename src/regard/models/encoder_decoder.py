@@ -164,7 +164,7 @@ class DecoderStack(nn.Module, ABC):
         here = state.places()
         x = self.embedded(ids, here)
         sources, width = ids.shape
-        source_mask = Padding(state.source_valid).evaluated(
+        source_mask = Padding(state.source_valid).materialize(
             batch=sources, queries=width, keys=state.source_valid.shape[1], device=x.device
         )
         # Of what was written, each sees its own past and itself: causality leaves nothing more to mask.

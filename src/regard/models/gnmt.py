@@ -146,7 +146,7 @@ class GNMTDecoder(nn.Module):
             value=nn.Identity(),
             output=nn.Identity(),
             attention=ScoredAttention(Additive(config.attention_width)),
-            between=("target", "source"),
+            sequences=("target", "source"),
         )
         self.bottom = LongShortTermMemoryCell(config.embedding_width, width, context_width=width)
         self.upper = upper_layers(config, width, context_width=width)
@@ -201,7 +201,7 @@ class GNMTDecoder(nn.Module):
         """
         embedded = self.dropout(self.embedding(target.ids))
         batch, length = state.source_valid.shape
-        mask = Padding(state.source_valid).evaluated(batch=batch, queries=1, keys=length, device=embedded.device)
+        mask = Padding(state.source_valid).materialize(batch=batch, queries=1, keys=length, device=embedded.device)
         bottom, outputs, contexts = state.bottom, [], []
         steps = self.bottom.input(embedded).unbind(dim=1)
         reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)

@@ -297,7 +297,7 @@ class GPT3(CausalTransformer):
             embedding=causal_embedding(config),
             layers=causal_blocks(config, "pre"),
             norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
-            bands=bands_of(config),
+            sliding_windows=bands_of(config),
         )
         draw_causal(self, config, scaled_residuals=True)
 
@@ -333,7 +333,7 @@ def causal_blocks(config: Any, norm: NormPlacement) -> list[CausalBlock]:
     return [
         CausalBlock(
             attention=MultiHeadAttention(
-                config.width, config.heads, dropout=config.attention_dropout, between=("target", "target")
+                config.width, config.heads, dropout=config.attention_dropout, sequences=("target", "target")
             ),
             feedforward=FeedForward(config.width, config.feedforward_width, activation=ACTIVATIONS[config.activation]),
             residual=lambda: Residual.with_norm(

@@ -165,7 +165,7 @@ class GPT3Classifier(CausalClassifier):
             layers=causal_blocks(config, "pre"),
             norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
             head=_head_of(config),
-            bands=bands_of(config),
+            sliding_windows=bands_of(config),
         )
         draw_causal(self, config, scaled_residuals=True)
 

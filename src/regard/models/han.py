@@ -100,7 +100,7 @@ class Level(nn.Module):
         between: what gathers and what is gathered, for whoever looks.
     """
 
-    def __init__(self, input_width: int, config: HANConfig, between: tuple[Side, Side]) -> None:
+    def __init__(self, input_width: int, config: HANConfig, sequences: tuple[Side, Side]) -> None:
         super().__init__()
         self.gathering = config.gathering
         self.reader = BidirectionalGRU(input_width, config.hidden_width)
@@ -113,7 +113,7 @@ class Level(nn.Module):
                 value=nn.Identity(),
                 output=nn.Identity(),
                 attention=ScoredAttention(Dot()),
-                between=between,
+                sequences=sequences,
             )
 
     def gathered(self, h: Tensor, members: Tensor) -> Tensor:
@@ -157,8 +157,8 @@ class HAN(SentenceEncoderModel):
         super().__init__(config, vector_head(config, 0))
         self.embedding = nn.Embedding(config.vocabulary, config.embedding_width)
         self.dropout = Dropout(config.dropout)
-        self.words = Level(config.embedding_width, config, between=("sentences", "source"))
-        self.sentences = Level(config.width, config, between=("document", "sentences"))
+        self.words = Level(config.embedding_width, config, sequences=("sentences", "source"))
+        self.sentences = Level(config.width, config, sequences=("document", "sentences"))
 
     @property
     def layers(self) -> tuple[nn.Module, ...]:

@@ -206,7 +206,7 @@ class LSTMN(LeftToRight[LSTMNState]):
     def hidden(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
         """Go on reading from a state: D(h) (B, L, n) for each token, and the state after, L tokens longer."""
         x = self.dropout(self.embedding(tokens.ids))
-        padded = state.cache.seen is not None or tokens.padded != "nowhere"
+        padded = state.cache.seen is not None or tokens.padding_side != "nowhere"
         cache = state.cache.extended(
             rows=len(x),
             width=1,

@@ -138,7 +138,7 @@ class Places:
     def of(cls, valid: Tensor) -> Places:
         """Of a source whose real tokens are `valid` (N, S)."""
         batch, slots = valid.shape
-        mask = Padding(valid).evaluated(batch=batch, queries=1, keys=slots, device=valid.device)
+        mask = Padding(valid).materialize(batch=batch, queries=1, keys=slots, device=valid.device)
         return cls(mask, positions_of(valid), valid.sum(dim=1))
 
 
@@ -390,5 +390,5 @@ def alignment_layer(config: LuongConfig) -> AttentionLayer:
         value=nn.Identity(),
         output=nn.Identity(),
         attention=ScoredAttention(score, alignment),
-        between=("target", "source"),
+        sequences=("target", "source"),
     )

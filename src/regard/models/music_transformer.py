@@ -143,7 +143,7 @@ def _block(config: MusicTransformerConfig) -> CausalBlock:
         config.heads,
         bias=False,
         attention=ScoredAttention(_score(config), dropout=config.attention_dropout),
-        between=("target", "target"),
+        sequences=("target", "target"),
     )
     return CausalBlock(
         attention=attention,

@@ -233,12 +233,12 @@ class Reformer(CausalStack, LeftToRight[CausalState]):
         after = replace(after, width=state.width, source_valid=state.source_valid, lengths=lengths)
         return self.dropout(hidden), after
 
-    def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, band: int | None) -> Mask | None:
+    def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, window: int | None) -> Mask | None:
         """As in the stack, but never laid out, which would take memory by the square of the length.
 
         Padding is masked on either side: it would take places among the hashed.
         """
-        rule = self._rule(tokens, state, after, band)
+        rule = self._rule(tokens, state, after, window)
         return rule & Padding(after.seen) if type(rule) is Causal and after.seen is not None else rule
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
@@ -265,7 +265,7 @@ def _block(config: ReformerConfig, kind: Kind) -> ReversibleBlock:
             output=output,
             attention=_hashed(config),
             heads=config.heads,
-            between=("target", "target"),
+            sequences=("target", "target"),
         )
     else:
         layer = AttentionLayer(
@@ -280,7 +280,7 @@ def _block(config: ReformerConfig, kind: Kind) -> ReversibleBlock:
                 filled=_filled(config),
             ),
             heads=config.heads,
-            between=("target", "target"),
+            sequences=("target", "target"),
         )
     return ReversibleBlock(
         attention=layer,

@@ -139,7 +139,7 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
             attention=ScoredAttention(
                 Additive(config.attention_width), Hard(config.mean_share) if self.hard else Soft()
             ),
-            between=("target", "source"),
+            sequences=("target", "source"),
         )
         self.gate = nn.Linear(width, 1)  # f_beta
         self.cell = LongShortTermMemoryCell(words, width, context_width=features)
@@ -243,4 +243,4 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
 def _padding(valid: Tensor) -> Mask:
     """The mask of real places, laid out once for all steps."""
     batch, places = valid.shape
-    return Padding(valid).evaluated(batch=batch, queries=1, keys=places, device=valid.device)
+    return Padding(valid).materialize(batch=batch, queries=1, keys=places, device=valid.device)

@@ -214,8 +214,8 @@ class T5Encoder(T5Stack):
         x = self.dropout(self.embedding(source.ids))
         batch, length = source.ids.shape
         mask: Mask | None = None
-        if source.padded != "nowhere":
-            mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
+        if source.padding_side != "nowhere":
+            mask = Padding(source.valid).materialize(batch=batch, queries=length, keys=length, device=x.device)
         record, positions = self.record(length, length), Positions.of_text(length, source.places, device=x.device)
         for layer in self.layers:
             x = layer(x, mask, positions=positions, record=record)
@@ -236,10 +236,10 @@ class T5Decoder(T5Stack, DecoderStack):
         x = self.dropout(self.embedding(target.ids))
         batch, length = target.ids.shape
         mask: Mask = Causal()
-        if target.padded == "somewhere":  # what only follows is never seen
+        if target.padding_side == "somewhere":  # what only follows is never seen
             mask = mask & Padding(target.valid)
-        mask = mask.evaluated(batch=batch, queries=length, keys=length, device=x.device)
-        source_mask = Padding(source_valid).evaluated(
+        mask = mask.materialize(batch=batch, queries=length, keys=length, device=x.device)
+        source_mask = Padding(source_valid).materialize(
             batch=batch, queries=length, keys=source.shape[1], device=x.device
         )
         record, places = self.record(length, length), target.places
@@ -336,7 +336,7 @@ class T5(AttentionEncoderDecoder):
             output=nn.Linear(inner, config.width, bias=False),
             attention=ScoredAttention(score, dropout=config.dropout),
             heads=config.heads,
-            between=(queries, keys),
+            sequences=(queries, keys),
         )
 
     def _feedforward(self) -> nn.Module:

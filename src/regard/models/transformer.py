@@ -218,8 +218,8 @@ class TransformerEncoder(nn.Module):
         places = positions_of(source.valid)
         x = self.embedding(source.ids, places)
         batch, length = source.ids.shape
-        mask = Padding(source.valid).evaluated(batch=batch, queries=length, keys=length, device=x.device)
-        positions = Positions.of_text(length, places if source.padded == "somewhere" else None, device=x.device)
+        mask = Padding(source.valid).materialize(batch=batch, queries=length, keys=length, device=x.device)
+        positions = Positions.of_text(length, places if source.padding_side == "somewhere" else None, device=x.device)
         for layer in self.layers:
             x = layer(x, mask, positions=positions)
         return self.norm(x)
@@ -246,9 +246,11 @@ class TransformerDecoder(DecoderStack):
         x = self.embedding(target.ids, places)
         batch, length = target.ids.shape
         device = x.device
-        mask = (Causal() & Padding(target.valid)).evaluated(batch=batch, queries=length, keys=length, device=device)
-        source_mask = Padding(source_valid).evaluated(batch=batch, queries=length, keys=source.shape[1], device=device)
-        positions = Positions.of_text(length, places if target.padded == "somewhere" else None, device=device)
+        mask = (Causal() & Padding(target.valid)).materialize(batch=batch, queries=length, keys=length, device=device)
+        source_mask = Padding(source_valid).materialize(
+            batch=batch, queries=length, keys=source.shape[1], device=device
+        )
+        positions = Positions.of_text(length, places if target.padding_side == "somewhere" else None, device=device)
         across = Positions(length, source.shape[1], of_queries=places, of_keys=source_places, device=device)
         for layer in self.layers:
             x, _, _ = layer(
@@ -339,7 +341,7 @@ class Transformer(AttentionEncoderDecoder):
             config.heads,
             bias=config.attention_bias,
             attention=self._mechanism(queries, keys),
-            between=(queries, keys),
+            sequences=(queries, keys),
         )
         return _drawn(layer)
 

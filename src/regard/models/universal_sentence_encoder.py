@@ -143,7 +143,7 @@ class USETransformer(SentenceEncoderModel):
         batch, length = tokens.ids.shape
         check_length(length, self.config.maximum_positions, "text")
         states = [self.embedding(tokens.ids, positions_of(tokens.valid))]
-        mask = Padding(tokens.valid).evaluated(batch=batch, queries=length, keys=length, device=tokens.ids.device)
+        mask = Padding(tokens.valid).materialize(batch=batch, queries=length, keys=length, device=tokens.ids.device)
         positions = Positions.of_text(length, tokens.places, device=tokens.ids.device)
         for block in self.blocks:
             states.append(block(states[-1], mask, positions=positions))

@@ -106,7 +106,7 @@ def _after(module: Any, state: Any, texts: Sequence[Sequence[int]], model: Langu
     stretch = max(1, LOGITS // (len(texts) * tokenizer.size))
     for start in range(0, read.ids.shape[1], stretch):
         part = slice(start, start + stretch)
-        _, state = module.read(Tokens(read.ids[:, part], read.valid[:, part], read.padded), state)
+        _, state = module.read(Tokens(read.ids[:, part], read.valid[:, part], read.padding_side), state)
     return state
 
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from regard.attention import (
     AttentionInputs,
     KeysValues,
+    KVBuffer,
     KVCache,
     LearnedPositions,
     NoPositions,
     Padding,
-    Room,
     SinusoidalPositions,
 )
 from regard.attention.positions import check_length
@@ -193,7 +193,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
             embedding=InferenceEmbedding(model.embedding, _table_dtype(precision)),  # type: ignore[arg-type]
             layers=list(inference_copy(model.layers, precision, built)),
             norm=inference_copy(model.norm, precision, built),
-            bands=model.bands,
+            sliding_windows=model.sliding_windows,
         )
         self.output = linear_for(*model.output_map(), precision, built)
         self._prepare(precision, built)
@@ -342,7 +342,7 @@ class InferenceTransformer(InferenceOnly, Transformer):
         for index, layer in enumerate(layers):
             own = slice(index * heads, (index + 1) * heads)
             memory[0, :, own], memory[1, :, own] = layer.key, layer.value
-        held = KeysValues(memory[0], memory[1], Room(memory, length))
+        held = KeysValues(memory[0], memory[1], KVBuffer(memory, length))
         return InferenceState(source_valid=source.valid, memory=held, source_rows=torch.arange(rows))
 
     def step(self, tokens: Tensor, state: InferenceState) -> tuple[Tensor, InferenceState]:  # type: ignore[override]

@@ -81,7 +81,7 @@ class SharedRows:
 
     def struct(self) -> CacheStruct:
         """What the kernel is given; it points into the tensors here, which have to be in a room."""
-        room = self.held.room
+        room = self.held.buffer
         if room is None:
             raise RuntimeError("the kernel was called without a room")
         rows = None if self.rows is None else self.rows.data_ptr()

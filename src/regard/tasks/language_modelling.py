@@ -280,7 +280,9 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             state = self.model.start(len(asked))
             for start in range(0, read.ids.shape[1], stretch):
                 part = slice(start, start + stretch)
-                logits, state = self.model.read(Tokens(read.ids[:, part], read.valid[:, part], read.padded), state)
+                logits, state = self.model.read(
+                    Tokens(read.ids[:, part], read.valid[:, part], read.padding_side), state
+                )
                 check_finite(logits, "these texts", where=read.valid[:, part])
                 labels = told[:, part].unsqueeze(-1)
                 wide = logits.to(torch.promote_types(logits.dtype, torch.float32))

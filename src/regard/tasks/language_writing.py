@@ -19,7 +19,7 @@ from regard.generation import (
     Hypothesis,
     LengthLimit,
     Paths,
-    Room,
+    PositionLimit,
     SampleRows,
     Speculation,
     generate,
@@ -303,7 +303,7 @@ class Writer:
                 stop=rules["stop"],
                 end_tokens=rules["end_tokens"],
             )
-            within = Room(Room(self._asked(0), self.model.maximum_length), self.draft.maximum_length)
+            within = PositionLimit(PositionLimit(self._asked(0), self.model.maximum_length), self.draft.maximum_length)
             most = int(within(self._side_by_side([ids])))
             generators: list[torch.Generator | None] = [None]
             if settings.sample:
@@ -340,9 +340,9 @@ class Writer:
         return () if unknown is None or unknown == self.tokenizer.end_id else (unknown,)
 
     @property
-    def _limit(self) -> Room:
+    def _limit(self) -> PositionLimit:
         read = 0 if self.after is None else self.after.state.length
-        return Room(self._asked(read), self._continuation.maximum_source_length)
+        return PositionLimit(self._asked(read), self._continuation.maximum_source_length)
 
     def _asked(self, read: int) -> LengthLimit:
         """The limit of the settings, for prompts of which so many tokens were read before."""
@@ -350,7 +350,7 @@ class Writer:
         if settings.total_length is None:
             return settings.limit
         most = FixedLength(settings.total_length) if settings.maximum_length is None else settings.limit
-        return Room(most, settings.total_length - 1 - read)
+        return PositionLimit(most, settings.total_length - 1 - read)
 
     @property
     def _continuation(self) -> Continuation[Any]:

@@ -283,7 +283,7 @@ def _answers(model: Any, kind: str, way: str, rows: list[list[int]], sources: li
 
 def fitted(held: Held, layer: AttentionLayer) -> None:
     """Put the mechanism into a layer of attention, but not between two sequences where it cannot stand."""
-    if held.traits.own_slots and layer.between[0] != layer.between[1]:
+    if held.traits.own_slots and layer.sequences[0] != layer.sequences[1]:
         return
     layer.attention = held.factory(WIDTH, 0.0)
     if held.traits.fixed_value_width:

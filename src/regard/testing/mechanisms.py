@@ -139,7 +139,7 @@ def defined(case: Case) -> Tensor:
     """What the output is by definition: weights @ value, plus the declared term."""
     weights = case.mechanism.weights(case.inputs)
     value = case.value.to(weights.dtype).repeat_interleave(HEADS // case.value.shape[1], dim=1)
-    added = case.mechanism.added(case.inputs, weights)
+    added = case.mechanism.extra_output(case.inputs, weights)
     return weights @ value if added is None else weights @ value + added
 
 
@@ -396,8 +396,8 @@ def nothing_undeclared_happens(held: Held) -> None:
     case = held.case()
     declared = case.mechanism.declaration
     weights = case.mechanism.weights(case.inputs)
-    added = case.mechanism.added(case.inputs, weights) is not None
-    ensure(added == declared.added, f"the declaration says added={declared.added}")
+    added = case.mechanism.extra_output(case.inputs, weights) is not None
+    ensure(added == declared.extra_output, f"the declaration says extra_output={declared.extra_output}")
     drawn = case.mechanism.draw(case.inputs, torch.Generator().manual_seed(SEED)) is not case.inputs
     ensure(drawn == declared.drawn, f"the declaration says drawn={declared.drawn}")
 
@@ -427,7 +427,7 @@ def only_declared_parts_of_the_record_are_read(held: Held) -> None:
     inputs = replace(case.inputs, record=record)
     weights = case.mechanism.weights(inputs)
     case.mechanism(inputs, case.value)
-    case.mechanism.added(inputs, weights)
+    case.mechanism.extra_output(inputs, weights)
     ensure(record.asked <= set(declared), f"{', '.join(record.asked - set(declared))} is read and not declared")
     for part in sorted(record.asked & set(record)):
         tensor = case.inputs.record[part]
@@ -477,7 +477,7 @@ def one_key_gets_weight_one(held: Held) -> None:
         with _in_case(dtype):
             case = held.case(dtype=dtype, sizes=(BATCH, 1, 1, VALUE_WIDTH), mask=Causal())
             ensure((case.mechanism.weights(case.inputs) == 1.0).all(), "the only key has another weight than 1")
-            if not case.mechanism.declaration.added:
+            if not case.mechanism.declaration.extra_output:
                 output = case.mechanism(case.inputs, case.value)
                 ensure(torch.equal(output, case.value), "the output is not the only value")
 

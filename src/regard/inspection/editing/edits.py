@@ -310,7 +310,7 @@ class _Editor:
         if any(isinstance(edit, SetWeights) for edit in edits):
             weights = _weights_changed(edits, mechanism.weights(inputs))
             outputs = _weighed(weights, value)
-            added = mechanism.added(inputs, weights)
+            added = mechanism.extra_output(inputs, weights)
             outputs = outputs if added is None else outputs + added.to(outputs.dtype)
         else:
             outputs = forward(*arguments, **named)

@@ -181,7 +181,7 @@ def split_step(layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> St
         seen: what went through the layer, the embeddings and the norms.
         call: which of `seen.calls` the scene is.
     """
-    if not seen.embeddings or seen.keys is None or layer.between[0] != layer.between[1]:
+    if not seen.embeddings or seen.keys is None or layer.sequences[0] != layer.sequences[1]:
         return None
     queried, keyed = _source(seen, seen.queries[call]), _source(seen, seen.keys)
     scale = None

@@ -83,7 +83,7 @@ def gathering_steps(scene: Scene, weights: Tensor) -> tuple[list[Step], Tensor]:
         shown=(scene.vector("o", total, letter="Ev", note="on the same scale", scale=scale),),
         notes=(_strongest(scene, own),),
     )
-    added = scene.mechanism.added(scene.inputs, weights)
+    added = scene.mechanism.extra_output(scene.inputs, weights)
     if added is None:
         return [weigh, add], total
     more = scene.mine(added.to(scene.exact))
@@ -91,7 +91,7 @@ def gathering_steps(scene: Scene, weights: Tensor) -> tuple[list[Step], Tensor]:
         title="What the mechanism adds",
         sentence="This mechanism declares a term of its output besides the weighted values.",
         equation="o + added",
-        lines=body(type(scene.mechanism).added),
+        lines=body(type(scene.mechanism).extra_output),
         shown=(scene.vector("added", more, letter="Ev"), scene.vector("o + added", total + more, letter="Ev")),
     )
     return [weigh, add, further], total + more

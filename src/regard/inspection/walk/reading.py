@@ -83,7 +83,7 @@ def _encoder(
     model: EncoderPredictor, text: str, layer: AttentionLayer, *, target: str | None, to: str | None
 ) -> Reading:
     _only_a_text(text, target, to)
-    if {"sentences", "document"} & set(layer.between):
+    if {"sentences", "document"} & set(layer.sequences):
         raise InputError(
             "a model that reads words in sentences and sentences in a document cannot be walked through; regard.look shows its "
             "weights"
@@ -125,7 +125,7 @@ def _translation(model: Translator, text: str, layer: AttentionLayer, *, target:
     _check_length("the text", len(sources[0]))
     source = task.read(sources).to(model.device)
     source_tokens = tuple(task.source_tokenizer.tokens(source.ids[0].tolist()))
-    if layer.between == ("source", "source"):
+    if layer.sequences == ("source", "source"):
         with watching(module, layer) as seen:
             module.start(source)
         notes = ("The encoder reads the source alone, whatever the target is.",) if target is not None else ()
@@ -143,7 +143,7 @@ def _translation(model: Translator, text: str, layer: AttentionLayer, *, target:
         module(batch.source, batch.target)
     read_so_far = tuple(task.target_tokenizer.tokens(batch.target.ids[0].tolist()))
     being_written = tuple(task.target_tokenizer.tokens(batch.labels[0].tolist()))
-    across = layer.between == ("target", "source")
+    across = layer.sequences == ("target", "source")
     if across:
         notes.append(
             "A query is called by the token being written: it is made one place earlier, before that token is known."
@@ -160,7 +160,7 @@ def _translation(model: Translator, text: str, layer: AttentionLayer, *, target:
 @singledispatch
 def asking(model: nn.Module, layer: AttentionLayer, token: str) -> str:
     """What the vector that asks is, in words that begin a sentence."""
-    if layer.between[0] == layer.between[1]:
+    if layer.sequences[0] == layer.sequences[1]:
         return f"The vector of {quoted(token)} in this layer"
     return f"The decoder's vector at the place where {quoted(token)} is written"
 
@@ -257,7 +257,7 @@ def chosen_layer(model: nn.Module, address: str | None, within: str = "") -> tup
         raise InputError(f"there is no layer {within!r} among {', '.join(layers)}")
     if address is None:
         fitting = {name: layer for name, layer in layers.items() if is_layer(name, within)}
-        between = [name for name, layer in fitting.items() if layer.between == ("target", "source")]
+        between = [name for name, layer in fitting.items() if layer.sequences == ("target", "source")]
         address = (between or list(fitting))[-1]
     if address not in layers:
         raise InputError(

@@ -328,7 +328,7 @@ def _found(model: Predictor, layer: AttentionLayer, reading: Reading, word: str 
     except InputError as error:
         if word is None or not occurs(reading.keys, word) or occurs(reading.queries, word):
             raise
-        where = [name for name, other in layers_of(model.model).items() if other.between[0] == layer.between[1]]
+        where = [name for name, other in layers_of(model.model).items() if other.sequences[0] == layer.sequences[1]]
         hint = (
             f"; it is among those looked at, and asks in {where[0]} (--layer)"
             if where

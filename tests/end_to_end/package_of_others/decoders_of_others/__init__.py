@@ -80,7 +80,7 @@ def block_of(config: RotaryDecoderConfig) -> CausalBlock:
             bias=False,
             dropout=config.attention_dropout,
             rotary=Rotary(config.width // config.heads, config.maximum_positions),
-            between=("target", "target"),
+            sequences=("target", "target"),
         ),
         feedforward=GatedFeedForward(config.width, config.feedforward_width, activation=nn.functional.silu),
         residual=lambda: Residual(
