@@ -141,7 +141,7 @@ def new_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     system cannot do that, the old one has another name for a moment and comes back with the next call.
 
     Yields:
-        A temporary folder beside `target`. If the block raises, it is removed and `target` is untouched.
+        A temporary folder next to `target`. If the block raises, it is removed and `target` is untouched.
 
     Raises:
         InputError: for a full disk, a place that cannot be written to, or one where a file is.
@@ -225,7 +225,7 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to fill that appears at `target` only when the block ends well, forced to the disk.
 
     Yields:
-        A temporary file beside `target`. If the block raises, it is removed and `target` is untouched. What goes wrong inside
+        A temporary file next to `target`. If the block raises, it is removed and `target` is untouched. What goes wrong inside
         the block is the block's own: `writing_errors` turns it into a sentence.
 
     Raises:

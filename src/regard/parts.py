@@ -33,7 +33,7 @@ NEEDED: tuple[Kind, ...] = ("task", "model", "score", "mechanism", "alignment")
 
 GROUP = "regard.parts"
 FOLDER = "code"
-"""The folder beside a model that holds the files its parts came from."""
+"""The folder next to a model that holds the files its parts came from."""
 
 Code = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 T = TypeVar("T")
@@ -468,13 +468,13 @@ def check_code(said: Mapping[str, Any], folder: Path) -> None:
 
 
 def _warn_of_another(part: Part, entry: Mapping[str, str], folder: Path) -> None:
-    """Warn where the file of a part changed, and the part with it; what changed beside it in the file is of no concern."""
+    """Warn where the file of a part changed, and the part with it; what changed around it in the file is of no concern."""
     copy = folder / entry["copy"] if "copy" in entry else None
     before = read_bytes(copy, "leave it") if copy is not None and copy.is_file() else b""
     if hashlib.sha256(before).hexdigest() != entry["sha256"]:
         warnings.warn(
             f"{folder}: {part.origin} changed since the model was made; whether the {part.kind} {part.name!r} did cannot be "
-            "told, for the folder has no copy of what it was",
+            "known, for the folder has no copy of what it was",
             stacklevel=3,
         )
     elif _definition(before, part.value) != _definition(part.origin.source, part.value):

@@ -75,7 +75,7 @@ def test_the_config_beside_it_decides(folder) -> None:
         (b"\n\n", "is empty"),
         ("\n".join(PIECES[:3]).encode() + b"\n", r"has no \[SEP\]; it is cut short, or no vocabulary"),
         ("\n".join([*SPECIAL[:1], *PIECES[5:]]).encode(), r"has no \[UNK\], \[CLS\], \[SEP\]"),
-        ("\n".join(SPECIAL).encode() + b"\n", "no vocabulary beside its special tokens"),
+        ("\n".join(SPECIAL).encode() + b"\n", "no vocabulary besides its special tokens"),
         ("\n".join([*PIECES, "un"]).encode() + b"\n", r"lines 6 and 15 both hold 'un'"),
         ("\n".join([*PIECES[:7], "", *PIECES[7:]]).encode() + b"\n", "line 8 is empty"),
         ("\n".join([*PIECES[:7], "a\0b"]).encode() + b"\n", "is damaged .it holds a NUL in line 8."),

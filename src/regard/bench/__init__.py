@@ -1,4 +1,4 @@
-"""Speed beside peers: the same work, threads and batches, in turns, in one run."""
+"""Speed compared with peers: the same work, threads and batches, in turns, in one run."""
 
 from regard.bench.peers import PEERS
 from regard.bench.rounds import Options, Report, Row

@@ -212,7 +212,7 @@ class Contest:
         unit: what `amount` over seconds is.
         ours: settings of ours; one row each.
         peers: settings of the peers; all stand in every row.
-        best: add a row with our best setting beside the best of each peer.
+        best: add a row with our best setting next to the best of each peer.
         higher_is_better: whether more of the unit is faster.
         measures: further figures to give rows to, smaller ones being better, by name and unit, such as `file, MB`.
     """
@@ -450,12 +450,12 @@ def details_of(contest: Contest, tally: Tally) -> dict[str, Any]:
     }
 
 
-# What a measurement says: one row for each thing of ours that was timed, beside the same of every peer.
+# What a measurement says: one row for each thing of ours that was timed, next to the same of every peer.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One thing of ours beside its peers.
+    """One thing of ours next to its peers.
 
     Arguments:
         case: what was timed, with everything that decides the figure.

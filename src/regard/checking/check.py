@@ -107,7 +107,7 @@ THEIRS = frozenset(
         PARTS,
     }
 )
-"""What other programs write beside a model, and read."""
+"""What other programs write next to a model, and read."""
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 EXCUSES = ("needs the ", "update regard")
@@ -117,7 +117,7 @@ EXCUSES = ("needs the ", "update regard")
 def is_model(listed: Listed) -> bool:
     """Whether a folder is a model's, or what is left of one."""
     names = {CONFIG, CARD, WEIGHTS, PARTS}
-    return bool(names & {*listed.names, *listed.odd}) or published_files(listed.folder) is not None
+    return bool(names & {*listed.names, *listed.irregular}) or published_files(listed.folder) is not None
 
 
 def check_model(listed: Listed) -> Report:
@@ -300,7 +300,7 @@ def _log(listed: Listed, *, begun: bool, finished: bool) -> list[CheckedFile]:
 
 
 def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFile], Report | None]:
-    """A checkpoint that counts: a model's folder, with the state of training beside."""
+    """A checkpoint that counts: a model's folder, with the state of training."""
     prefix = f"{CHECKPOINTS}/{name}"
     place = folder / CHECKPOINTS / name
     if not place.is_dir():
@@ -310,19 +310,21 @@ def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFil
     files = [*report.files]
     state = json_object(place / PROGRESS)
     progress, digests = state.get("progress"), texts_of(state.get("digests"))
-    beside = Listed(place)
-    if PROGRESS not in beside.names:
-        files.append(missing(beside, PROGRESS, "the run cannot go on from it"))
+    state_files = Listed(place)
+    if PROGRESS not in state_files.names:
+        files.append(missing(state_files, PROGRESS, "the run cannot go on from it"))
     else:
         files.append(
-            found(beside, PROGRESS, {}) if isinstance(progress, dict) else CheckedFile(path=PROGRESS, state="damaged")
+            found(state_files, PROGRESS, {})
+            if isinstance(progress, dict)
+            else CheckedFile(path=PROGRESS, state="damaged")
         )
-    if OPTIMIZER in beside.names:
-        files.append(found_tensors(beside, OPTIMIZER, digests))
+    if OPTIMIZER in state_files.names:
+        files.append(found_tensors(state_files, OPTIMIZER, digests))
     else:
         ended = isinstance(progress, dict) and bool(progress.get("finished"))
         said = "removed when the run had ended" if ended or not last else "the run cannot go on without it"
-        files.append(missing(beside, OPTIMIZER, said, harmless=ended or not last))
+        files.append(missing(state_files, OPTIMIZER, said, harmless=ended or not last))
     return [file.under(prefix) for file in files], report
 
 

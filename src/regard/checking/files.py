@@ -32,7 +32,7 @@ class Listed:
     def __init__(self, folder: Path, without: frozenset[str] = frozenset()) -> None:
         self.folder = folder
         self.names: list[str] = []
-        self.odd: list[str] = []
+        self.irregular: list[str] = []
         """What is no plain file: pipes, devices, links to nothing."""
         for root, folders, files in os.walk(folder):
             here = Path(root)
@@ -42,9 +42,9 @@ class Listed:
             folders.sort()
             for name in sorted(files):
                 path = here / name
-                (self.names if path.is_file() else self.odd).append(path.relative_to(folder).as_posix())
+                (self.names if path.is_file() else self.irregular).append(path.relative_to(folder).as_posix())
             linked = [name for name in folders if (here / name).is_symlink()]
-            self.odd += [(here / name).relative_to(folder).as_posix() for name in linked]
+            self.irregular += [(here / name).relative_to(folder).as_posix() for name in linked]
 
     def path(self, name: str) -> Path:
         """Where a file is."""
@@ -107,8 +107,8 @@ def found_tensors(listed: Listed, name: str, digests: Mapping[str, str]) -> Chec
 
 def missing(listed: Listed, name: str, remark: str = "", *, harmless: bool = False) -> CheckedFile:
     """A file that ought to be there."""
-    odd = _odd(listed.path(name)) if name in listed.odd else ""
-    return CheckedFile(path=name, state="missing", remark=odd or remark, harmless=harmless)
+    irregular = _irregular(listed.path(name)) if name in listed.irregular else ""
+    return CheckedFile(path=name, state="missing", remark=irregular or remark, harmless=harmless)
 
 
 def unexpected(listed: Listed, known: set[str]) -> list[CheckedFile]:
@@ -119,8 +119,8 @@ def unexpected(listed: Listed, known: set[str]) -> list[CheckedFile]:
         if name not in known
     ]
     files += [
-        CheckedFile(path=name, state="unexpected", remark=_odd(listed.path(name)))
-        for name in listed.odd
+        CheckedFile(path=name, state="unexpected", remark=_irregular(listed.path(name)))
+        for name in listed.irregular
         if name not in known
     ]
     return files
@@ -140,7 +140,7 @@ def texts_of(value: Any) -> dict[str, str]:
 
 
 def unplaced(sentence: str, path: Path) -> str:
-    """A sentence without the file's name at its front, which stands beside it already."""
+    """A sentence without the file's name at its front, which stands next to it already."""
     return sentence.removeprefix(f"{path}: ")
 
 
@@ -150,7 +150,7 @@ def blamed(sentence: str, folder: Path) -> str:
     return "" if begun is None else begun.group(1)
 
 
-def _odd(path: Path) -> str:
+def _irregular(path: Path) -> str:
     if path.is_symlink():
         return "a link to a folder" if path.is_dir() else "a link to nothing"
     kind, _ = tried(lambda: path.lstat().st_mode)

@@ -45,7 +45,7 @@ V = TypeVar("V")
 
 GROUP = "regard.claims"
 BUILTIN = "regard_claims"
-"""The catalogue beside this package, which is found without an entry point too: in a checkout there is none."""
+"""The catalogue next to this package, which is found without an entry point too: in a checkout there is none."""
 
 FILE = "claim.yaml"
 
@@ -86,14 +86,14 @@ class Catalogue:
         return {file.parent.name.replace("_", "-"): file for file in sorted(self.folder.glob(f"*/{FILE}"))}
 
     def experiments(self) -> dict[str, str]:
-        """The modules beside the claims' files, by the name of the experiment."""
+        """The modules next to the claims' files, by the name of the experiment."""
         folders = [file.parent for file in self.claims().values()]
         files = [file for folder in folders for file in sorted(folder.glob("*.py")) if not file.stem.startswith("_")]
         return {file.stem: f"{self.module}.{file.parent.name}.{file.stem}" for file in files}
 
 
 def catalogues() -> tuple[Catalogue, ...]:
-    """The catalogue beside this package, and those that entry points name.
+    """The catalogue next to this package, and those that entry points name.
 
     Raises:
         InputError: for an entry point that names no package.

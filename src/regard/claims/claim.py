@@ -243,7 +243,7 @@ class Claim:
         own_data: what it means on the user's pairs, or a sentence why it means nothing there.
         minutes: about how long it takes on two cores.
 
-    The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) beside the other fields; those
+    The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) besides the other fields; those
     of one that trains no model are `experiment`, `arms` and `seeds`.
 
     The comparison is read, and the expressions are held against it, when one of them is first asked for (`resolved`).
@@ -339,7 +339,7 @@ def claim(name: str) -> Claim:
 
 
 def claim_of(values: Mapping[str, Any], where: str) -> Claim:
-    """A claim from YAML values: its own fields, and beside them the sections of the comparison.
+    """A claim from YAML values: its own fields, and the sections of the comparison.
 
     Raises:
         InputError: for what is missing, unknown or of another type, naming the place; for a comparison that cannot be, or

@@ -164,7 +164,7 @@ class Compared:
         return table
 
     def bin_tables(self) -> dict[str, Table]:
-        """For each measure with bins arms by lengths; for those along something a row for each place, arms beside."""
+        """For each measure with bins arms by lengths; for those along something a row for each place, arms as columns."""
         return {
             measure.name: self._along_table(measure) if measure.along else self._bin_table(measure)
             for measure in self.comparison.measures

@@ -406,7 +406,7 @@ def read_comparison(
 
     Arguments:
         recipe: a recipe (file, mapping or `Recipe`), or a comparison: a file or mapping with `recipe` (its values, or the path of
-            a file beside it), `arms`, and perhaps `seeds`, `budget`, `measures`.
+            a file next to it), `arms`, and perhaps `seeds`, `budget`, `measures`.
         overrides: `key=value`, for all arms.
         grid: keys with the values to compare; every combination is an arm. Beside arms, each arm is crossed with it.
         arms: names, and what each changes: a list of `key=value`, or a mapping of dotted keys to values.
@@ -471,12 +471,12 @@ def _sections(recipe: Comparison | Recipe | Mapping[str, Any] | str | os.PathLik
         return recipe.to_mapping()
     if isinstance(recipe, Recipe):
         return {"recipe": recipe.to_mapping()}
-    beside = Path()
+    folder = Path()
     if isinstance(recipe, Mapping):
         values, where = dict(recipe), "comparison"
     else:
         file = recipe_file(recipe)
-        values, where, beside = read_yaml(file), str(recipe), file.parent
+        values, where, folder = read_yaml(file), str(recipe), file.parent
     if "recipe" not in values:
         return {"recipe": values}
     for key in values:
@@ -484,7 +484,7 @@ def _sections(recipe: Comparison | Recipe | Mapping[str, Any] | str | os.PathLik
             raise InputError(f"{where}: unknown key {key!r}; {nearest(str(key), SECTIONS)}")
     inner = values["recipe"]
     if isinstance(inner, str):
-        inner = read_yaml(beside / inner)
+        inner = read_yaml(folder / inner)
     if not isinstance(inner, Mapping):
         raise InputError(f"{where}.recipe is {inner!r}; it must be a recipe's settings or the path of its file")
     return values | {"recipe": inner}

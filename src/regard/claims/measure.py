@@ -33,7 +33,7 @@ Kind = Literal[
 ]
 
 MASKED = ("masked_loss", "masked_accuracy", "next_sentence_loss", "next_sentence_accuracy")
-"""What pre-training finds on its validation data beside loss and perplexity."""
+"""What pre-training finds on its validation data besides loss and perplexity."""
 
 _LOGGED = ("loss", "perplexity", "token_accuracy", "exact_match", "bleu", *MASKED)
 _METRICS: Mapping[str, tuple[str, ...]] = {

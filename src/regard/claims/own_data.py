@@ -108,7 +108,7 @@ def on_own_data(
 def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] | None = None) -> Files:
     """The files that a `data.path` stands for.
 
-    A folder with files for training, validation and test is taken as it is: `train.en.gz` beside `train.de.gz`, or `train.tsv`.
+    A folder with files for training, validation and test is taken as it is: `train.en.gz` with `train.de.gz`, or `train.tsv`.
     Of one file of pairs (TSV, CSV, JSONL), or two parallel ones, a tenth is held out for validation and another for the test;
     what is where depends on the source's text alone, so no source is in two of them.
 

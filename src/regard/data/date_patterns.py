@@ -279,7 +279,7 @@ def _tokens(pattern: str) -> Iterator[tuple[str, str]]:
 
 
 def _names(field: str, names: list[str]) -> list[Piece]:
-    """Names as one piece; where all are a number beside constant words ("tháng 5", "5월"), as that number."""
+    """Names as one piece; where all are a number next to constant words ("tháng 5", "5월"), as that number."""
     tidied = [tidy(name) for name in names]
     if field == "M" and "1" in tidied[0]:
         before, _, after = tidied[0].partition("1")

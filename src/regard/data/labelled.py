@@ -127,14 +127,14 @@ LABELLED_FORMATS: dict[str, LabelledFormat] = {
     "wnli": LabelledFormat(
         header=Columns("sentence1", "sentence2", "label"), values=("0", "1"), labels=("not_entailment", "entailment")
     ),
-    # A word in two contexts (Pilehvar, Camacho-Collados 2019): word, part of speech, places, sentences; labels beside.
+    # A word in two contexts (Pilehvar, Camacho-Collados 2019): word, part of speech, places, sentences; labels in another file.
     "wic": LabelledFormat(
         columns=Columns(3, 4, None, 2),
         values=("F", "T"),
         labels=("different", "same"),
         label_file=(".data.", ".gold."),
     ),
-    # A word in a context (Loureiro et al. 2021): place, sentence; senses beside.
+    # A word in a context (Loureiro et al. 2021): place, sentence; senses in a file of their own.
     "coarsewsd-20": LabelledFormat(
         columns=Columns(1, None, None, 0), label_file=(".data.", ".gold."), names_file="classes_map.txt"
     ),

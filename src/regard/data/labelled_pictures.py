@@ -342,7 +342,9 @@ class Episodes:
         if kinds < self.ways:
             return f"{kinds} classes are too few for episodes of {self.ways}"
         asked = -(-self.asked // self.ways)  # of the class of the picture an episode is about, that picture among them
-        if self.turned and self.ways > 1:  # the same class turned stands beside it, and leaves that picture out
+        if (
+            self.turned and self.ways > 1
+        ):  # the same class turned may be another of the classes, and leaves that picture out
             asked = max(asked, 1 + -(-(self.asked - 1) // self.ways))
         if counts.min() < self.shots + asked:
             return f"a class has {counts.min()} pictures, and {self.shots} to show and {asked} to ask about are wanted"

@@ -178,7 +178,7 @@ def read_midi(path: str | os.PathLike[str], *, times: Times = "seconds") -> Piec
         if ended > began
     ]
     if not notes:
-        raise InputError(f"{path}: has no notes beside drums; give another file")
+        raise InputError(f"{path}: has no notes besides drums; give another file")
     return Piece.of(notes, name=Path(path).stem)
 
 

@@ -99,7 +99,7 @@ def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> n
     | fit | what becomes of a picture with other proportions |
     |---|---|
     | `crop` | it fills the frame, and what stands over on two sides is cut off |
-    | `pad` | all of it is seen, with black beside it |
+    | `pad` | all of it is seen, with black around it |
     | `stretch` | its proportions change |
 
     Arguments:
@@ -422,6 +422,6 @@ def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
 
 
 def _is_picture(name: Path | PurePosixPath) -> bool:
-    """Whether a file is taken for a picture; what systems hide beside files, as `._a.jpg` in `__MACOSX`, is not."""
+    """Whether a file is taken for a picture; what systems hide next to files, as `._a.jpg` in `__MACOSX`, is not."""
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.parts)
     return not hidden and name.suffix.lower() in SUFFIXES

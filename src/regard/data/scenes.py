@@ -189,7 +189,7 @@ class Scenes(Drawn[Scene]):
         return numbers, sorted(left.pop(below(rng, len(left))) for _ in range(count))
 
     def _neighbours(self, cell: int) -> dict[str, int]:
-        """The cells beside one, by the way there."""
+        """The neighbouring cells, by the direction."""
         row, column = divmod(cell, self.columns)
         there = {name: (row + down, column + right) for name, (down, right) in MOVES.items()}
         return {

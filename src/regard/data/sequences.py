@@ -42,7 +42,7 @@ class Sequences(Drawn[SequenceExample]):
     | `dictionary` | `s3 s1 s2` | each symbol's word in another language, `t...`, in order |
     | `reversed_dictionary` | `s3 s1 s2` | the same words, the last first |
     | `recall` | `s3 s1 s2` | `s3`: the first symbol, whatever follows it |
-    | `association` | `k2 v5 k7 v1 k2` | `v5`: the value that stands beside the key asked for |
+    | `association` | `k2 v5 k7 v1 k2` | `v5`: the value that stands next to the key asked for |
 
     A source belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its text: whatever
     the seeds, sizes and lengths, no source of one split is ever in another. Within a split sources are drawn one by one,

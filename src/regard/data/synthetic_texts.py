@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 CUE = "indeed"
-"""The word that makes a word of praise or blame beside it count."""
+"""The word that makes a word of praise or blame in the same sentence count."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class CueDocuments(Drawn[CueDocument]):
     r"""`size` documents of one split; document i is a pure function of the numbers, seed, split and i.
 
     Words are `w1`, `w2` and so on, which mean nothing; `good1` to `good5` and `bad1` to `bad5`; and the cue, `indeed`. One
-    sentence, drawn uniformly, holds the cue and, in any place beside, a word of praise or blame: that is the document's class.
+    sentence, drawn uniformly, holds the cue and, in any other place, a word of praise or blame: that is the document's class.
     Each other sentence holds with probability 1/2 a word of praise or blame too, drawn apart from the class, and no cue. So who
     counts words of praise and blame is right more often than not, and who looks at the sentence with the cue always.
 

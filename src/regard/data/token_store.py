@@ -59,7 +59,7 @@ class TokenStore:
     ) -> TokenStore:
         """Write `rows` to a new folder, in a stream, and open it.
 
-        The folder appears whole or not at all: it is written under another name beside it, forced to disk and
+        The folder appears whole or not at all: it is written under another name next to it, forced to disk and
         then renamed. What a killed process leaves behind (`.NAME.….partial`) is never taken for a store.
 
         Arguments:
@@ -126,7 +126,7 @@ class TokenStore:
         return cls(root, tokens, offsets)
 
     def verify(self) -> None:
-        """Compare every id with the sums that were written beside; reading compares those that are read.
+        """Compare every id with the sums that were written with them; reading compares those that are read.
 
         Raises:
             InputError: naming the first file that is not what was written.

@@ -457,8 +457,8 @@ def _predicted(task: Any, store: Any, config: Any) -> np.ndarray | None:
         return None
     if head in ("masked", "pretraining"):
         return np.asarray(task.labels(store))
-    beside = [np.asarray(each) for each in task.beside(store).values()]
-    return np.asarray(sum(beside)) if beside else np.zeros(len(store))
+    auxiliary = [np.asarray(each) for each in task.beside(store).values()]
+    return np.asarray(sum(auxiliary)) if auxiliary else np.zeros(len(store))
 
 
 def _updates(training: TrainingSettings, batches: int, labels: int, count: int) -> float | None:

@@ -26,11 +26,13 @@ def rows_without_tokens_stay_to_themselves(case: ModelCase) -> None:
     found = case.outputs(model, case.inputs.emptied(read, 1))
     for name, value in found[1].items():
         ensure(value.isfinite().all(), f"{name} of a row without tokens is not finite")
-    close([found[0], found[2]], case.outputs(model, read, [0, 2]), "beside a row without tokens")
+    close([found[0], found[2]], case.outputs(model, read, [0, 2]), "next to a row without tokens")
     torch.stack([value.square().sum() for row in found for value in row.values()]).sum().backward()
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
-            ensure(parameter.grad.isfinite().all(), f"the gradient of {name} beside a row without tokens is not finite")
+            ensure(
+                parameter.grad.isfinite().all(), f"the gradient of {name} next to a row without tokens is not finite"
+            )
 
 
 def the_longest_is_read_and_a_longer_one_refused(case: ModelCase) -> None:
@@ -111,7 +113,7 @@ def states_are_values(case: ModelCase) -> None:
     for t in range(ids.shape[1]):
         logits, one = model.step(ids[:, t], one)
         _, other = model.step(ids[:, t], other)
-        same(logits, first[:, t], "beside another decoding", exactly=True)
+        same(logits, first[:, t], "next to another decoding", exactly=True)
 
 
 def states_can_be_selected(case: ModelCase) -> None:

@@ -56,7 +56,7 @@ def ensure(condition: bool | Tensor, sentence: str) -> None:
 
 
 def close(found: Outputs, expected: Outputs, what: str, *, exactly: bool = False, tolerance: float = EXACT) -> None:
-    """Fail unless two batches' outputs are the same: bit for bit, or beside rounding."""
+    """Fail unless two batches' outputs are the same: bit for bit, or up to rounding."""
     ensure(len(found) == len(expected), f"{what}: {len(found)} rows for {len(expected)}")
     for row, (one, other) in enumerate(zip(found, expected, strict=True)):
         ensure(one.keys() == other.keys(), f"{what}: row {row} gives {', '.join(one)}, and {', '.join(other)} expected")
@@ -65,7 +65,7 @@ def close(found: Outputs, expected: Outputs, what: str, *, exactly: bool = False
 
 
 def same(found: Tensor, expected: Tensor, what: str, *, exactly: bool = False, tolerance: float = EXACT) -> None:
-    """Fail unless two tensors are the same: bit for bit, or beside rounding."""
+    """Fail unless two tensors are the same: bit for bit, or up to rounding."""
     rtol, atol = (0.0, 0.0) if exactly else (tolerance, tolerance / 100)
     torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda said: f"{what}: {said}")
 

@@ -23,7 +23,7 @@ VALUE_WIDTH = 8
 LONGEST = 1100
 """Keys of the longest check."""
 WAYS = ("right padding", "left padding", "step by step", "step by step after left padding")
-"""How texts are read in the blocks of a model, beside each alone."""
+"""How texts are read in the blocks of a model, compared with each alone."""
 BLOCKS = ("encoder", "decoder", "causal")
 """The models in whose blocks a mechanism is tried: a BERT, a Transformer and a GPT-2."""
 BATCH, GROUPS, QUERIES, KEYS = 2, 3, 5, 7
@@ -36,7 +36,7 @@ Factory = Callable[[int, float], Attention]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MechanismTraits:
-    """In what a mechanism is another than most, beside what it declares.
+    """How a mechanism differs from most, besides what it declares.
 
     Arguments:
         record: what the mechanism is given in the record, from (B, H, L) standard normal numbers in float64 and the number of
@@ -274,7 +274,7 @@ def _answers(model: Any, kind: str, way: str, rows: list[list[int]], sources: li
     for place in range(longest):
         fed = [row[min(place + many, len(row) - 1)] for row, many in zip(rows, begun, strict=True)]
         logits, state = model.step(torch.tensor(fed).repeat_interleave(2), state)
-        near(logits[::2], logits[1::2], "a row beside itself", 1e-9, 1e-9)
+        near(logits[::2], logits[1::2], "two copies of a row", 1e-9, 1e-9)
         steps.append(logits[::2])
     together = torch.stack(steps, dim=1)
     found = [each[: len(row) - many] for each, row, many in zip(together, rows, begun, strict=True)]

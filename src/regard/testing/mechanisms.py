@@ -559,13 +559,13 @@ def weights_without_keys_pass_back_zeros(held: Held) -> None:
     """The weights themselves, of a query that sees nothing, pass back zero gradients, and others do not."""
     case = held.case(mask=held.masks()["blind query"])
     case.mechanism.weights(case.inputs).square().sum().backward()
-    beside = {
+    apart = {
         id(parameter)
         for name, parameter in case.mechanism.named_parameters()
         if name.startswith(held.traits.beside_weights)
     }
     for leaf in held.leaves(case):
-        if leaf is not case.value and id(leaf) not in beside:
+        if leaf is not case.value and id(leaf) not in apart:
             ensure(_gradient(leaf).isfinite().all(), "a gradient is not finite")
     gradient = _gradient(case.inputs.query)
     ensure((gradient[:, :, BLIND] == 0).all(), "the weights of a query that sees nothing pass back a gradient")

@@ -168,9 +168,9 @@ def read_vocabulary(file: Path) -> list[str]:
 
 
 def _check_end(file: Path, lines: int) -> None:
-    """Refuse a last line that breaks off where the model beside it has more tokens; one without an end alone may be meant so."""
-    beside = file.parent / "config.json"
-    wanted = read_json_object(beside, "copy the file again").get("vocab_size") if beside.exists() else None
+    """Refuse a last line that breaks off where the model next to it has more tokens; one without an end alone may be meant so."""
+    config = file.parent / "config.json"
+    wanted = read_json_object(config, "copy the file again").get("vocab_size") if config.exists() else None
     if isinstance(wanted, int) and lines < wanted:
         raise InputError(
             f"{file}: is cut short in line {lines} (config.json says {wanted} tokens, and the last line has no end); "
@@ -201,7 +201,7 @@ def check_pieces(pieces: Sequence[str], name: str) -> None:
             f"{name}: has no {', '.join(missing)}; it is cut short, or no vocabulary of BERT's: add the line, or copy it again"
         )
     if len(pieces) == sum(is_reserved(piece) for piece in pieces):
-        raise InputError(f"{name}: has no vocabulary beside its special tokens; it is cut short, so copy it again")
+        raise InputError(f"{name}: has no vocabulary besides its special tokens; it is cut short, so copy it again")
 
 
 def is_reserved(piece: str) -> bool:

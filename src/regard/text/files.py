@@ -14,7 +14,7 @@ from regard.text.vocabulary import Vocabulary
 
 CONFIG_NAME = "tokenizer_config.json"
 PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes of `transformers` that take a tokenizer.json as it is; BERT's own let the config beside it overrule it."""
+"""Classes of `transformers` that take a tokenizer.json as it is; BERT's own let the config next to it overrule it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +25,7 @@ class Cleaning:
         lowercase: `do_lower_case`.
         strip_accents: `strip_accents`; where null, accents go with case.
         space_chinese: `tokenize_chinese_chars`.
-        overrules: whether the programs that wrote the folder believe this more than the tokenizer.json beside it.
+        overrules: whether the programs that wrote the folder believe this more than the tokenizer.json next to it.
     """
 
     lowercase: bool | None = None
@@ -35,7 +35,7 @@ class Cleaning:
 
 
 def cleaning_beside(file: Path) -> Cleaning:
-    """What the tokenizer_config.json beside a tokenizer's file says; nothing where there is none.
+    """What the tokenizer_config.json next to a tokenizer's file says; nothing where there is none.
 
     Raises:
         InputError: for one that is damaged, or has settings of another type.
@@ -73,7 +73,7 @@ def check_basic(file: Path) -> None:
 
 
 def overruled(text: str, cleaning: Cleaning) -> str:
-    """The content of BERT's tokenizer.json with what the config beside it says otherwise, as `transformers` opens the folder.
+    """The content of BERT's tokenizer.json with what the config next to it says otherwise, as `transformers` opens the folder.
 
     Arguments:
         text: as it is in the file.
@@ -146,7 +146,7 @@ def text_of(file: Path) -> str:
         models = sorted(file.parent.glob("*.model"))
         if models:
             raise InputError(
-                f"{file}: no such file; {models[0].name} beside it is SentencePiece's, so write a {TOKENIZER_FILE} of it first: "
+                f"{file}: no such file; {models[0].name} next to it is SentencePiece's, so write a {TOKENIZER_FILE} of it first: "
                 "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
             )
         raise InputError(

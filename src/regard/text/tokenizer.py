@@ -110,7 +110,7 @@ class Tokenizer(Vocabulary):
         them, such as `encoder.json` and `vocab.bpe`.
 
         A `vocab.txt` is BERT's: one piece in each line. `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` are
-        those of the tokenizer_config.json beside it; what that does not say is assumed as by `from_vocabulary`. Of both
+        those of the tokenizer_config.json next to it; what that does not say is assumed as by `from_vocabulary`. Of both
         files in a folder the tokenizer.json is read, because it says all; where it is BERT's and the tokenizer_config.json
         contradicts it, that one is believed, as by the programs that wrote it.
 
@@ -159,7 +159,7 @@ class Tokenizer(Vocabulary):
 
         Arguments:
             pieces: `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]` among them; those that begin with `##` go on with a word.
-            lowercase: whether case is dropped. None derives it: it is, unless a piece beside reserved ones such as
+            lowercase: whether case is dropped. None derives it: it is, unless a piece other than reserved ones such as
                 `[CLS]` has a letter in upper case, which no text in lower case could use.
             strip_accents: whether accents are; None, as published, with case.
             space_chinese: whether every Chinese character is a word.

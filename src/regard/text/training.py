@@ -174,7 +174,7 @@ def _too_small(kind: str, size: int, needed: int) -> InputError:
     )
 
 
-# --- the kinds beside BERT's ------------------------------------------------------------------------------
+# --- the kinds besides BERT's -----------------------------------------------------------------------------
 
 
 def _train_bpe(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:

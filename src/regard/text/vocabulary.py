@@ -25,7 +25,7 @@ CLEANED = ("bert", "gpt")
 
 
 class Vocabulary:
-    """Ids and their tokens, and which of them play which part: what `Tokenizer` is beside reading and writing text.
+    """Ids and their tokens, and which of them play which part: what `Tokenizer` is besides reading and writing text.
 
     Arguments:
         backend: is copied, so what the caller does to it later does not reach this one.
@@ -100,7 +100,7 @@ class Vocabulary:
 
     @property
     def extra_tokens(self) -> tuple[str, ...]:
-        """The special tokens beside padding, start, end, unknown and mask, in the order of their ids."""
+        """The special tokens besides padding, start, end, unknown and mask, in the order of their ids."""
         roles = self._roles
         named = {
             roles.padding_id,
@@ -267,7 +267,7 @@ class Roles:
         """The roles in a tokenizer, by the names that the families give them.
 
         Raises:
-            InputError: there is no padding token, no end token, or nothing beside special tokens.
+            InputError: there is no padding token, no end token, or nothing besides special tokens.
         """
         vocabulary = backend.get_vocab(with_added_tokens=True)
         added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
@@ -289,7 +289,7 @@ class Roles:
         roles = {padding, end, start} | {each for each in (unknown, mask) if each is not None}
         special = frozenset(roles | added)
         if special >= set(vocabulary.values()):
-            raise InputError("the tokenizer has no vocabulary beside its special tokens; train it on some text")
+            raise InputError("the tokenizer has no vocabulary besides its special tokens; train it on some text")
         return cls(
             size=max(vocabulary.values()) + 1,
             padding_id=padding,

@@ -59,7 +59,7 @@ class WordList:
         """
         if size <= len(SPECIAL):
             raise InputError(
-                f"a list of {size} words has room for none beside {', '.join(SPECIAL)}; give {len(SPECIAL) + 1} or more"
+                f"a list of {size} words has room for none besides {', '.join(SPECIAL)}; give {len(SPECIAL) + 1} or more"
             )
         counts: Counter[str] = Counter()
         for words in texts:

@@ -1,6 +1,6 @@
 """Where a run stands, its log (one line per event, none twice), and its checkpoints.
 
-A checkpoint is a whole model folder with the state of training beside, and a pointer file says which count:
+A checkpoint is a whole model folder with the state of training in it, and a pointer file says which count:
 
     checkpoints/step-00000500/   config.json, model.safetensors, ... as any model folder; optimizer.safetensors, progress.json
     checkpoints.json             {"last": "step-00000500", "best": "step-00000400"}
@@ -151,7 +151,7 @@ class Checkpoints:
     def __init__(self, folder: Path, workers: Workers) -> None:
         self.folder = folder
         self.workers = workers
-        self.obstacle = ""
+        self.cannot_resume = ""
         """Why the run that was restored cannot go further; empty where it can."""
 
     @property
@@ -218,7 +218,7 @@ class Checkpoints:
         if not self.workers.first:
             progress.forget_tallies()  # they are those of all workers together
         if progress.finished and not (place / OPTIMIZER).is_file():
-            self.obstacle = (
+            self.cannot_resume = (
                 f"{place / OPTIMIZER}: was removed when the run had ended, as training.keep_optimizer=false says, so the run "
                 "cannot go further; train anew into another folder, with training.keep_optimizer=true to go on later"
             )

@@ -53,7 +53,7 @@ class Loop:
         step: how the model is called: forward under the chosen precision.
         evaluate: numbers on the validation set, `loss` among them; every worker calls it.
         save: write a checkpoint of this moment; every worker calls it.
-        obstacle: why a finished run that was restored cannot go further; empty where it can.
+        cannot_resume: why a finished run that was restored cannot go further; empty where it can.
         say: receives sentences for the user.
     """
 
@@ -71,7 +71,7 @@ class Loop:
     callbacks: Sequence[Callback]
     evaluate: Callable[[], Mapping[str, float]]
     save: Callable[[], None]
-    obstacle: str = ""
+    cannot_resume: str = ""
     say: Callable[[str], None] | None = None
     beside: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
     asked_to_stop: int = field(init=False, default=0)
@@ -105,7 +105,7 @@ class Loop:
 
         Raises:
             InputError: the loss or a parameter is no finite number any more; the last checkpoint is from before. Or there is an
-                `obstacle` to going further, and the limits ask for it.
+                `cannot_resume` to going further, and the limits ask for it.
             Stopped: where `signals` was asked to stop.
         """
         progress, started = self.progress, time.monotonic() - self.progress.seconds
@@ -118,8 +118,8 @@ class Loop:
         if progress.finished:  # by limits that may have been widened since
             windows = self._windows(batches.epoch(progress.epoch))
             progress.finished = self._reason_to_stop(len(windows)) or self._out_of_patience()
-            if self.obstacle and not progress.finished:
-                raise InputError(self.obstacle)
+            if self.cannot_resume and not progress.finished:
+                raise InputError(self.cannot_resume)
         self._tell_of_warmup(expected)
         self.saved = progress.seconds
         for callback in self.callbacks if self.workers.first else ():

@@ -26,7 +26,7 @@ from regard.text import INPUT_TOKENS
 from regard.training.settings import AdapterSettings, TrainingSettings
 
 SECTIONS = ("data", "tokenizer", "generation")
-"""What a task decides the settings of, beside model and training."""
+"""What a task decides the settings of, besides model and training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +43,7 @@ class Recipe:
         training: how to learn.
         tokenizer: how text becomes tokens.
         generation: how to decode, now and by default later.
-        adapters: train low-rank adapters beside the parameters of `model.pretrained`, which stay as they are.
+        adapters: train low-rank adapters next to the parameters of `model.pretrained`, which stay as they are.
 
     Raises:
         InputError: for an unknown task, model or key, naming the nearest, or a section that the task does not have.
@@ -309,7 +309,7 @@ def _copied(values: Any) -> dict[str, Any]:
 
 
 OWN = ("name", "pretrained", "pretrained_layers")
-"""What this section holds beside the fields of a config."""
+"""What this section holds besides the fields of a config."""
 
 
 def resolved(model: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
@@ -408,15 +408,15 @@ def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any], of_some: M
                 for old, head in base["pruned_heads"]
                 if old == layer
             ]
-    decided = dict(filled_in)
+    derived = dict(filled_in)
     new = len(INPUT_TOKENS) if MODELS[model["name"]].input_tokens else 0
     for table in ("vocabulary", "source_vocabulary", "target_vocabulary"):
-        size = decided.get(table)
+        size = derived.get(table)
         if size is not None and table in base:
             if size > base[table] + new:
                 raise InputError(
                     f"model.pretrained: {model['pretrained']} has {base[table]:,} tokens and the tokenizer {size:,}; take "
                     "the folder's own, by leaving tokenizer.path out"
                 )
-            decided[table] = max(size, base[table])
-    return from_mapping(family, {**base, **values, **decided}, "model")
+            derived[table] = max(size, base[table])
+    return from_mapping(family, {**base, **values, **derived}, "model")

@@ -205,7 +205,7 @@ class _Run:
             callbacks=watching,
             evaluate=self._evaluate,
             save=self._save,
-            obstacle=self.checkpoints.obstacle,
+            cannot_resume=self.checkpoints.cannot_resume,
             say=talk,
         )
         self.metrics: dict[str, float] = {}

@@ -165,7 +165,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterSettings:
-    """Low-rank adapters (Hu et al. 2021): the trained model's parameters stay, and small matrices beside some of them learn.
+    """Low-rank adapters (Hu et al. 2021): the trained model's parameters stay, and small matrices next to some of them learn.
 
     Arguments:
         rank: of each adapter; 4 to 64 is usual.
