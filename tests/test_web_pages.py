@@ -104,4 +104,4 @@ def test_a_page_is_offline_or_served():
 
 def test_frames_and_json_are_inert():
     assert json_in_script("<&>") == '"\\u003c\\u0026\\u003e"'
-    assert 'title="&quot;&gt;"' in framed("<p>", '">', height=1)
+    assert 'title="&#34;&gt;"' in framed("<p>", '">', height=1)

@@ -1,10 +1,9 @@
-"""Results as people read them: names and values in two columns, as text and in notebooks; tables that fit the terminal."""
+"""Results as people read them: names and values in two columns of text; tables that fit the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -95,17 +94,6 @@ def text_table(rows: Iterable[tuple[str, str]]) -> str:
     rows = list(rows)
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in rows)
-
-
-def html_table(rows: Iterable[tuple[str, str]]) -> str:
-    """The same as a table of HTML, for a notebook's `_repr_html_`.
-
-    >>> html_table([("loss", "< 1")])
-    '<table><tbody><tr><th style="text-align:left">loss</th><td style="text-align:left">&lt; 1</td></tr></tbody></table>'
-    """
-    left = 'style="text-align:left"'
-    lines = (f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>" for name, text in rows)
-    return f"<table><tbody>{''.join(lines)}</tbody></table>"
 
 
 @dataclass(frozen=True, slots=True)

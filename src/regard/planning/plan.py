@@ -17,7 +17,7 @@ from regard.models import MODELS
 from regard.planning.counting import Operations, Parameters, Work, count_operations, count_parameters
 from regard.planning.devices import GIBIBYTE, Device, Memory, NumberFormat, Setup, count_memory, device_called
 from regard.planning.reading import Asked, Subject, number_format, subject_of
-from regard.rendering import html_table, text_table
+from regard.rendering import text_table
 from regard.training.recipe import Recipe
 
 HOURS_OF_A_YEAR = 24 * 365
@@ -107,6 +107,8 @@ class Plan:
         return text_table(rows_of(self))
 
     def _repr_html_(self) -> str:
+
+        from regard.web import html_table
 
         return html_table(rows_of(self))
 

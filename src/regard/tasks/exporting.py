@@ -10,7 +10,7 @@ from typing import Any
 from regard.errors import InputError, nearest
 from regard.files import new_folder
 from regard.parts import FOLDER, Code, load_code
-from regard.rendering import html_table, text_table
+from regard.rendering import text_table
 from regard.tasks.loading import load, model_folder, pointers_of
 from regard.tasks.predictor import check_replaceable
 
@@ -48,6 +48,8 @@ class Exported:
         return text_table(self.rows())
 
     def _repr_html_(self) -> str:
+        from regard.web import html_table
+
         return html_table(self.rows())
 
 

@@ -22,7 +22,7 @@ from regard.files import PARTIAL_PREFIX, clear_partial, locked, new_folder, repl
 from regard.models import MODELS
 from regard.models.config import check_memory
 from regard.parts import Code, load_code
-from regard.rendering import html_table, metric_rows, text_table
+from regard.rendering import metric_rows, text_table
 from regard.tasks.card import README, SEEN, run_section
 from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
@@ -80,6 +80,8 @@ class Trained:
         return text_table(self.rows())
 
     def _repr_html_(self) -> str:
+        from regard.web import html_table
+
         return html_table(self.rows())
 
     def load(self) -> Any:

@@ -1,5 +1,5 @@
 """Web pages: one shell, ES modules and templates, written as one offline file or served as they are."""
 
-from regard.web.pages import framed, json_in_script, page, signed_colours
+from regard.web.pages import framed, html_table, json_in_script, page, signed_colours
 
-__all__ = ["framed", "json_in_script", "page", "signed_colours"]
+__all__ = ["framed", "html_table", "json_in_script", "page", "signed_colours"]

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Any
@@ -136,10 +135,21 @@ def framed(page: str, title: str, *, height: int, allowed: str = "allow-scripts"
         height: of the frame, in CSS pixels.
         allowed: what the frame's sandbox lets it do.
     """
-    return (
-        f'<iframe title="{html.escape(title)}" sandbox="{allowed}" srcdoc="{html.escape(page)}" '
-        f'style="width: 100%; height: {height}px; border: 1px solid #8884; border-radius: 8px"></iframe>'
-    )
+    return fragment("frame", {"page": page, "title": title, "height": height, "allowed": allowed})
+
+
+def fragment(name: str, parts: Mapping[str, Any]) -> str:
+    """A piece of HTML from `templates/NAME.html`, such as for a notebook; all text in `parts` is escaped."""
+    return _templates().get_template(f"{name}.html").render(**parts)
+
+
+def html_table(rows: Iterable[tuple[str, str]]) -> str:
+    """Names and what they are as a table of two columns, for a notebook's `_repr_html_`.
+
+    >>> html_table([("loss", "< 1")])
+    '<table><tbody><tr><th style="text-align:left">loss</th><td style="text-align:left">&lt; 1</td></tr></tbody></table>'
+    """
+    return fragment("table", {"rows": list(rows)})
 
 
 def signed_colours() -> tuple[str, str]:

@@ -158,8 +158,8 @@ def _step(walk: Walk, step: Step, keep: Sequence[int], paint: _Paint) -> Iterato
     for block in blocks(step, keep, walk.keys):
         if isinstance(block, Numbers):
             for item in block.shown:
-                told = f"{item.name} = {float(item.values):.6g}" + (f"   {item.note}" if item.note else "")
-                yield INDENT, Text(told)
+                text = f"{item.name} = {float(item.values):.6g}" + (f"   {item.note}" if item.note else "")
+                yield INDENT, Text(text)
         else:
             rows = _table(walk, block, paint) if isinstance(block, Table) else _strips(block, paint)
             for row in rows:
