@@ -10,7 +10,7 @@ import torch
 
 from regard.generation import GenerationSettings, search
 from regard.inspection import look
-from regard.layers import Pictures, Tokens
+from regard.layers import Pictures, Tokens, join
 from regard.models import MODELS, ShowAndTellConfig, ShowAttendAndTellConfig
 from regard.testing import check_model
 
@@ -99,6 +99,35 @@ def test_beam_search_keeps_to_the_pictures_of_its_hypotheses(name, model):
         alone = search(model, source.select(torch.tensor([row])), settings)[0]
         assert [found.tokens for found in alone] == [found.tokens for found in together[row]]
         assert alone[0].log_probability == pytest.approx(together[row][0].log_probability, abs=1e-4)
+
+
+@every_variant
+def test_rows_join_and_leave_at_any_length(name, model):
+    """Pictures of other numbers of frames, some steps on, branched or before their first, go on together as each alone."""
+    ahead = model.start(pictures(1, 3))
+    for token in (1, 3):
+        _, ahead = model.step(torch.tensor([token, token]), ahead)
+    branched = model.step(torch.tensor([1]), model.start(pictures(2, seed=1)))[1].reorder(torch.tensor([0, 0]))
+    apart = [ahead, branched]
+    together = join(apart)
+    assert (together.rows, together.width, together.longest) == (4, 1, 2)
+    ids = torch.tensor([4, 5, 6, 7])
+    for _ in range(2):
+        found, together = model.step(ids, together)
+        steps = [model.step(part, state) for part, state in zip(ids.split(2), apart, strict=True)]
+        apart = [state for _, state in steps]
+        torch.testing.assert_close(found, torch.cat([logits for logits, _ in steps]))
+    alignment = model.alignment(together)
+    for state, part in zip(apart, alignment.split(2), strict=True):
+        alone = model.alignment(state)
+        torch.testing.assert_close(part[:, : alone.shape[1]], alone)
+        assert not part[:, alone.shape[1] :].any()
+    found, _ = model.step(ids[:2], together.select(torch.tensor([3, 0])))
+    wanted = [
+        model.step(ids[:1], apart[1].select(torch.tensor([1])))[0],
+        model.step(ids[1:2], apart[0].select(torch.tensor([0])))[0],
+    ]
+    torch.testing.assert_close(found, torch.cat(wanted))
 
 
 @every_variant

@@ -61,6 +61,13 @@ def test_reordering_leaves_the_source_where_it_is(state):
     assert moved.query.flatten().tolist() == [1, 1, 0]
 
 
+def test_rows_that_stay_in_place_are_not_copied(state):
+    for same in (state.reorder(torch.arange(3)), state.select(torch.arange(3))):
+        assert same.past[0] is state.past[0]
+        assert same.query is state.query
+    assert state.reorder(torch.tensor([0, 2, 1])).past[0] is not state.past[0]
+
+
 def test_branching_keeps_the_source_once(state):
     wide = state.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
     assert (wide.rows, wide.width) == (6, 2)

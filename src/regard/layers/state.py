@@ -206,7 +206,7 @@ class DecoderState:
         return replace(first, **made)
 
     def _moved(self, rows: Tensor, sources: Tensor | None, width: int) -> Self:
-        moved = self._apply("target", lambda part: _pick(part, rows))
+        moved = self if _in_place(rows, self.rows) else self._apply("target", lambda part: _pick(part, rows))
         moved = moved._apply("cache", lambda part: part.reorder(rows, sources))
         moved = moved if sources is None else moved._apply("source", lambda part: _pick(part, sources))
         return replace(moved, width=width)
@@ -218,6 +218,11 @@ class DecoderState:
             if part.metadata.get("side") == side
         }
         return replace(self, **changes)
+
+
+def _in_place(rows: Tensor, count: int) -> bool:
+    """Whether every row goes on where it stands, so that nothing is copied; not asked on a graphics card, which would wait."""
+    return rows.device.type == "cpu" and len(rows) == count and torch.equal(rows, torch.arange(count))
 
 
 def _pick(part: Any, rows: Tensor) -> Any:
