@@ -407,7 +407,7 @@ def rank(
         if not text.strip():
             raise InputError(f"text {number} is empty; there is nothing to look at")
     module, read = _opened(model, texts)
-    from regard.inspection.analysis.collapse import collapse_figure, collapse_forms, depth_table
+    from regard.inspection.analysis.collapse import collapse_figure, collapse_forms, rank_table
 
     found = collapse_forms(module, read)
     if output is not None:
@@ -421,7 +421,7 @@ def rank(
     elif output is None:
         from regard.rendering import Fitted
 
-        print_rich(Fitted(depth_table(found)))
+        print_rich(Fitted(rank_table(found)))
 
 
 def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:

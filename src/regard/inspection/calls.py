@@ -230,7 +230,7 @@ class Call:
             return weights if heads is None else weights[:, heads]
         inputs = self._checked()
         inputs = inputs if rows is None else _of_rows(inputs, rows)
-        # Heads are told apart by mechanisms with a table per head, so all are computed, then chosen.
+        # Mechanisms with a table per head need to know which head is which, so all are computed, then chosen.
         with torch.no_grad():
             weights = self.called.mechanism.weights(inputs)
         return weights if heads is None else weights[:, heads]

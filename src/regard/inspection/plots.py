@@ -259,7 +259,7 @@ class _Layout:
         return self._shares(self.lefts[column], bottom, width, height)
 
     def bar(self) -> tuple[float, float, float, float]:
-        """The same of the colour bar, beside the last row."""
+        """The same of the colour bar, next to the last row."""
         last = self.height - self.tops[-1]
         return self._shares(self.width, 0, 0.11, min(max(last, 0.8), 2.2))
 
@@ -352,7 +352,7 @@ class Writer:
         return text if self.unwritable.isdisjoint(text) else f"‹{place}›"
 
     def style(self, font: float) -> dict[str, Any]:
-        """What matplotlib is to be told with each text of this font size."""
+        """The arguments of matplotlib for a text of this font size."""
         # Without parse_math=False a dollar sign would begin a formula.
         return {"family": self.families, "fontsize": font, "parse_math": False}
 

@@ -89,7 +89,7 @@ class Record:
 
         Raises:
             InputError: where one of them is a search of this package, which is one map already, or there is none; where rows
-                change places and `rows` does not say how; where it cannot be told which keys a cache kept.
+                change places and `rows` does not say how; where it cannot be known which keys a cache kept.
         """
         chosen = self.runs[runs]
         if not chosen or any(run.searched or run.source is not None for run in chosen):

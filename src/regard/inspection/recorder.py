@@ -111,7 +111,7 @@ class Recorder:
                 stack.enter_context(interception.telling())
             for part in self.compiled.values():
                 stack.enter_context(around_forward(part, self._ran_compiled, outside=True))
-            # Outermost, for a run begins before anything in it is told.
+            # Outermost, for a run begins before anything in it is recorded.
             stack.enter_context(around_forward(self.module, self._ran, outside=True))
             yield
 
@@ -258,7 +258,7 @@ class Recorder:
         return tuple(snapshots)
 
     def _reading(self, *arguments: Any) -> Run:
-        """A run that reads the first of these that can be read, and is told the second."""
+        """A run that reads the first of these that can be read, and has the second as its target."""
         read = [argument for argument in arguments if isinstance(argument, Tokens | Pictures)]
         source, target = [*read, None, None][:2]
         grid = getattr(self.module, "grid", None) if isinstance(source, Pictures) else None

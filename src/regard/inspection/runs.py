@@ -274,14 +274,14 @@ class Labels:
         source: source tokens by position; None where unknown.
         consumed: target tokens by the position at which the decoder reads them, the start token first.
         produced: target tokens by the position at which the decoder writes them.
-        told: the tokens of source and target as somebody told them, padding among them, for modules that do not read `Tokens`.
+        given: the tokens of source and target as the caller gave them, padding included, for modules that do not read `Tokens`.
     """
 
     title: str
     source: Places | None = None
     consumed: Places | None = None
     produced: Places | None = None
-    told: tuple[Sequence[str] | None, Sequence[str] | None] = (None, None)
+    given: tuple[Sequence[str] | None, Sequence[str] | None] = (None, None)
 
     @classmethod
     def of(
@@ -296,7 +296,7 @@ class Labels:
         """The labels of batch row `row`; ids as text where neither a task nor the caller knows better.
 
         Raises:
-            InputError: where tokens were told of a run whose tokens are known, or fit no map of it.
+            InputError: where tokens were given for a run whose tokens are known, or fit no map of it.
         """
         if tokens is not None or target_tokens is not None:
             if run.source is not None and task is not None:
@@ -304,7 +304,7 @@ class Labels:
             _refuse_misfits(run, tokens, target_tokens)
         if run.source is None:
             title = " ".join(tokens) if tokens is not None else f"example {row}"
-            return cls(title, told=(tokens, target_tokens))
+            return cls(title, given=(tokens, target_tokens))
         known = {} if task is None else task.tokenizers
         reads = known.get("source", next(iter(known.values()), None))
         writes = known.get("target", reads)
@@ -337,14 +337,14 @@ class Labels:
             else:
                 title = f"{reads.decode(ids) if given is None else given} → {answer}"
         elif isinstance(run.source, Pictures):
-            title = f"image {row + 1}" + _class_told(run, row)
+            title = f"image {row + 1}" + _predicted_class(run, row)
         elif reads is not None:
             fitting = run.predictions is not None and len(run.predictions) == len(run.source)
             title = _text_read(reads, ids, run.predictions[row] if run.predictions and fitting else None)
         return cls(title, source, consumed, produced)
 
     def axes(self, between: tuple[Side, Side], weights: Tensor) -> tuple[Places, Places]:
-        """What to write beside the rows and the columns of weights (H, L, S)."""
+        """The labels of the rows and the columns of weights (H, L, S)."""
         queries_from, keys_from = between
         queries, keys = weights.shape[1:]
         if queries_from == "document":
@@ -352,7 +352,7 @@ class Labels:
         if queries_from == "sentences":
             return _numbered("S", weights.any(dim=0).any(dim=-1)), _or_numbers(self.source, keys)
         if self.source is None:
-            return self._told_axes(between, weights)
+            return self._given_axes(between, weights)
         if self.consumed is None and self.produced is None:  # a language model: what it reads is what it writes
             return _or_numbers(self.source, queries), _or_numbers(self.source, keys)
         columns = self.source if keys_from == "source" else self.consumed
@@ -361,8 +361,8 @@ class Labels:
         rows = self.source if queries_from == "source" else written
         return _or_numbers(rows, queries), _or_numbers(columns, keys)
 
-    def _told_axes(self, between: tuple[Side, Side], weights: Tensor) -> tuple[Places, Places]:
-        source, target = self.told
+    def _given_axes(self, between: tuple[Side, Side], weights: Tensor) -> tuple[Places, Places]:
+        source, target = self.given
         queries, keys = weights.shape[1:]
         seen = weights != 0
         columns = seen.any(dim=0).any(dim=0)
@@ -382,11 +382,11 @@ class Labels:
 
 
 def _texts(
-    places: Sequence[int], ids: Sequence[int], tokenizer: Tokenizer | None, told: Sequence[str] | None
+    places: Sequence[int], ids: Sequence[int], tokenizer: Tokenizer | None, given: Sequence[str] | None
 ) -> list[str]:
-    """Tokens in words, as whoever knows them best says."""
-    if told is not None and all(place < len(told) for place in places):
-        return [told[place] for place in places]
+    """The tokens of some places as text: as the caller gave them, else as the tokenizer writes them, else their ids."""
+    if given is not None and all(place < len(given) for place in places):
+        return [given[place] for place in places]
     return [str(index) for index in ids] if tokenizer is None else list(tokenizer.tokens(ids))
 
 
@@ -418,7 +418,7 @@ def _text_read(tokenizer: Tokenizer, ids: Sequence[int], prediction: Any) -> str
     return " | ".join(tokenizer.decode(part) for part in parts)
 
 
-def _class_told(run: Run, row: int) -> str:
+def _predicted_class(run: Run, row: int) -> str:
     """What a classifier predicted for an image, where one did."""
     found = run.predictions if run.source is not None and len(run.predictions or ()) == len(run.source) else None
     label = None if found is None else getattr(found[row], "label", None)

@@ -144,7 +144,7 @@ class TextReader:
         """The encoder in a folder, or of `hub:owner/name`, with or without a head.
 
         Raises:
-            InputError: where there is none, or it has no tokenizer beside it.
+            InputError: where there is none, or it has no tokenizer in it.
         """
         place: Path = model_folder(folder)
         config = read_config(place)

@@ -1,4 +1,4 @@
-"""A view of attention as one HTML page that needs nothing beside itself."""
+"""A view of attention as one HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def html_page(view: AttentionView) -> str:
     It is one file without any link to another, opens from a disk without a network, and says so to the
     browser (a content security policy that allows nothing else). Weights are stored on a logarithmic scale
     that is the finer the fewer there are (see `Scale`); the page shows the error of
-    each value beside it, and zero stays zero. The exact numbers are in `AttentionView.to_json`.
+    each value next to it, and zero stays zero. The exact numbers are in `AttentionView.to_json`.
 
     Where the tokens are pieces of words, the page can merge them: a map's own `query_words` and `key_words`
     say how, else the marks of the common tokenizers do.
@@ -101,7 +101,7 @@ def _side(tokens: tuple[str, ...], words: tuple[int, ...] | None, patches: Patch
     shown, raw = shown_tokens(tokens), tuple(map(visible, tokens))
     return {
         "tokens": shown,
-        # What the tokenizer itself calls them, for the box beside the pointer.
+        # What the tokenizer itself calls them, for the box next to the pointer.
         **({} if shown == raw else {"raw": raw}),
         "words": words,
         "texts": None if words is None else [visible(word) for word in word_texts(tokens, words)],
@@ -112,7 +112,7 @@ def _side(tokens: tuple[str, ...], words: tuple[int, ...] | None, patches: Patch
 def _rounding(scale: Scale) -> str:
     return (
         f"Weights are kept on this page to about {scale.step / 2:.1%} of themselves and {scale.knee * scale.step / 2:.0e} of "
-        "their layer's largest; the error of each is beside its value. Zero is exact."
+        "their layer's largest; the error of each is next to its value. Zero is exact."
     )
 
 
@@ -126,7 +126,7 @@ def _rounding(scale: Scale) -> str:
 #
 #     (|w'| + knee) (exp(step / 2) - 1)
 #
-# which the page shows beside every value. Negative weights have their levels below a zero in the middle of the range.
+# which the page shows next to every value. Negative weights have their levels below a zero in the middle of the range.
 #
 # How fine the steps are depends on how much there is to keep (`SCALES`): a sentence's weights are stored to a thousandth of
 # themselves and 1e-7 of the largest, 12 layers of 12 heads over 512 tokens to one hundredth of themselves and 1e-4 or 2e-4 of

@@ -45,7 +45,7 @@ def token_texts(tokens: Sequence[str]) -> tuple[str, ...]:
 
     SentencePiece's `▁` is a space. The tokens of a byte-level vocabulary (GPT-2's, RoBERTa's) write every byte as a letter: `Ġ`
     is a space, `Ċ` a new line, `Ã©` an é; of a character that is cut into several tokens each has bytes, such as `\xc3`. Whether
-    a vocabulary is one of those is told by all tokens together, for `Ġ` and `č` are letters of languages too.
+    a vocabulary is one of those is decided from all tokens together, for `Ġ` and `č` are letters of languages too.
 
     Arguments:
         tokens: of one text, in order, as a tokenizer writes them.
@@ -183,7 +183,7 @@ def visible(token: str) -> str:
         elif category in ("Mn", "Me", "Mc") and not shown:
             character = "◌" + character
         shown.append(character)
-    # A joiner at either end would act on whatever the picture puts beside the token.
+    # A joiner at either end would act on whatever the picture puts next to the token.
     text = "".join(shown)
     inside = text.strip(_JOINERS)
     before, _, after = text.partition(inside) if inside else (text, "", "")

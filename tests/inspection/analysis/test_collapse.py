@@ -19,7 +19,7 @@ from regard.inspection.analysis import (
     Collapse,
     PathLengths,
     composite_norm,
-    depth_table,
+    rank_table,
     relative_residual,
     row_residual,
     stack_addresses,
@@ -175,11 +175,11 @@ def test_a_table_has_a_column_for_each_form(skips, seeded, sentences):
     model = stack(skips=skips, feedforward=False, norm="none")
     states = dict(zip(stack_addresses(model), model.hidden_states(sentences([5], 11)), strict=True))
     found = Collapse.of(states)
-    table = depth_table({"as it is": found, "again": found})
+    table = rank_table({"as it is": found, "again": found})
     assert [column.header for column in table.columns] == ["layer", "as it is", "again"]
     assert table.row_count == 4
     with pytest.raises(InputError, match="different layers"):
-        depth_table({"one": found, "other": Collapse.of({"a": torch.ones(1, 2, 3)})})
+        rank_table({"one": found, "other": Collapse.of({"a": torch.ones(1, 2, 3)})})
 
 
 # Without skips
@@ -388,3 +388,9 @@ def test_stacks_that_are_no_sum_of_paths_are_refused(seeded):
         PathLengths.of([nn.Linear(6, 6)], x)
     with pytest.raises(InputError, match=r"x is \(1, 4, 6\)"):
         PathLengths.of([], x.unsqueeze(0))
+
+
+def test_the_old_name_of_the_table_works_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="depth_table is called rank_table"):
+        from regard.inspection.analysis import depth_table
+    assert depth_table is rank_table

@@ -15,7 +15,7 @@ from regard.inspection.analysis.collapse import (
     collapse_figure,
     collapse_forms,
     composite_norm,
-    depth_table,
+    rank_table,
     relative_residual,
     row_residual,
     stack_addresses,
@@ -44,6 +44,7 @@ from regard.inspection.analysis.gradients import (
 from regard.inspection.analysis.heads import DELIMITERS, PLACES, Criteria, Head, HeadStatistics, Share
 from regard.inspection.analysis.probing import LayerProbe, Probed, hidden_states
 from regard.inspection.analysis.rollout import Rollout
+from regard.old_names import old_attributes
 
 __all__ = [
     "DELIMITERS",
@@ -82,11 +83,13 @@ __all__ = [
     "collapse_figure",
     "collapse_forms",
     "composite_norm",
-    "depth_table",
     "hidden_states",
+    "rank_table",
     "relative_residual",
     "row_residual",
     "stack_addresses",
     "token",
     "zeros",
 ]
+
+__getattr__ = old_attributes(__name__, {"depth_table": "rank_table"})

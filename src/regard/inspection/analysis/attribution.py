@@ -384,7 +384,7 @@ def attribute_scored(
 
 
 class _Rows:
-    """What the model reads as so many equal rows; remembers the tensors, by which an embedding's call is told."""
+    """What the model reads as so many equal rows; remembers the tensors, by which an embedding's call is recognised."""
 
     def __init__(self, scored: Scored, wanted: Sequence[str], device: torch.device | str) -> None:
         self.looked_up: list[ReadTokens] = []

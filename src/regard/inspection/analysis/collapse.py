@@ -311,10 +311,10 @@ class Collapse:
 
     def __rich__(self) -> Table:
         """A row for each layer, for `rich.print`."""
-        return depth_table({"residual": self})
+        return rank_table({"residual": self})
 
 
-def depth_table(found: Mapping[str, Collapse]) -> Table:
+def rank_table(found: Mapping[str, Collapse]) -> Table:
     """Several models, or several forms of one, side by side: a row for each layer, means over texts.
 
     Arguments:

@@ -49,7 +49,7 @@ class EmbeddedScore:
             is one of its rows as they are, and is only asked for one copy.
         embeddings: modules by address.
         copies: whether the score can be had for several copies at once.
-        wanted: which calls of the embeddings are inputs, told by their first argument; all where None.
+        wanted: which calls of the embeddings are inputs, by their first argument; all where None.
 
     Raises:
         InputError: for a module in training mode, or a compiled one.
@@ -380,7 +380,7 @@ class IntegratedGradients(Method):
         return f"integrated gradients ({self.steps} steps, {self.rule}, baseline {baseline})"
 
     def attributed(self, score: EmbeddedScore) -> Gradients:
-        """As many passes forwards and backwards as there are steps, two forwards beside."""
+        """As many passes forwards and backwards as there are steps, and two more forwards."""
         inputs, found = score.read()
         baselines = [self._baseline(each) for each in inputs]
         apart = [each.output - baseline for each, baseline in zip(inputs, baselines, strict=True)]

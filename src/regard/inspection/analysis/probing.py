@@ -162,7 +162,7 @@ class Probed:
 
             p(y | h) = softmax(W (h - m) / s + b),   m, s the training states' mean and standard deviation
 
-        fitted by scikit-learn's L-BFGS with an L2 penalty |W|^2 / 2C beside the sum of the losses; of two labels only one has
+        fitted by scikit-learn's L-BFGS with an L2 penalty |W|^2 / 2C added to the sum of the losses; of two labels only one has
         a row of W, the other's is zero. A seed draws the split and the control task; both are the same for
         every layer. The control task (Hewitt and Liang 2019, section 2) gives every word type one label, drawn from the labels of
         the examples, and keeps it wherever the word stands: it says how much a probe can learn by heart. A layer knows the

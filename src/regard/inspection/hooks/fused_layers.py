@@ -27,11 +27,11 @@ class FusedLayers:
     """Tells of the attention in `torch.nn.MultiheadAttention` and the layers of `torch.nn.TransformerEncoder`.
 
     These take a fused path in evaluation that a function mode would close, and inside of which no query and no key can be
-    seen. So they run without the mode, and what their attention reads is told from outside; its weights are a function of
+    seen. So they run without the mode, and what their attention reads is recorded from outside; its weights are a function of
     that and of the layer's parameters.
 
     Arguments:
-        interception: of whose module the layers are, and whose listener is told.
+        interception: of whose module the layers are, and whose listener is called.
     """
 
     def __init__(self, interception: Interception) -> None:
@@ -43,7 +43,7 @@ class FusedLayers:
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """Inside the block, the layers' attention is told in this thread."""
+        """Inside the block, the listener is called for the layers' attention in this thread."""
         readers = self._interception.module_readers
         readers.update({ATTENTION: self._traced_attention, LAYER: self._traced_layer})
         with contextlib.ExitStack() as stack:
@@ -188,7 +188,7 @@ def _given(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any])
 def _tracing_attention(interception: Interception, address: str) -> Around:
     def around(forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         interception.traced.append((address, ATTENTION, arguments, named))
-        interception.running.append(None)  # what it calls is told of already
+        interception.running.append(None)  # the listener has been called for what it calls
         try:
             return forward(*arguments, **named)
         finally:

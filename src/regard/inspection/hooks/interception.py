@@ -174,7 +174,7 @@ def is_called(name: str, pattern: str) -> bool:
     return name.count(".") == pattern.count(".") and fnmatchcase(name, pattern)
 
 
-# Arguments by which attention layers are told what to look at, where that is not their own sequence: the names that
+# Arguments by which attention layers get another sequence to attend to: the names that
 # `transformers` and its relatives use.
 _OTHER_SEQUENCE = ("key_value_states", "encoder_hidden_states", "encoder_states", "memory", "context")
 
@@ -212,7 +212,7 @@ def place_of(frame: FrameType | None, names: dict[int, str]) -> Place | None:
     while frame is not None:
         code = frame.f_code
         if code.co_filename.startswith("<eval_with_key>"):
-            return None  # a graph that was traced runs as it is: it was told of already
+            return None  # a graph that was traced runs as it is: the listener was called for it already
         module = frame.f_locals.get("self") if code.co_varnames[:1] == ("self",) else None
         if found is None and isinstance(module, nn.Module) and id(module) in names:
             found = module
@@ -292,7 +292,7 @@ FUSED = F.scaled_dot_product_attention
 MULTI_HEAD = F.multi_head_attention_forward
 FLEX = torch.ops.higher_order.flex_attention
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
-"""In a graph of `torch.compile` a softmax is not followed, and who looks is told that it was there."""
+"""In a graph of `torch.compile` a softmax is not followed, and a warning says that it was there."""
 
 _READERS: dict[Any, Callable[..., Attended | None]] = {FUSED: of_fused, MULTI_HEAD: of_multi_head, FLEX: of_flex}
 
@@ -301,7 +301,7 @@ _NO_MODULE = ""
 
 
 class Listener(Protocol):
-    """Who is told of attention."""
+    """Called for every attention that is about to be computed."""
 
     def attended(self, place: Place, attended: Attended, run: Callable[[], Any]) -> Any:
         """Attention is to be computed at a place; gives back its result, which is `run()` where nothing is to be changed."""
@@ -315,10 +315,10 @@ class Interception(TorchFunctionMode):
     out by the module.
 
     While `torch.compile` traces, which it does anew because of the mode, queries and keys become outputs of the graph; the
-    listener is told of them when the graph has run.
+    listener is called for them when the graph has run.
 
     Arguments:
-        module: whose calls are told; from others, and from mechanisms of this package, nothing is.
+        module: whose calls are reported; those of other modules, and of mechanisms of this package, are not.
         listener: whom to tell.
         values: whether compiled graphs are to give out the values as well.
         fused: whether torch's encoder layers may take the path that runs a whole layer as one function, in which attention
@@ -347,7 +347,7 @@ class Interception(TorchFunctionMode):
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """Inside the block, the listener is told of what this thread calls."""
+        """Inside the block, the listener is called for every attention function that this thread calls."""
         with contextlib.ExitStack() as stack:
             stack.callback(self.softmaxes.clear)
             stack.callback(self.folds.clear)
@@ -430,7 +430,7 @@ class Interception(TorchFunctionMode):
     def _trace(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """What `torch.compile` traces in place of a function: the function, with what it is given among the graph's outputs."""
         name = self.running[-1] if self.running else _NO_MODULE
-        if name is not None:  # else within what is told of already
+        if name is not None:  # else within a call that was reported already
             self._keep_traced(name, func, args, named)
         if func is Tensor.unflatten:
             # Written in Python, calling its base's: that cannot be traced through a function mode.
@@ -457,7 +457,7 @@ class Interception(TorchFunctionMode):
     def _compiled(
         self, thread: int, forward: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
-        """Around a compiled module: what its graph gives out is told when it ends."""
+        """Around a compiled module: the listener is called for what its graph gives out when it ends."""
         if threading.get_ident() != thread:
             return forward(*arguments, **named)
         from torch._dynamo.exc import Unsupported  # a second to import, needed by few

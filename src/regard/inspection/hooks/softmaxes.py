@@ -287,12 +287,12 @@ class Softmaxes:
                 self._written[output] = ("exp", None, None)
         else:
             other = named.get("other", arguments[1] if len(arguments) > 1 else None)
-            beside = self._written[other]
-            if beside is not None and beside[1] is not None and beside[1]() is given:
-                if name == "sub" and beside[0] == "logsumexp":
-                    self._written[output] = ("logarithm", None, beside[2])
-                elif name == "div" and beside[0] == "sum" and known is not None and known[0] == "exp":
-                    self._made(output, beside[2])
+            second = self._written[other]
+            if second is not None and second[1] is not None and second[1]() is given:
+                if name == "sub" and second[0] == "logsumexp":
+                    self._written[output] = ("logarithm", None, second[2])
+                elif name == "div" and second[0] == "sum" and known is not None and known[0] == "exp":
+                    self._made(output, second[2])
 
     def _made(self, output: Tensor, axis: Any) -> None:
         if axis == -1 and output.dim() >= 2:

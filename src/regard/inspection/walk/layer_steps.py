@@ -218,7 +218,7 @@ def split_step(layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> St
             "Products with a bias belong to no pair of content and position; they are the fifth part. Of them, the products "
             "of the query with bk are the same for every key, and the softmax does not see them."
         )
-    told = ", ".join(f"{name} {spread:.3g}" for name, spread in zip(names, spreads, strict=True))
+    listed = ", ".join(f"{name} {spread:.3g}" for name, spread in zip(names, spreads, strict=True))
     return Step(
         title=TITLE,
         sentence="This layer reads token vectors with position vectors added to them, and nothing stands between that sum and "
@@ -235,7 +235,7 @@ def split_step(layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> St
         ),
         notes=(
             biases,
-            f"What differs from key to key decides. Spread over the keys: {told}.",
+            f"What differs from key to key decides. Spread over the keys: {listed}.",
         ),
         kind="aside",
     )

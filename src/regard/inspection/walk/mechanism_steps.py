@@ -98,7 +98,7 @@ def gathering_steps(scene: Scene, weights: Tensor) -> tuple[list[Step], Tensor]:
 
 
 def check_step(scene: Scene, weights: Tensor, walked: Tensor, given: Tensor) -> Step:
-    """What was walked to beside what the model computed by its own, faster path.
+    """The vector of the walk compared with what the model computed by its own, faster path.
 
     Arguments:
         weights: (B, H, L, S), the weights walked to.
@@ -233,7 +233,7 @@ def _local(alignment: Local, scene: Scene, scores: Tensor) -> Weighted:
 
 
 def _centre(scene: Scene) -> tuple[Tensor, str]:
-    """Where the query looks, and a sentence that says who decided it."""
+    """Where the query looks, and a sentence that says where that comes from."""
     centre = scene.inputs.record.get("centre")
     if centre is not None:
         whence = (

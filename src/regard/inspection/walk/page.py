@@ -1,4 +1,4 @@
-"""A walk as one HTML page that needs nothing beside itself."""
+"""A walk as one HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPACE = visible(" ")
 def html_page(walk: Walk) -> str:
     """The page of a walk: the steps one under the other, words and code on the left, numbers on the right.
 
-    One file without any link to another; the browser is told so by a content security policy. Vectors are strips of colour whose
+    One file without any link to another; a content security policy has the browser load none. Vectors are strips of colour whose
     numbers are read with the pointer or the arrow keys, and it prints without them.
 
     >>> import torch
@@ -89,13 +89,13 @@ class _Page:
         steps, number = [], 0
         for index, step in enumerate(self.walk.steps):
             number += step.kind == "step"
-            told = str(number) if step.kind == "step" else ""
+            shown_number = str(number) if step.kind == "step" else ""
             steps.append(
                 {
                     "id": f"step-{index}",
                     "kind": step.kind,
-                    "number": told,
-                    "called": f"{told} {step.title}".strip(),
+                    "number": shown_number,
+                    "called": f"{shown_number} {step.title}".strip(),
                     "title": step.title,
                     "sentence": step.sentence,
                     "equation": list(_equation(step.equation)),

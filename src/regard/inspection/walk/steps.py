@@ -365,7 +365,7 @@ class Table:
     Arguments:
         labels: of the rows that are shown, as they are printed.
         tokens: what the tokenizer calls them.
-        columns: what stands beside them.
+        columns: the numbers next to them.
         rows: which entries the rows are.
     """
 

@@ -152,7 +152,7 @@ def walk(
 ) -> Walk:
     """Follow one query through one attention of a model, with the model's own numbers.
 
-    Queries, keys and values; scores; scale; softmax; weigh; sum: each step beside the line of code that computes it, then what
+    Queries, keys and values; scores; scale; softmax; weigh; sum: each step with the line of code that computes it, then what
     the faster path of the model gave.
 
     Arguments:
@@ -346,9 +346,9 @@ def _head(mechanism: Attention, inputs: AttentionInputs, row: int, place: int, w
         return 0, ""
     largest = mechanism.weights(inputs)[row, :, place].max(dim=-1).values
     chosen = int(largest.argmax()) if wanted is None else wanted
-    told = ", ".join(f"{float(weight):.3f}" for weight in largest)
+    listed = ", ".join(f"{float(weight):.3f}" for weight in largest)
     why = "the one with the largest single weight for this query" if wanted is None else "as asked"
-    return chosen, f"Head {chosen} of heads 0 to {heads - 1}, {why}. The largest weights of the heads: {told}."
+    return chosen, f"Head {chosen} of heads 0 to {heads - 1}, {why}. The largest weights of the heads: {listed}."
 
 
 def _names(what: str, names: Sequence[str] | None, count: int) -> tuple[str, ...]:
