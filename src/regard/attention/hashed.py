@@ -69,7 +69,7 @@ class HashedOrder:
         return self.slots.where(place % length < keys, keys)
 
     def cut(self, x: Tensor, part: Part) -> Tensor:
-        """The chunks of a part of what is told of each place: x (G, n m) to (g, c, m)."""
+        """The chunks of a part of what belongs to each place: x (G, n m) to (g, c, m)."""
         return x[part.first : part.last].unflatten(1, (-1, self.chunk))[:, part.begin : part.end]
 
     def windows(self, x: Tensor, part: Part) -> Tensor:
@@ -262,8 +262,8 @@ class _InRounds(torch.autograd.Function):
         indices = [layout.index(order.slots) for order in orders]
         queries, keys, values = (layout.rows(x) for x in (query, key, value))
         output = value.new_empty(*query.shape[:3], value.shape[3])
-        told = output.flatten(0, 1)
-        total = torch.empty(told.shape[:2], dtype=exact, device=query.device)
+        gathered = output.flatten(0, 1)
+        total = torch.empty(gathered.shape[:2], dtype=exact, device=query.device)
         with torch.autocast(query.device.type, enabled=False):
             for first, last in _groups(query, orders[0]):
                 for turn, (order, index) in enumerate(zip(orders, indices, strict=True)):
@@ -276,8 +276,10 @@ class _InRounds(torch.autograd.Function):
                         step.drop(weights, turn, part)
                         found.append(((weights.to(v.dtype) @ _window(v, order, part)).flatten(1, 2), z))
                     out, z = (x[0] if len(x) == 1 else torch.cat(x, dim=1) for x in zip(*found, strict=True))
-                    _merge(told[first:last], total[first:last], _at(out, places), z.gather(1, places), first=not turn)
-                told[first:last].masked_fill_((total[first:last] <= LOW / 2).unsqueeze(-1), 0.0)
+                    _merge(
+                        gathered[first:last], total[first:last], _at(out, places), z.gather(1, places), first=not turn
+                    )
+                gathered[first:last].masked_fill_((total[first:last] <= LOW / 2).unsqueeze(-1), 0.0)
         context.save_for_backward(query, key, value, output, total)
         context.orders, context.step = orders, step
         return output

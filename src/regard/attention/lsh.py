@@ -290,8 +290,8 @@ class LSHAttention(Attention):
 
     def extra_repr(self) -> str:
         """Its sizes."""
-        told = f"chunk={self.chunk}, rounds={self.rounds}, buckets={self.buckets}, before={self.before}, sets={self.sets!r}"
-        return ", ".join(part for part in (told, super().extra_repr()) if part)
+        settings = f"chunk={self.chunk}, rounds={self.rounds}, buckets={self.buckets}, before={self.before}, sets={self.sets!r}"
+        return ", ".join(part for part in (settings, super().extra_repr()) if part)
 
     def _rotations(self, inputs: AttentionInputs, generator: torch.Generator | None) -> Tensor:
         _, heads, _, width = inputs.query.shape

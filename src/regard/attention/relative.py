@@ -1,6 +1,6 @@
 """Attention by distance: how far a key stands from a query, as a number for each head or as a vector.
 
-`RelativeDot` adds a bias (Raffel et al. 2020): near distances are told apart one by one, far ones in ever wider buckets.
+`RelativeDot` adds a bias (Raffel et al. 2020): near distances each have a bucket of their own, far ones share ever wider ones.
 `RelativeKeys` and `RelativeAttention` compare the query with a vector for the distance (Shaw et al. 2018, Huang et al. 2019).
 """
 
@@ -61,8 +61,8 @@ class RelativeBias(nn.Module):
 
     Arguments:
         heads: H.
-        buckets: how many distances are told apart; even with `both_ways`.
-        maximum_distance: from here on all are alike; more than are told apart one by one.
+        buckets: how many there are; even with `both_ways`.
+        maximum_distance: from here on all share a bucket; more than those with a bucket of their own.
         both_ways: whether keys after the query have buckets of their own: in an encoder they do, under a causal mask not.
 
     Raises:
@@ -179,7 +179,7 @@ class RelativeVectors(nn.Module):
 
     Arguments:
         width: E, of a query (or, for values, of a value).
-        maximum_distance: k, the farthest that is told apart.
+        maximum_distance: k, the farthest with a vector of its own.
         heads: H where each has vectors of its own; 1 where they share them.
         both_ways: whether keys after the query have vectors of their own; without, they have none, and a causal mask keeps them
             out of sight.

@@ -89,7 +89,7 @@ def beam_search(
             `transformers` where `early_stopping` is false.
         forced_end: whether the last token that the limit allows is the end token, with probability 1.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
-        observer: told of the beginning and the end.
+        observer: called at the beginning and the end.
 
     Returns:
         For each source row at most `n_best` distinct hypotheses by falling score, those that the limit left

@@ -374,8 +374,8 @@ class _Text:
 
     def longer(self, token: Tensor, logits: Tensor) -> _Text:
         """With one token (1,) more, and its log-probability by these logits (1, V)."""
-        told = logits.log_softmax(dim=-1)[:, int(token)]
-        paths = self.paths.advanced(torch.zeros(1, dtype=torch.long, device=token.device), token, told)
+        log_probability = logits.log_softmax(dim=-1)[:, int(token)]
+        paths = self.paths.advanced(torch.zeros(1, dtype=torch.long, device=token.device), token, log_probability)
         return _Text(paths, self.least, self.never, self.ends, self.transforms)
 
 

@@ -241,7 +241,7 @@ def search(
         decoder: the model.
         source: B sentences.
         settings: how.
-        observer: told of the beginning and the end. When several samples are drawn per sentence, it sees
+        observer: called at the beginning and the end. When several samples are drawn per sentence, it sees
             each sentence so many times in a row.
         forbid: ids that are never emitted, besides padding and start.
         limit: in place of the settings' own.

@@ -167,7 +167,7 @@ def generate(
         length_penalty: only scales `score`, so that it compares with a beam search's; none where None.
         forced_end: whether the last token that the limit allows is the end token.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
-        observer: told of the beginning and the end.
+        observer: called at the beginning and the end.
 
     Returns:
         B hypotheses in the order of the source; of B * draws, those of one sentence next to one another.

@@ -407,7 +407,7 @@ class CausalClassifier(CausalStack):
         Arguments:
             tokens: (B x readings, L), special tokens included; padding may stand on either side.
             segments: not looked at: a token between two texts parts them.
-            at: (M,) int64, the places, as indices into rows x L, whose next token is to be told; None = none.
+            at: (M,) int64, the places, as indices into rows x L, whose next token is predicted; None = none.
             readings: how many rows, one after another, are the same example read in different ways, such as a pair in both
                 orders: the vectors at their ends are added (section 3.3).
 
@@ -420,8 +420,8 @@ class CausalClassifier(CausalStack):
         del segments
         hidden, _ = self.hidden(tokens, self.start(len(tokens)))
         pooled = added(hidden[torch.arange(len(hidden), device=hidden.device), _last(tokens.valid)], readings)
-        told = None if at is None else self.logits(hidden.flatten(0, 1).index_select(0, at))
-        return Encoded(hidden, pooled, self.head(hidden, pooled, None).logits, None, told)
+        next_token = None if at is None else self.logits(hidden.flatten(0, 1).index_select(0, at))
+        return Encoded(hidden, pooled, self.head(hidden, pooled, None).logits, None, next_token)
 
 
 def _last(valid: Tensor) -> Tensor:

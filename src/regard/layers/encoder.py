@@ -236,8 +236,8 @@ class TextEmbedding(nn.Module):
         """(B, L) ids, positions and segments (all 0 where None) to (B, L, D)."""
         x = self.tokens(ids) + self.positions(positions)
         if self.segments is not None:
-            told = segments is not None and self.segments.num_embeddings > 1
-            x = x + self.segments(segments if told else torch.zeros_like(ids))
+            given = segments is not None and self.segments.num_embeddings > 1
+            x = x + self.segments(segments if given else torch.zeros_like(ids))
         return self.dropout(self.norm(x))
 
 
@@ -295,8 +295,8 @@ class TextEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, mask, positions=positions)
         pooled = None if self.pooler is None else added(self.pooler(x, tokens.valid), readings)
-        told: HeadLogits = self.head(x, pooled, at)
-        return Encoded(x, pooled, told.logits, told.next_sentence)
+        found: HeadLogits = self.head(x, pooled, at)
+        return Encoded(x, pooled, found.logits, found.next_sentence)
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
         """The embedding's vectors and those of each layer, (B, L, D) each: one more than there are layers.

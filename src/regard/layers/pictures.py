@@ -178,7 +178,7 @@ class PictureEncoder(nn.Module):
         a_i = ReLU(W (f_i + row_i + column_i + frame_i) + b)
 
     Each block halves height and width, so n blocks make a grid of Y / 2^n rows and X / 2^n columns. A place sees the part of the
-    picture around it, not all: so it is told where it is, by learnt vectors for its row, column and frame.
+    picture around it, not all: so its place is added, by learnt vectors for its row, column and frame.
 
     The frames of a sequence stand side by side, as in a strip of film: places are numbered row by row through the strip. Group
     norm (Wu and He 2018) looks at one frame alone, so neither the batch nor padding changes what comes out.

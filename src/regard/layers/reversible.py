@@ -187,14 +187,14 @@ class _Gradients:
 
     def through(self, output: Tensor, given: Tensor, upstream: Tensor) -> Tensor:
         """The gradient of what was given, from that of the output; those of the parameters between are added to the others."""
-        told = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             output, (given, *self._parameters), upstream.to(output.dtype), allow_unused=True, materialize_grads=False
         )
-        for parameter, gradient in zip(self._parameters, told[1:], strict=True):
+        for parameter, gradient in zip(self._parameters, gradients[1:], strict=True):
             if gradient is not None:
                 before = self._found.get(id(parameter))
                 self._found[id(parameter)] = gradient if before is None else before + gradient
-        return told[0].to(given.dtype)
+        return gradients[0].to(given.dtype)
 
     def all(self) -> Iterator[Tensor | None]:
         """One for each parameter, in their order; None where it took no part."""

@@ -26,7 +26,7 @@ class SentenceEncoderConfig(EncoderConfig, Protocol):
 
     @property
     def texts(self) -> int:
-        """How many texts its head is told of: 1, or 2 whose vectors are compared."""
+        """How many texts its head reads: 1, or 2 whose vectors are compared."""
         ...
 
 
@@ -104,7 +104,7 @@ class SentenceEncoderModel(nn.Module, ABC):
 
         Arguments:
             tokens: (B x readings, L), special tokens included; padding may stand on either side.
-            segments: (B x readings, L) int64, 1 from the second text on, where the head is told of two; without them each row is
+            segments: (B x readings, L) int64, 1 from the second text on, where the head reads two; without them each row is
                 a text alone, and such a head says nothing.
             at: not looked at: there is no head over the vocabulary.
             readings: how many rows, one after another, are one example; what the head reads is the sum of their vectors.
@@ -117,8 +117,8 @@ class SentenceEncoderModel(nn.Module, ABC):
         hidden, vector = self.read(tokens) if pairs is None else self._pair(tokens, pairs)
         pooled = added(vector, readings)
         speaks = self.config.texts == 1 or pairs is not None
-        told: HeadLogits = self.head(hidden, pooled, None) if speaks else HeadLogits()
-        return Encoded(hidden, pooled, told.logits, None)
+        found: HeadLogits = self.head(hidden, pooled, None) if speaks else HeadLogits()
+        return Encoded(hidden, pooled, found.logits, None)
 
     def _pair(self, tokens: Tokens, segments: Tensor) -> SentenceVectors:
         """Both texts of each row, read one beside the other in one batch of twice as many."""
@@ -141,7 +141,7 @@ class SentenceEncoderModel(nn.Module, ABC):
 
 
 def compared(first: Tensor, second: Tensor) -> Tensor:
-    """What is told of two texts from their vectors u and v, (B, D) each: [u ; v ; |u - v| ; u * v], (B, 4D).
+    """The features of two texts, from their vectors u and v, (B, D) each: [u ; v ; |u - v| ; u * v], (B, 4D).
 
     >>> compared(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 1.0]])).tolist()
     [[1.0, 2.0, 3.0, 1.0, 2.0, 1.0, 3.0, 2.0]]

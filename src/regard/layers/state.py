@@ -442,7 +442,7 @@ class LeftToRight(nn.Module, Generic[S]):
 
     @abstractmethod
     def hidden(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
-        """Go on reading from a state: vectors (B, L, D) from which the next tokens are told, and the state after, L longer.
+        """Go on reading from a state: vectors (B, L, D) from which the next tokens are predicted, and the state after, L longer.
 
         Raises:
             InputError: where a text is longer than the model has positions for.
