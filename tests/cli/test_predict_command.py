@@ -86,6 +86,18 @@ def test_an_old_name_of_a_command_is_taken_and_said(command, words, old, new):
     assert f"  {old} " not in command(*words[: words.index(old)], "--help").out
 
 
-def test_a_summary_in_help_is_a_whole_sentence(command):
-    for group in ((), ("vectors",), ("claims",)):
-        assert "..." not in command(*group, "--help").out.split("Commands:")[1]
+@pytest.mark.parametrize("group", [(), ("vectors",), ("vectors", "survey"), ("claims",)], ids=" ".join)
+def test_a_summary_in_help_is_a_whole_sentence_at_80_columns(command, group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    found = typer.main.get_command(app)
+    for name in group:
+        found = found.commands[name]  # type: ignore[attr-defined]
+    out = command(*group, "--help").out
+    lines = out.split("Commands:")[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    listed = " ".join(" ".join(lines).split())
+    assert "..." not in listed
+    for name, each in found.commands.items():  # type: ignore[attr-defined]
+        help = " ".join((each.help or "").split("\n\n")[0].split())
+        summary = help.removesuffix(".") if help.count(". ") == 0 else help.partition(". ")[0]
+        assert f"{name} {summary}" in listed or f"{name} {help.removesuffix('.')}" in listed

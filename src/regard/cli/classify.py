@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.tasks.regression import Rating, Ratings
 
 CLASSIFYING = ("classification", "multi_label_classification")
-"""The tasks that this command is for, beside those of numbers and pictures."""
+"""The tasks of classes and labels of texts."""
 
 
 @renamed(shown="support")

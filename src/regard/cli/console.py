@@ -120,7 +120,7 @@ class Interruption(Exception):
 
 
 class ReaderGone(Exception):
-    """Whoever read the output has gone, as `head` does when it has enough."""
+    """Whoever read the output has gone, as `head` does after its lines."""
 
 
 # A text file that is written piece by piece and appears whole or not at all.

@@ -249,8 +249,8 @@ def search(
     patterns = tuple(files or PATTERNS)
     files_of(folder, patterns)  # before a model is loaded
     encoder, chosen = open_encoder(model, device, None, None, dtype)
-    beside = folder.with_name(f".{folder.name}{INDEX}") if folder.is_file() else folder / INDEX
-    place = index_file if index_file is not None else beside
+    usual = folder.with_name(f".{folder.name}{INDEX}") if folder.is_file() else folder / INDEX
+    place = index_file if index_file is not None else usual
     index = Index.load(place, folder, _index_origin(model, encoder, chosen), unit, text_column)
     for sentence in described(_updated(index, place, encoder, chosen, patterns)):
         say(sentence)

@@ -111,7 +111,7 @@ def evaluate(
       regard evaluate runs/gpt test.txt dtype=int8
       regard evaluate runs/sentiment dev.tsv format=sst2
       regard evaluate runs/spam test.csv --positive spam --threshold 0.3
-      regard evaluate runs/spam test.csv --output told.csv
+      regard evaluate runs/spam test.csv --output predicted.csv
       regard evaluate runs/t5 dev.jsonl part=summaries beam=4
       regard evaluate runs/flickr8k captions.dev.tsv images.dev.zip beam=5
       regard evaluate runs/mine test.csv --source question --target answer --output answers.txt --json
@@ -158,7 +158,7 @@ OWN = ("train", "validation", "validation_share", "validation_size", "alphabets"
 
 
 DECIDING = ("positive", "threshold")
-"""Settings of data that say how answers are decided, and may be options."""
+"""Settings of data that say how predictions are made, and may be options."""
 
 
 def evaluate_examples(request: Request, file: NewFile | None) -> Report:

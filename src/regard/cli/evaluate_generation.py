@@ -83,7 +83,7 @@ class Report:
     """What was measured.
 
     Arguments:
-        values: of the JSON object, beside the model and the data.
+        values: of the JSON object, next to the model and the data.
         rows: of the table.
         below: lines that follow it.
     """

@@ -307,7 +307,7 @@ def _words(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _head_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What an encoder's head tells, and its labels where they have names."""
+    """What an encoder's head predicts, and its labels where they have names."""
     if "head" not in values:
         return []
     head = values["head"].replace("_", " ") + (f", {values['outputs']} outputs" if values["outputs"] > 1 else "")

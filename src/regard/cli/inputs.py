@@ -129,10 +129,10 @@ def columns_trained_on(model: Path) -> list[str]:
 def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
     """The texts, one by one: the arguments, or the lines of a file (perhaps gzip), or those of standard input.
 
-    The file is opened, and its beginning judged, by the call itself.
+    The file is opened, and its beginning checked, by the call itself.
 
     Raises:
-        InputError: for arguments beside a file, a file that cannot be read, or a line that is no text.
+        InputError: for arguments together with a file, a file that cannot be read, or a line that is no text.
     """
     if arguments and file is not None:
         raise InputError("there are texts on the command line and a file of them; give either")

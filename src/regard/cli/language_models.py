@@ -1,4 +1,4 @@
-"""Language models: `regard generate` continues texts, `regard prompt` puts a task to them as text and judges the answers."""
+"""Language models: `regard generate` continues texts, `regard prompt` evaluates them on a task that is put as text."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ BATCHES_AT_ONCE = 16
 @renamed(precision="dtype")
 @verb(
     *("language_modelling", "text_to_text"),
-    texts="What to write on after; else --input or standard input.",
+    texts="Prompts; else --input or standard input.",
     input_file="A prompt in each line; UTF-8, perhaps gzip.",
     output="Where to, a line for each prompt.",
-    batch_size="Prompts written on together.",
+    batch_size="Prompts continued together.",
     as_json="One JSON object, with tokens and scores.",
 )
 def generate(
@@ -56,7 +56,7 @@ def generate(
     dtype: DType = "float32",
     batch_size: BatchSize = 16,
 ) -> None:
-    """Write on after prompts, with a language model: one line out for each prompt, line breaks in it as spaces.
+    """Generate text after prompts, with a language model: one line out for each prompt, line breaks in it as spaces.
 
     A text-to-text model (T5) reads each text and writes another; where it was trained on several tasks, what stands in front of
     the text says which one is wanted.
@@ -172,10 +172,10 @@ def prompt(
     batch_size: BatchSize = 16,
     as_json: Json = False,
 ) -> None:
-    """Put a task to a language model as text, and judge its answers; nothing is trained.
+    """Evaluate a language model on a task that is put to it as text, zero-shot or few-shot; nothing is trained.
 
     A template says how an example becomes a question, and what the model does: choose among continuations by their
-    likelihood, tell a word, write an answer, or translate. With --shots, examples with their answers stand before it.
+    likelihood, predict a word, write an answer, or translate. With --shots, examples with their answers stand before it.
 
     Templates that ship: answer, childrens-books, choice, last-word, question-choice, reading, sentiment, translation.
 

@@ -195,8 +195,8 @@ def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
         )
     with recording(copier, layers or None) as record:
         copied = copier.copy([[int(bit) for bit in vector] for vector in vectors])
-    told = ["".join(map(str, bits)) for bits in copied.bits]
-    steps = [*vectors, "delimiter", *(f"→ {bits}" for bits in told)]
+    copies = ["".join(map(str, bits)) for bits in copied.bits]
+    steps = [*vectors, "delimiter", *(f"→ {bits}" for bits in copies)]
     view = record.view(0)
     maps = tuple(
         replace(
@@ -209,7 +209,7 @@ def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
         )
         for one in view.maps
     )
-    title = f"{' '.join(vectors)} → {' '.join(told)}"
+    title = f"{' '.join(vectors)} → {' '.join(copies)}"
     return replace(view, title=title, maps=maps, examples=(title,))
 
 
@@ -343,7 +343,7 @@ def walk(
 ) -> None:
     """Walk through the equation of one attention with the model's own numbers.
 
-    Queries, keys and values; scores; scale; softmax; weigh; sum: each step beside the line of code that computes it. Where a
+    Queries, keys and values; scores; scale; softmax; weigh; sum: each step with the line of code that computes it. Where a
     layer looks at the source, the words that ask are those of the answer; with --layer encoder.layers.0.attention they are the
     source's own.
 

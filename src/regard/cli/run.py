@@ -103,7 +103,7 @@ class Run:
             file: where they go instead of standard output.
             watched: the model whose answers move a bar on the terminal.
             together: how many texts are read before they are answered; `TOGETHER` if None.
-            empty: tells the texts that have no answer.
+            empty: whether a text has no answer.
             envelope: what the JSON object says besides.
         """
         shown = not self.typed and (file is not None or not on_terminal(sys.stdout))
@@ -194,7 +194,7 @@ class Written:
     """Where answers go, and in which form.
 
     One JSON object where asked for. Else JSON lines, where the file is called so; a row for each text, with all columns of the
-    row that was read, where the texts came from a table (in the form that the file's name tells, else in the table's own); else
+    row that was read, where the texts came from a table (in the form that the file's name says, else in the table's own); else
     lines.
     """
 
@@ -232,7 +232,7 @@ class Written:
 
     def _add_row(self, row: dict[str, Any], answered: bool) -> None:
         self._waiting.append(row)
-        if not answered and self._names is None:  # an empty text does not tell which columns an answer has
+        if not answered and self._names is None:  # an empty text does not say which columns an answer has
             return
         if self._names is None:
             self._names = list(row)

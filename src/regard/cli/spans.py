@@ -46,7 +46,7 @@ class Decoding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Sentence(Text):
-    """A text whose words are told apart."""
+    """A text with its words."""
 
     words: tuple[str, ...]
     document: int
@@ -336,7 +336,7 @@ def _context(file: Path) -> str:
     from regard.data.lines import BYTE_ORDER_MARK, open_file, read_lines, reading_errors, wrong_encoding
 
     name = str(file)
-    read_lines(name)  # opens it and judges its beginning: a missing file, a folder, binary data
+    read_lines(name)  # opens it and checks its beginning: a missing file, a folder, binary data
     with open_file(name) as stream, reading_errors(name, lambda: "its text"):
         content = stream.read()
     try:

@@ -179,13 +179,13 @@ def summarize(
 
 
 def _documents(files: Sequence[str], lines: bool) -> Iterator[Text]:
-    """The documents, one by one; every file is opened, and its beginning judged, by the call itself.
+    """The documents, one by one; every file is opened, and its beginning checked, by the call itself.
 
     Raises:
-        InputError: for a file that cannot be read, or standard input beside others.
+        InputError: for a file that cannot be read, or standard input together with files.
     """
     if STANDARD_INPUT in files and len(files) > 1:
-        raise InputError("standard input (-) is given beside files; give either")
+        raise InputError("standard input (-) is given together with files; give either")
     opened_files = [(name, read_texts((), None if name == STANDARD_INPUT else Path(name))) for name in files]
     if lines:
         return itertools.chain.from_iterable(texts for _, texts in opened_files)

@@ -248,7 +248,7 @@ RUNS = Path("runs/claims")
 claims = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="""The papers' claims as comparisons with a judge: list them, show one, run it.
+    help="""The papers' claims as comparisons with a criterion: list them, show one, run it.
 
     A claim says beforehand what would confirm it. Running it trains the variants with several seeds and prints predicted,
     measured and the verdict: confirmed, refuted or undecided.
@@ -348,9 +348,9 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train what a claim compares, measure it, and judge.
+    """Train what a claim compares, measure it, and print the verdict.
 
-    A claim that was stopped goes on where it was. Settings other than the claim's own are said beside the verdict. data.path=
+    A claim that was stopped goes on where it was. Settings other than the claim's own are printed with the verdict. data.path=
     takes your own pairs: a TSV, CSV or JSONL file, two parallel files [a.en,a.de], or a folder with train, val and test files.
 
     \b

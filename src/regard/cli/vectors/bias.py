@@ -67,7 +67,10 @@ def bias(
     ddof: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, max=1, help="Of effect sizes: 0 (the population's deviation) or 1 (the sample's)."
+            metavar="N",
+            min=0,
+            max=1,
+            help="Of effect sizes: 0 (the population's standard deviation) or 1 (the sample's).",
         ),
     ] = 0,
     case: Annotated[
@@ -274,7 +277,7 @@ def debias(
     ] = None,
     occupations: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Words whose bias is told, in the same form; a few if not given."),
+        typer.Option(metavar="FILE", help="Words whose bias is measured, in the same form; a few if not given."),
     ] = None,
     weat: Tests = None,
     ddof: Annotated[int, typer.Option(metavar="N", min=0, max=1, help="Of their effect sizes, as for bias.")] = 0,
@@ -295,7 +298,7 @@ def debias(
     """Remove a direction, such as that of gender, from vectors (Bolukbasi et al. 2016), and measure what that changes.
 
     Words that are not specific lose the direction; pairs to equalise become equally near to all of them. What was near to each
-    other because of it stays near: the clusters tell how far.
+    other because of it stays near: the clusters say how far.
 
     \b
     Example:
@@ -326,7 +329,7 @@ def debias(
     jobs = OCCUPATIONS if occupations is None else read_words(occupations)
     malformed = MalformedRows()
     tests = read_tests(weat or ())
-    judged = [read_similarity(path, malformed) for path in similarity or ()]
+    rated = [read_similarity(path, malformed) for path in similarity or ()]
     asked = [read_analogies(path, malformed) for path in analogies or ()]
     say_malformed(malformed)
     before = read_vectors(vectors, limit=limit, say=say)
@@ -339,7 +342,7 @@ def debias(
         subspace,
         occupations=jobs,
         leave_out=[*kept, *(word for words in about["equalised"] for word in words)],
-        similarity=judged,
+        similarity=rated,
         analogies=asked,
         tests=tests,
         ddof=1 if ddof else 0,

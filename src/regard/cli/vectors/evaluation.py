@@ -332,8 +332,8 @@ def create(
     """Write a page that asks people whose neighbours are better, without saying whose they are.
 
     Each word is shown with its neighbours at ranks 1, 5 and 50, one of each of the vectors, and the nearest in meaning is to be
-    chosen; then intruders are to be found. The page works without a network; answers are saved from it as JSONL. Beside it
-    stands the key, FILE.key.json, which says whose word is whose: keep it from the judges.
+    chosen; then intruders are to be found. The page works without a network; answers are saved from it as JSONL. The key,
+    FILE.key.json in the same folder, says which word is from which vectors: do not show it to the people who answer.
 
     \b
     Example:
@@ -365,7 +365,7 @@ def create(
 
 @survey.command()
 def score(
-    key: Annotated[Path, typer.Argument(metavar="KEY", help="The .key.json beside the page.", show_default=False)],
+    key: Annotated[Path, typer.Argument(metavar="KEY", help="The .key.json of the page.", show_default=False)],
     answers: Annotated[
         list[Path], typer.Argument(metavar="ANSWERS...", help="Files saved from the page.", show_default=False)
     ],
@@ -374,7 +374,7 @@ def score(
 ) -> None:
     """Say which vectors people preferred, whose intruders they found, and how far they agree.
 
-    Square brackets hold 95 % intervals over questions. Agreement is Cohen's kappa of two judges, or Fleiss' of more.
+    Square brackets hold 95 % intervals over questions. Agreement is Cohen's kappa of two people, or Fleiss' of more.
 
     \b
     Example:

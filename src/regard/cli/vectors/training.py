@@ -279,7 +279,7 @@ class _Sentences:
     def __init__(self, files: list[Path], *, lines: bool, spaces: bool) -> None:
         self._files, self._lines, self._spaces = files, lines, spaces
         for file in files:
-            next(self._read([file]), None)  # what cannot be read is to be told before a model is loaded
+            next(self._read([file]), None)  # what cannot be read is refused before a model is loaded
 
     def __iter__(self) -> Iterator[Sentence]:
         return self._read(self._files)
