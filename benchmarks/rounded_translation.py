@@ -33,7 +33,7 @@ def main() -> None:
     for precision in ("float32", "bfloat16", "int8", "int4"):
         model: Any = regard.load(arguments.model, task="translation", dtype=precision)
         found = regard.evaluate(model, pairs, to=arguments.to)
-        texts = [translation.text for translation in found.translations]
+        texts = [translation.text for translation in found.predictions]
         plain = plain or texts
         figures[f"{precision}, BLEU"] = round(found.metrics["bleu"], 2)
         figures[f"{precision}, chrF"] = round(found.metrics["chrf"], 2)

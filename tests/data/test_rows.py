@@ -6,21 +6,21 @@ import pytest
 
 import regard
 from regard.data.labelled import labelled_in_memory
-from regard.data.pairs import pairs_in_memory
 from regard.data.rows import texts_of_rows
 from regard.errors import InputError
 from regard.tasks.caption_data import in_memory as captions
-from regard.tasks.documents import in_memory as documents
+from regard.tasks.documents import DOCUMENTS
 from regard.tasks.multiple_choice import QUESTIONS as CHOICES
 from regard.tasks.picture_classification import PICTURES
 from regard.tasks.question_data import QUESTIONS
 from regard.tasks.sentence_data import SENTENCE_PAIRS
 from regard.tasks.tagging_data import SENTENCES
-from regard.tasks.text_to_text import in_memory as text_to_text
+from regard.tasks.text_to_text import EXAMPLES
+from regard.tasks.translation_data import PAIRS, TranslationData
 
 READERS = {
-    "translation": pairs_in_memory,
-    "text_to_text": lambda rows: [text_to_text(row, number) for number, row in enumerate(rows, start=1)],
+    "translation": PAIRS.in_memory,
+    "text_to_text": EXAMPLES.in_memory,
     "classification": labelled_in_memory,
     "sentence_embedding": SENTENCE_PAIRS.in_memory,
     "tagging": SENTENCES.in_memory,
@@ -28,7 +28,7 @@ READERS = {
     "question_answering": QUESTIONS.in_memory,
     "picture_classification": PICTURES.in_memory,
     "captioning": lambda rows: captions(rows, "train"),
-    "documents": lambda rows: list(documents(rows)),
+    "documents": DOCUMENTS.in_memory,
     "language_modelling": lambda rows: list(texts_of_rows(rows, "texts")),
 }
 OF_TEXTS = ("documents", "language_modelling")
@@ -48,7 +48,7 @@ def test_what_is_no_text_is_refused_by_its_number(task, row):
         READERS[task](["a", row])
 
 
-@pytest.mark.parametrize("task", [name for name in READERS if name != "text_to_text"])  # which reads one row
+@pytest.mark.parametrize("task", READERS)
 @pytest.mark.parametrize("rows", ["ab", [], {"text": "a"}, 3], ids=repr)
 def test_what_holds_no_rows_is_refused(task, rows):
     with pytest.raises(InputError, match="give a list of examples"):
@@ -74,10 +74,13 @@ def test_an_empty_text_is_refused_with_its_row(task, row):
 
 def test_rows_by_the_names_of_columns():
     assert (
-        pairs_in_memory([{"translation": {"en": "one", "fr": "un"}}], "translation.en", "translation.fr")[0].target
+        PAIRS.in_memory(
+            [{"translation": {"en": "one", "fr": "un"}}],
+            TranslationData(source="translation.en", target="translation.fr"),
+        )[0].target
         == "un"
     )
-    assert text_to_text({"target": ["b", "c"], "source": "a", "id": 1}, 1).targets == ("b", "c")
+    assert EXAMPLES.in_memory([{"target": ["b", "c"], "source": "a", "id": 1}])[0].targets == ("b", "c")
     pair = labelled_in_memory([{"idx": 4, "sentence1": "a", "sentence2": "b", "label": 0}])[0]
     assert (pair.text, pair.pair, pair.label) == ("a", "b", 0)
     assert labelled_in_memory([{"review": "a", "stars": 3, "text": "b"}], "review", None, "stars")[0].text == "a"
@@ -95,7 +98,7 @@ def test_rows_by_the_names_of_columns():
     assert QUESTIONS.in_memory([placed])[0].answers[0].start == 6
     assert PICTURES.in_memory([{"image": "a.png", "label": 3}])[0].label == "3"
     assert captions([{"image": "a.png", "caption": "a dog"}], "train")[0].captions == ("a dog",)
-    assert list(documents([{"text": "One. Two."}])) == [["One.", "Two."]]
+    assert DOCUMENTS.in_memory([{"text": "One. Two."}]) == [["One.", "Two."]]
     assert list(texts_of_rows([{"text": "a"}, {"text": ""}, "b"], "texts")) == ["a", "b"]
 
 

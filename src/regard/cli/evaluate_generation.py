@@ -160,7 +160,7 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
             lambda: evaluate(translator, texts, generation, to=to, bins=bins, batch_size=request.batch_size)
         )
     if file is not None:
-        for translation in result.translations:
+        for translation in result.predictions:
             file.write(translation_line(translation))
     if result.note:
         say(result.note)
@@ -321,7 +321,7 @@ def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
     """
     from regard.data.malformed import MalformedRows
     from regard.tasks.evaluation import evaluate
-    from regard.tasks.text_to_text import reader
+    from regard.tasks.text_to_text import EXAMPLES
 
     known = ("beam", "length_penalty", "source", "target")
     request.refuse_options("text_to_text", but=known)
@@ -333,7 +333,7 @@ def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
     generation = with_options(writer.task.generation, settings)
     places = request.places[0] if len(request.places) == 1 else tuple(request.places)
     malformed = MalformedRows()
-    read = reader(_reading(writer.recipe.get("data") or {}, part, reading), places, None, "test", "data")
+    read = EXAMPLES.reader(_reading(writer.recipe.get("data") or {}, part, reading), places)
     if read is None or not places:
         raise InputError("no file of pairs is given; name one")
     examples = list(itertools.islice(read(malformed), request.limit))

@@ -26,7 +26,7 @@ from regard.prompting.template import (
     prompts_of,
 )
 from regard.tasks.language_modelling import LanguageModel
-from regard.tasks.translation import compared
+from regard.tasks.pairs import compared
 
 LOGITS = 1 << 24
 """Numbers that are computed at once and thrown away, where a text is only read for the state after it."""

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,14 +26,13 @@ from regard.layers import Reduction, Tokens
 from regard.layers.embeddings import check_finite
 from regard.models.config import check
 from regard.structure import coerced
-from regard.tasks.card import write_with_card
-from regard.tasks.documents import Given, Reader, builtin, in_memory, reader
-from regard.tasks.examples import Place, Splits
+from regard.tasks.documents import DOCUMENTS, builtin_documents
+from regard.tasks.examples import Place, Splits, check_amount
 from regard.tasks.losses import drawn_words, projected_cross_entropy, sampled_cross_entropy
-from regard.tasks.predictor import Predictor
-from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, cleared, finish, is_prepared, opened, write_store
+from regard.tasks.predictor import Evaluation, Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare, write_store
 from regard.tasks.spec import TaskSpec
-from regard.tasks.task import LossSum, Task
+from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 from regard.text.spelling import MARK, SIZE
 from regard.text.word_list import END, SPECIAL, START, WordList
@@ -49,6 +48,7 @@ class BidirectionalTextData:
         train: a file of plain text, or several; gzip is recognised.
         validation: likewise; held out from the training files, document by document, where null.
         validation_share: of the documents, to be held out.
+        validation_size: so many instead, at most a tenth of all.
         builtin: `python_docs`, the reference text that comes with Python, instead of files; a few of its topics are for
             validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
@@ -68,6 +68,7 @@ class BidirectionalTextData:
     train: Place | None = None
     validation: Place | None = None
     validation_share: float = 0.05
+    validation_size: int | None = None
     builtin: Literal["python_docs"] | None = None
     documents: Boundary = "blank_line"
     sentences: SentenceUnit = "split"
@@ -78,8 +79,7 @@ class BidirectionalTextData:
     sampled: int = 0
 
     def __post_init__(self) -> None:
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
+        check_amount(self)
         least = len(SPECIAL) + 1
         check(self.vocabulary >= least, "data.vocabulary", self.vocabulary, f"at least {least}", "10000 is usual")
         check(self.length >= 1, "data.length", self.length, "at least 1", "64 is usual")
@@ -151,7 +151,7 @@ BACKWARD = "backward"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BidirectionalBatch:
+class BidirectionalBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
@@ -165,11 +165,6 @@ class BidirectionalBatch:
     words: Tensor
     valid: Tensor
     drawn: Tensor | None = None
-
-    def to(self, device: torch.device) -> BidirectionalBatch:
-        """The same batch on another device."""
-        drawn = None if self.drawn is None else self.drawn.to(device)
-        return BidirectionalBatch(self.tokens.to(device), self.words.to(device), self.valid.to(device), drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,18 +313,10 @@ class BidirectionalLanguageModellingTask(Task):
             )
         return cls(tokenizer=tokenizer, words=WordList.load(folder), length=length)
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder."""
-        use = ['print(model.score("...").perplexity)', 'vectors = regard.load(".", task="sentence_embedding")']
-        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
+        return ['print(model.score("...").perplexity)', 'vectors = regard.load(".", task="sentence_embedding")']
 
     def _batch(self, read: Sequence[Sequence[int]], told: Sequence[Sequence[int]]) -> BidirectionalBatch:
         words = Tokens.pad(told)
@@ -486,74 +473,51 @@ def _joined(words: Sequence[str], number: int) -> str:
     return " ".join(words)
 
 
-def prepare(
-    data: BidirectionalTextData,
-    folder: Path,
-    *,
-    seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+def prepare_sentences(
+    data: BidirectionalTextData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[BidirectionalLanguageModellingTask]:
     """Read the texts once for the list of words and once for the tokens, and leave both in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of held-out documents.
-        given, given_validation: documents in memory instead of what `data` names: each a text, whose paragraphs have empty lines
-            between them, or the list of its sentences.
+        given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
 
     Raises:
         InputError: for data that cannot be read or too little of it.
     """
-    if not is_prepared(folder):
-        finish(folder, _prepared(data, folder, seed, given, given_validation))
-    task = BidirectionalLanguageModellingTask.load(folder, {"length": data.length})
-    return opened(dataclasses.replace(task, sampled=data.sampled), folder)
+
+    def again() -> BidirectionalLanguageModellingTask:
+        task = BidirectionalLanguageModellingTask.load(folder, {"length": data.length})
+        return dataclasses.replace(task, sampled=data.sampled)
+
+    def write() -> tuple[BidirectionalLanguageModellingTask, list[str]]:
+        splits = _splits(data, seed, given, given_validation)
+        wikitext = data.cleaning == "wikitext"
+        tokenizer = Tokenizer.train([], kind="spelling", size=SIZE)
+        tokenizer.save(folder)
+        if data.words is not None:
+            words = WordList.load(located(data.words))
+        else:
+            learnt = spelt(tokenizer, of_documents(splits.train(), wikitext=wikitext))
+            words = WordList.counted((each.words for each in learnt), size=data.vocabulary)
+        words.save(folder)
+        columns = {TEXT: tokenizer.size, WORDS: len(words)}
+        for split, documents in ((TRAIN, splits.train()), (VALIDATION, splits.validation())):
+            sentences = spelt(tokenizer, of_documents(documents, wikitext=wikitext), length=data.length)
+            write_store(folder, split, columns, ((each.read(tokenizer), each.told(words)) for each in sentences))
+        return again(), splits.notes
+
+    return prepare(BidirectionalLanguageModellingTask, folder, write, again=again)
 
 
-def _prepared(
-    data: BidirectionalTextData, folder: Path, seed: int, given: Given | None, given_validation: Given | None
-) -> list[str]:
-    cleared(folder)
-    splits = _splits(data, seed, given, given_validation)
-    tokenizer = Tokenizer.train([], kind="spelling", size=SIZE)
-    tokenizer.save(folder)
-    wikitext = data.cleaning == "wikitext"
-    if data.words is not None:
-        words = WordList.load(located(data.words))
-    else:
-        learnt = spelt(tokenizer, of_documents(splits.train(), wikitext=wikitext))
-        words = WordList.counted((each.words for each in learnt), size=data.vocabulary)
-    words.save(folder)
-
-    def rows(documents: Iterator[Document]) -> Iterator[Sequence[Sequence[int]]]:
-        for each in spelt(tokenizer, of_documents(documents, wikitext=wikitext), length=data.length):
-            yield each.read(tokenizer), each.told(words)
-
-    columns = {TEXT: tokenizer.size, WORDS: len(words)}
-    write_store(folder, TRAIN, columns, rows(splits.train()))
-    write_store(folder, VALIDATION, columns, rows(splits.validation()))
-    return splits.notes
-
-
-def _splits(
-    data: BidirectionalTextData, seed: int, given: Given | None, given_validation: Given | None
-) -> Splits[Document]:
-    train = _reader(data, TRAIN, data.train, given)
-    validation = _reader(data, VALIDATION, data.validation, given_validation)
+def _splits(data: BidirectionalTextData, seed: int, given: Any, given_validation: Any) -> Splits[Document]:
+    builtin = None
     if data.builtin is not None and given is None:
         if data.train is not None:
             raise InputError(f"data.train is given beside data.builtin={data.builtin}; choose one of the two")
-        train, validation = builtin(_as_is(data), TRAIN), validation or builtin(_as_is(data), VALIDATION)
-    if train is None:
-        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
-    return Splits(train, validation, share=data.validation_share, seed=seed)
-
-
-def _reader(
-    data: BidirectionalTextData, split: str, place: str | tuple[str, ...] | None, given: Given | None
-) -> Reader | None:
-    return reader(_as_is(data), place, given, "training" if split == TRAIN else split)
+        builtin = builtin_documents(TRAIN), builtin_documents(VALIDATION)
+    return DOCUMENTS.splits(_as_is(data), seed, given, given_validation, builtin=builtin)
 
 
 def _as_is(data: BidirectionalTextData) -> BidirectionalTextData:
@@ -567,10 +531,7 @@ def read_documents_of(data: BidirectionalTextData, malformed: MalformedRows) -> 
     Raises:
         InputError: where it names none.
     """
-    read = _reader(data, TRAIN, data.train, None)
-    if read is None:
-        raise InputError("no file of text is named; name one")
-    for document in read(malformed):
+    for document in DOCUMENTS.named(_as_is(data), malformed):
         yield list(of_documents([document], wikitext=data.cleaning == "wikitext"))
 
 
@@ -579,38 +540,33 @@ SCORED_TOGETHER = 2_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BidirectionalEvaluation:
-    """What an evaluation found.
+class BidirectionalEvaluation(Evaluation):
+    """What an evaluation found; there are no predictions.
+
+    Its metrics are `forward_perplexity` and `backward_perplexity`, by word; `perplexity`, their mean; `loss`, the sum of both
+    mean losses, natural log; `unknown_share`, of the words that are told as the one unknown word, which flatters a model.
 
     Arguments:
-        metrics: `forward_perplexity` and `backward_perplexity`, by word; `perplexity`, their mean; `loss`, the sum of both mean
-            losses, natural log; `unknown_share`, of the words that are told as the one unknown word, which flatters a model.
-        count: sentences.
-        words: in them.
-        predictions: none; the command line asks.
+        words: in all sentences.
     """
 
-    metrics: dict[str, float]
-    count: int
     words: int
-    predictions: tuple[()] = field(repr=False, default=())
 
 
 def evaluate_bidirectional(
-    model: BidirectionalLanguageModel, documents: Given, *, batch_words: int = BATCH_WORDS
+    model: BidirectionalLanguageModel, documents: Any, *, batch_words: int = BATCH_WORDS
 ) -> BidirectionalEvaluation:
     """Tell every word of some texts from both sides, sentence by sentence, in stretches as long as those of the training.
 
     Arguments:
-        documents: each a text, whose paragraphs have empty lines between them, or the list of its sentences.
+        documents: as `DOCUMENTS` takes them.
         batch_words: words read together. It does not change the answers, only memory and speed.
 
     Raises:
         InputError: for an empty list, or documents in which there is nothing.
     """
-    if isinstance(documents, str) or not documents:
-        raise InputError("there is nothing to evaluate; give a list with at least one document")
-    sentences = [sentence for document in in_memory(documents) for sentence in document]
+    given = DOCUMENTS.to_measure(documents)
+    sentences = [sentence for document in given for sentence in document]
     parts = [" ".join(each.words) for each in spelt(model.task.tokenizer, sentences, length=model.task.length)]
     if not parts:
         raise InputError("there is no word in the documents; give some text")
@@ -645,7 +601,8 @@ BIDIRECTIONAL_LANGUAGE_MODELLING = TaskSpec(
     predictor=BidirectionalLanguageModel,
     interface="bidirectional_language_model",
     sections={"data": BidirectionalTextData},
-    prepare=prepare,
+    prepare=prepare_sentences,
+    examples=DOCUMENTS,
     evaluate=evaluate_bidirectional,
     read=read_documents_of,
     filled_in={"vocabulary": 1, "padding_id": 0, "words": 0, "head": "none", "outputs": 0},

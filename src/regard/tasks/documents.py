@@ -3,104 +3,123 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from regard.data.malformed import MalformedRows
-from regard.data.rows import listed, parts_of
-from regard.data.running_text import (
-    UNKNOWN,
-    Boundary,
-    Cleaning,
-    Document,
-    SentenceUnit,
-    python_docs,
-    read_documents,
-    sentences_of,
-)
+from regard.data.python_docs import python_docs
+from regard.data.rows import parts_of
+from regard.data.running_text import UNKNOWN, Document, read_documents, sentences_of
 from regard.errors import InputError
-from regard.tasks.examples import Place
+from regard.tasks.examples import Examples, Reader, Splits, amount_of
+from regard.tasks.preparation import TRAIN, VALIDATION
 from regard.text import Tokenizer
-
-Given = Sequence[str] | Sequence[Sequence[str]] | Sequence[Mapping[str, object]]
-
-WANTED = 'a text, a list of sentences, or a mapping with "text"'
-"""Documents in memory: each a text, whose paragraphs have empty lines between them, or the list of its sentences."""
-
-Reader = Callable[[MalformedRows], Iterator[Document]]
 
 AT_ONCE = 1 << 20
 """Characters that are turned into tokens together."""
 
 
-class ReadAs(Protocol):
-    """What a recipe says of how text is read."""
-
-    @property
-    def builtin(self) -> str | None:
-        """`python_docs`, or None."""
-        ...
-
-    @property
-    def documents(self) -> Boundary:
-        """Where a document ends."""
-        ...
-
-    @property
-    def sentences(self) -> SentenceUnit:
-        """What a sentence is."""
-        ...
-
-    @property
-    def cleaning(self) -> Cleaning:
-        """What is undone before."""
-        ...
+def _row(row: Any, called: str, number: int, data: Any) -> Document:
+    del number, data
+    if isinstance(row, Mapping):
+        row = parts_of(row, called, [["text"]], DOCUMENTS.wanted)[0]
+    sentences = sentences_of(row) if isinstance(row, str) else row
+    if not isinstance(sentences, list | tuple) or not all(isinstance(each, str) for each in sentences):
+        raise InputError(f"{called} is {row!r:.60}; give a text, or a list of sentences")
+    return list(sentences)
 
 
-def in_memory(documents: Given) -> Iterator[Document]:
-    """Documents as lists of sentences.
-
-    Raises:
-        InputError: for what is neither a text nor a list of sentences.
-    """
-    for number, document in enumerate(listed(documents, "documents", WANTED), start=1):
-        if isinstance(document, Mapping):
-            document = parts_of(document, f"document {number}", [["text"]], WANTED)[0]
-        sentences = sentences_of(document) if isinstance(document, str) else document
-        if not isinstance(sentences, list | tuple) or not all(isinstance(each, str) for each in sentences):
-            raise InputError(f"document {number} is {document!r:.60}; give a text, or a list of sentences")
-        yield list(sentences)
-
-
-def reader(data: ReadAs, place: Place | None, given: Given | None, split: str) -> Reader | None:
-    """What reads documents: those given in memory, else those of files; None where there are none.
-
-    Raises:
-        InputError: for an empty list of documents.
-    """
-    if given is not None:
-        found = listed(given, f"{split} documents", WANTED)
-        return lambda _: in_memory(found)
-    if place is None:
-        return None
-    path = place if isinstance(place, str) else list(place)
-    return lambda malformed: read_documents(
-        path,
-        documents=data.documents,
-        sentences=data.sentences,
-        cleaning=data.cleaning,
-        malformed=malformed,
+def _read(data: Any, path: str | list[str], malformed: MalformedRows) -> Iterator[Document]:
+    return read_documents(
+        path, documents=data.documents, sentences=data.sentences, cleaning=data.cleaning, malformed=malformed
     )
 
 
-def builtin(data: ReadAs, split: str) -> Reader | None:
-    """What reads the builtin documents of a split; None where the recipe names none."""
-    return None if data.builtin is None else lambda _: (sentences_of(text) for text in python_docs(split))
+DOCUMENTS: Examples[Document] = Examples(
+    type=None,
+    rows="documents",
+    wanted='a text, a list of sentences, or a mapping with "text"',
+    file="file of text",
+    formats=", or data.builtin=python_docs",
+    row=_row,
+    read=_read,
+)
+"""Documents: in memory each a text, whose paragraphs have empty lines between them, or the list of its sentences."""
 
 
-def texts_of(parts: Iterable[Iterable[Document]]) -> Iterator[str]:
+def builtin_documents(split: str) -> Reader[Document]:
+    """What reads the documents that come with Python."""
+    return lambda _: (sentences_of(text) for text in python_docs(split))
+
+
+class DocumentReaders(NamedTuple):
+    """What reads the documents of a recipe whose builtin ones stand beside the files: of each kind None where there are none.
+
+    Arguments:
+        train, validation: of files, or in memory.
+        builtin_train, builtin_validation: that come with Python.
+    """
+
+    train: Reader[Document] | None
+    validation: Reader[Document] | None
+    builtin_train: Reader[Document] | None
+    builtin_validation: Reader[Document] | None
+
+    @classmethod
+    def of(cls, data: Any, given: Any, given_validation: Any) -> DocumentReaders:
+        """As a `data` section names them, or the caller gives them.
+
+        Raises:
+            InputError: where there is nothing to learn from.
+        """
+        builtin = data.builtin is not None and given is None
+        found = cls(
+            DOCUMENTS.reader(data, data.train, given),
+            DOCUMENTS.reader(data, data.validation, given_validation),
+            builtin_documents(TRAIN) if builtin else None,
+            builtin_documents(VALIDATION) if builtin else None,
+        )
+        if found.train is None and not builtin:
+            raise InputError(f"data.train is missing; name a {DOCUMENTS.file}{DOCUMENTS.formats}")
+        return found
+
+
+class DocumentSplits(Splits[Document]):
+    """Training and validation documents: those of files, of which some may be held out, then the builtin ones.
+
+    Arguments:
+        data: the `data` section.
+        readers: of the documents that it names.
+        held_out: as `Splits`.
+    """
+
+    def __init__(self, data: Any, readers: DocumentReaders, **held_out: Any) -> None:
+        validation = readers.validation or (None if readers.train is not None else _none)
+        super().__init__(readers.train or _none, validation, **amount_of(data), **held_out)
+        self._builtin = {TRAIN: readers.builtin_train or _none, VALIDATION: readers.builtin_validation or _none}
+
+    def everything(self) -> Iterator[Document]:
+        """All training documents, those to be held out among them."""
+        return itertools.chain(super().everything(), self._builtin[TRAIN](self.malformed))
+
+    def train(self) -> Iterator[Document]:
+        """The documents to learn from."""
+        return itertools.chain(super().train(), self._builtin[TRAIN](self.malformed))
+
+    def validation(self) -> Iterator[Document]:
+        """The documents to validate on."""
+        return itertools.chain(super().validation(), self._builtin[VALIDATION](self.malformed))
+
+
+def _none(malformed: MalformedRows) -> tuple[()]:
+    """Reads no documents."""
+    del malformed
+    return ()
+
+
+def texts_of(documents: Iterable[Document]) -> Iterator[str]:
     """The sentences to learn a vocabulary from."""
-    for sentence in itertools.chain.from_iterable(itertools.chain.from_iterable(parts)):
+    for sentence in itertools.chain.from_iterable(documents):
         yield sentence.replace(UNKNOWN, " ")
 
 

@@ -42,6 +42,7 @@ class Examples(Generic[T]):
         row: of a row in memory, what messages call it, its number from 1 and the `data` section (None without one): an example.
         read: of a `data` section, a file or a list of files, and a tally of malformed rows: the examples, in a stream.
         check: of an example in memory and what messages call it; refuses one that cannot be used.
+        empty: whether an example in memory is left out of what is learnt from, as empty lines of a file are.
     """
 
     type: type[T] | None
@@ -53,6 +54,7 @@ class Examples(Generic[T]):
     row: Callable[[Any, str, int, Any], T]
     read: Callable[[Any, str | list[str], MalformedRows], Iterable[T]]
     check: Callable[[T, str], None] = lambda example, called: None
+    empty: Callable[[T], bool] = lambda example: False
 
     def in_memory(self, given: Any, data: Any = None) -> list[T]:
         """Rows in memory as examples.
@@ -89,7 +91,9 @@ class Examples(Generic[T]):
     def reader(self, data: Any, place: Place | None, given: Any = None) -> Reader[T] | None:
         """What reads the examples in memory where there are any, else those of a place; None where there is neither."""
         if given is not None:
-            found = self.in_memory(given, data)
+            found = [example for example in self.in_memory(given, data) if not self.empty(example)]
+            if not found:
+                raise InputError(f"the {self.rows} are all empty; give some")
             return lambda _: found
         if place is None:
             return None
@@ -136,7 +140,7 @@ class Examples(Generic[T]):
             formats = self.formats.replace("data.", f"{where}.")
             raise InputError(f"{where}.train is missing; name a {self.file}{formats}")
         validation = self.reader(data, data.validation, given_validation) or instead[1]
-        return Splits(train, validation, seed=seed, **amount_of(data), **held_out)
+        return Splits(train, validation, seed=seed, where=where, **amount_of(data), **held_out)
 
 
 class Splits(Generic[T]):
@@ -190,7 +194,7 @@ class Splits(Generic[T]):
     def count(self) -> int:
         """How many training examples there are, those to be held out among them."""
         if self._count is None:
-            for _ in self.everything():
+            for _ in Splits.everything(self):
                 pass
         return self._count or 0
 

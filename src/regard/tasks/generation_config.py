@@ -286,6 +286,43 @@ LONGEST = 512
 """Tokens after which another program stops where neither model nor settings say so; told nothing, it would after 20."""
 
 
+def foreign_pair_tokenizer(folder: Path, config: Any) -> tuple[Tokenizer, GenerationSettings]:
+    """The tokenizer and decoding settings in the folder of an encoder-decoder that another program wrote.
+
+    Arguments:
+        config: of the model in it.
+
+    Raises:
+        InputError: where there is no tokenizer.json, or it and config.json do not belong together.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise InputError(
+            f"{path}: no such file; Regard reads the format of the `tokenizers` library alone, so convert the folder's "
+            "tokenizer (SentencePiece models, for instance) to a tokenizer.json first"
+        )
+    tokenizer = Tokenizer.load(path)
+    if tokenizer.size > config.target_vocabulary:
+        raise InputError(
+            f"{path}: has {tokenizer.size} tokens where config.json's vocab_size is {config.target_vocabulary}; "
+            "tokenizer and model must come from the same folder"
+        )
+    for key, token, wanted in (
+        ("pad_token_id", tokenizer.padding_id, config.padding_id),
+        ("decoder_start_token_id", tokenizer.start_id, config.start_id),
+        ("eos_token_id", tokenizer.end_id, config.end_id),
+    ):
+        if token != wanted:
+            raise InputError(
+                f"{path}: {tokenizer.tokens([token])[0]} has the id {token} where config.json's {key} is {wanted}; "
+                "tokenizer and model must come from the same folder"
+            )
+    generation = read_generation_config(
+        folder, start_id=config.start_id, end_id=config.end_id, usual=GenerationSettings()
+    )
+    return tokenizer, generation
+
+
 def pair_obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int) -> str:
     """Why other programs could not read texts as the tokenizers here do, as half a sentence; empty where they can.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
+
+from regard.layers.embeddings import check_number
 
 IN_CACHE = 1_000_000
 """Logits that are walked over at a time."""
@@ -299,6 +301,30 @@ def sampled_cross_entropy(
         return total, (right > others.amax(dim=1)).sum() if len(words) else torch.tensor(len(y))
 
     return loss
+
+
+@torch.no_grad()
+def summed_losses(
+    loss: Callable[[Any, Any], Any], model: Any, batches: Iterable[Any], what: str
+) -> dict[str, tuple[float, int, int]]:
+    """Loss, labels and right ones, summed over batches: of the loss itself under the empty name, then of each auxiliary one.
+
+    Arguments:
+        loss: such as `Task.loss`.
+        batches: on the model's device.
+        what: messages call what is read, such as `these texts`.
+
+    Raises:
+        InputError: where a loss is no finite number.
+    """
+    sums: dict[str, tuple[float, int, int]] = {}
+    for batch in batches:
+        found = loss(model, batch)
+        for name, part in {"": found, **found.beside}.items():
+            total, labels, right = sums.get(name, (0.0, 0, 0))
+            value = check_number(part.total.item(), what)
+            sums[name] = (total + value, labels + part.tokens, right + int(part.correct))
+    return sums
 
 
 # Of vectors of texts.

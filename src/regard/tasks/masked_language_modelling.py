@@ -18,14 +18,13 @@ from torch import Tensor, nn
 from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
 from regard.data.pretraining import SENTENCES, Cutting, Masking, PretrainingInput, write_documents
-from regard.data.running_text import Boundary, Cleaning, Document, SentenceUnit
+from regard.data.running_text import Boundary, Cleaning, SentenceUnit
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, HeadKind, Tokens
-from regard.layers.embeddings import check_number
 from regard.models.config import check
 from regard.tasks.distillation import Teacher, TeacherSettings, teacher_folder
-from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader, texts_of
+from regard.tasks.documents import DOCUMENTS, DocumentReaders, encoded_documents, texts_of
 from regard.tasks.encoders import (
     BATCH_TOKENS,
     PLACES,
@@ -39,23 +38,21 @@ from regard.tasks.encoders import (
     padded,
     read_inputs,
 )
-from regard.tasks.examples import Place, hold_out
+from regard.tasks.examples import Place, amount_of, check_amount, hold_out
 from regard.tasks.gaps import refuse_empty, refuse_gaps
-from regard.tasks.losses import smoothed_cross_entropy, stands_out
+from regard.tasks.losses import smoothed_cross_entropy, stands_out, summed_losses
+from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
     Prepared,
-    cleared,
     encoder_tokenizer,
-    finish,
-    is_prepared,
-    opened,
+    prepare,
     write_store,
 )
 from regard.tasks.spec import TaskSpec, decided_of_encoder
-from regard.tasks.task import LossSum
+from regard.tasks.task import LossSum, TensorBatch
 from regard.text import Tokenizer
 
 
@@ -67,6 +64,7 @@ class MaskedTextData:
         train: a file of plain text, or several; gzip is recognised.
         validation: likewise; held out from the training files, document by document, where null.
         validation_share: of the documents, to be held out.
+        validation_size: so many instead, at most a tenth of all.
         builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
             validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
@@ -92,6 +90,7 @@ class MaskedTextData:
     train: Place | None = None
     validation: Place | None = None
     validation_share: float = 0.05
+    validation_size: int | None = None
     builtin: Literal["python_docs"] | None = None
     documents: Boundary = "blank_line"
     sentences: SentenceUnit = "split"
@@ -111,8 +110,7 @@ class MaskedTextData:
     teacher: TeacherSettings | None = None
 
     def __post_init__(self) -> None:
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
+        check_amount(self)
         check(self.maximum_length >= 8, "data.maximum_length", self.maximum_length, "at least 8", "128 is usual")
         for name in ("short_share", "random_next"):
             value = getattr(self, name)
@@ -199,7 +197,7 @@ ORDINARY, NEXT = "ordinary", "next"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MaskedBatch:
+class MaskedBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
@@ -217,17 +215,6 @@ class MaskedBatch:
     labels: Tensor
     next: Tensor | None = None
     taught: bool = False
-
-    def to(self, device: torch.device) -> MaskedBatch:
-        """The same batch on another device."""
-        return MaskedBatch(
-            self.tokens.to(device),
-            self.segments.to(device),
-            self.at.to(device),
-            self.labels.to(device),
-            None if self.next is None else self.next.to(device),
-            self.taught,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -700,18 +687,18 @@ def _wide(logits: Tensor | None) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-DOCUMENTS = "documents"
+DOCUMENTS_FOLDER = "documents"
 """Where in the folder the documents are while inputs are cut from them."""
 
 
-def prepare(
+def prepare_masked(
     data: MaskedTextData,
     tokenizer: EncoderTokenizerSettings,
     folder: Path,
     *,
     seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[MaskedLanguageModellingTask]:
     """Read the texts once for the tokenizer and once for the tokens, cut inputs from these, and leave both in `folder`.
 
@@ -721,65 +708,55 @@ def prepare(
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of held-out documents, of how inputs are cut, and of what is hidden in them.
-        given, given_validation: documents in memory instead of what `data` names: each a text, whose paragraphs have empty lines
-            between them, or the list of its sentences.
+        given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
 
     Raises:
         InputError: for data that cannot be read or too little of it, or a tokenizer without a mask token.
     """
     teacher = Teacher.read(data.teacher) if data.teacher is not None else None
-    if not is_prepared(folder):
-        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
-    task = MaskedLanguageModellingTask(
-        tokenizer=Tokenizer.load(folder),
-        maximum_length=data.maximum_length,
-        next_sentence=data.next_sentence,
-        masking=data.hiding(seed),
-        teacher=teacher,
-    )
-    return opened(task, folder)
 
+    def again() -> MaskedLanguageModellingTask:
+        return MaskedLanguageModellingTask(
+            tokenizer=Tokenizer.load(folder),
+            maximum_length=data.maximum_length,
+            next_sentence=data.next_sentence,
+            masking=data.hiding(seed),
+            teacher=teacher,
+        )
 
-def _prepared(
-    data: MaskedTextData,
-    settings: EncoderTokenizerSettings,
-    folder: Path,
-    seed: int,
-    given: Given | None,
-    given_validation: Given | None,
-) -> list[str]:
-    cleared(folder)
-    shutil.rmtree(folder / DOCUMENTS, ignore_errors=True)
-    own = reader(data, data.train, given, "training")
-    others = reader(data, data.validation, given_validation, "validation")
-    train = _there(own, builtin(data, TRAIN) if given is None else None)
-    validation = _there(others, builtin(data, VALIDATION) if given is None else None)
-    if not train:
-        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
-    malformed = MalformedRows()
-    if not any(document for part in train for document in part(malformed)):
-        left_out = f" ({malformed.summary()})" if malformed.total else ""
-        raise InputError(f"there is no training text{left_out}; give some")
-    tokenizer = _tokenizer(data, settings, lambda: texts_of(part(malformed) for part in train))
-    tokenizer.save(folder)
-    parts = [*train, *validation]
-    counts = [0] * len(parts)
+    def write() -> tuple[MaskedLanguageModellingTask, list[str]]:
+        shutil.rmtree(folder / DOCUMENTS_FOLDER, ignore_errors=True)
+        readers = DocumentReaders.of(data, given, given_validation)
+        train = [each for each in (readers.train, readers.builtin_train) if each is not None]
+        validation = [each for each in (readers.validation, readers.builtin_validation) if each is not None]
+        malformed = MalformedRows()
+        if not any(document for part in train for document in part(malformed)):
+            left_out = f" ({malformed.summary()})" if malformed.total else ""
+            raise InputError(f"there is no training text{left_out}; give some")
+        found = _tokenizer(
+            data, tokenizer, lambda: texts_of(document for part in train for document in part(malformed))
+        )
+        found.save(folder)
+        parts = [*train, *validation]
+        counts = [0] * len(parts)
 
-    def documents() -> Iterator[list[list[int]]]:
-        for number, part in enumerate(parts):
-            for document in encoded_documents(part(malformed), tokenizer, unknown=data.cleaning == "wikitext"):
-                if any(document):
-                    counts[number] += 1
-                    yield document
+        def documents() -> Iterator[list[list[int]]]:
+            for number, part in enumerate(parts):
+                for document in encoded_documents(part(malformed), found, unknown=data.cleaning == "wikitext"):
+                    if any(document):
+                        counts[number] += 1
+                        yield document
 
-    store = write_documents(folder / DOCUMENTS, documents(), vocabulary=tokenizer.size)
-    rows, learnt = np.arange(len(store)), sum(counts[: len(train)])
-    held_out = _held_out(counts[0], data, seed) if own is not None and others is None else rows[:0]
-    splits = {TRAIN: np.setdiff1d(rows[:learnt], held_out), VALIDATION: np.concatenate([held_out, rows[learnt:]])}
-    notes = malformed.notes
-    notes += [_cut(folder, split, store, chosen, data, tokenizer, seed) for split, chosen in splits.items()]
-    shutil.rmtree(folder / DOCUMENTS)
-    return notes
+        store = write_documents(folder / DOCUMENTS_FOLDER, documents(), vocabulary=found.size)
+        rows, learnt = np.arange(len(store)), sum(counts[: len(train)])
+        hold = readers.train is not None and readers.validation is None
+        held_out = _held_out(counts[0], data, seed) if hold else rows[:0]
+        splits = {TRAIN: np.setdiff1d(rows[:learnt], held_out), VALIDATION: np.concatenate([held_out, rows[learnt:]])}
+        notes = [_cut(folder, split, store, chosen, data, found, seed) for split, chosen in splits.items()]
+        shutil.rmtree(folder / DOCUMENTS_FOLDER)
+        return again(), malformed.notes + notes
+
+    return prepare(MaskedLanguageModellingTask, folder, write, again=again)
 
 
 def _cut(
@@ -807,10 +784,6 @@ def _cut(
     return f"{split}: {count} of {sentences:,} sentences, cut into {found.sentence(data.maximum_length, paired=data.paired)}."
 
 
-def _there(*readers: Reader | None) -> list[Reader]:
-    return [each for each in readers if each is not None]
-
-
 def _held_out(count: int, data: MaskedTextData, seed: int) -> np.ndarray:
     """Which of the files' documents are held out: the share asked for, and enough for pairs."""
     least = 2 if data.paired else 1
@@ -818,7 +791,7 @@ def _held_out(count: int, data: MaskedTextData, seed: int) -> np.ndarray:
         f"the training text has {count} document{'s' if count != 1 else ''}, too few to hold out {least} for validation; "
         "name data.validation, or cut the text into documents with data.documents"
     )
-    chosen = hold_out(count, share=data.validation_share, seed=seed, least=least, left=least, too_few=too_few)
+    chosen = hold_out(count, **amount_of(data), seed=seed, least=least, left=least, too_few=too_few)
     return np.array(sorted(chosen), dtype=np.int64)
 
 
@@ -837,29 +810,25 @@ def _tokenizer(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MaskedEvaluation:
-    """What an evaluation found.
+class MaskedEvaluation(Evaluation):
+    """What an evaluation found, `count` inputs that were cut from documents; there are no predictions.
+
+    Its metrics are, of the hidden tokens, `masked_loss`, the mean of -log p, natural log, `perplexity`, exp of it, and
+    `masked_accuracy`; of pairs `next_sentence_loss` and `next_sentence_accuracy`; `loss`, the sum of both losses.
 
     Arguments:
-        metrics: of the hidden tokens `masked_loss`, the mean of -log p, natural log, `perplexity`, exp of it, and
-            `masked_accuracy`; of pairs `next_sentence_loss` and `next_sentence_accuracy`; `loss`, the sum of both losses.
-        count: inputs that were cut from the documents.
         documents: how many.
         hidden: tokens that were hidden and told.
         note: what a reader of the figures has to know; empty where there is nothing.
-        predictions: none; the command line asks.
     """
 
-    metrics: dict[str, float]
-    count: int
     documents: int
     hidden: int
     note: str = ""
-    predictions: tuple[()] = field(repr=False, default=())
 
 
 def evaluate_masked(
-    model: MaskedLanguageModel, documents: Given, *, seed: int = 0, batch_tokens: int = BATCH_TOKENS
+    model: MaskedLanguageModel, documents: Any, *, seed: int = 0, batch_tokens: int = BATCH_TOKENS
 ) -> MaskedEvaluation:
     """Hide tokens of documents and compare what a model tells with what stood there, as a run does with its validation data.
 
@@ -867,19 +836,18 @@ def evaluate_masked(
     same seed gives the same inputs and hides the same tokens whatever the model, if it has the same tokenizer.
 
     Arguments:
-        documents: each a text, whose paragraphs have empty lines between them, or the list of its sentences.
+        documents: as `DOCUMENTS` takes them.
         seed: of all chances.
         batch_tokens: tokens read together. It does not change the answers, only memory and speed.
 
     Raises:
         InputError: for an empty list, or documents in which there is nothing.
     """
-    if isinstance(documents, str) or not documents:
-        raise InputError("there is nothing to evaluate; give a list with at least one document")
+    given = DOCUMENTS.to_measure(documents)
     task = model.task
     unknown = (model.recipe.get("data") or {}).get("cleaning") == "wikitext"
     with TemporaryDirectory() as folder:
-        written = encoded_documents(in_memory(documents), task.tokenizer, unknown=unknown)
+        written = encoded_documents(given, task.tokenizer, unknown=unknown)
         store = write_documents(Path(folder) / "documents", written, vocabulary=task.tokenizer.size)
         if len(store) < 2:
             task = replace(task, next_sentence=False)
@@ -888,7 +856,13 @@ def evaluate_masked(
         inputs = cutting.pairs() if task.next_sentence else cutting.stretches()
         write_inputs(Path(folder), "inputs", task.tokenizer, inputs, next_sentence=task.next_sentence)
         data = TokenStore.open(Path(folder) / "inputs")
-        sums = _sums(model, task, data, batch_tokens)
+
+        def batches() -> Iterator[MaskedBatch]:
+            for rows in Batches(task.lengths(data), maximum_tokens=batch_tokens).in_order():
+                yield task.read_batch(data, rows.tolist()).to(model.device)
+                model.tell([None] * len(rows))
+
+        sums = summed_losses(task.loss, model.model, batches(), "these texts")
     own, further = sums[""], {name: one for name, one in sums.items() if name}
     metrics = task.metrics_of(own[0] / own[1], own[2] / own[1])
     for name, (total, labels, right) in further.items():
@@ -899,33 +873,6 @@ def evaluate_masked(
     return MaskedEvaluation(metrics=metrics, count=len(data), documents=len(store), hidden=int(own[1]), note=note)
 
 
-def read_documents_of(data: MaskedTextData, malformed: MalformedRows) -> Iterator[Document]:
-    """The documents that `data.train` names, each as its sentences."""
-    read = reader(data, data.train, None, "training")
-    if read is None:
-        raise InputError("no file of text is named; name one")
-    return read(malformed)
-
-
-def _sums(
-    model: MaskedLanguageModel, task: MaskedLanguageModellingTask, data: TokenStore, batch_tokens: int
-) -> dict[str, tuple[float, int, int]]:
-    """Loss, labels and right ones, over all inputs: of hidden tokens under the empty name, then of what is beside."""
-    sums: dict[str, tuple[float, int, int]] = {}
-    for rows in Batches(task.lengths(data), maximum_tokens=batch_tokens).in_order():
-        batch = task.read_batch(data, rows.tolist()).to(model.device)
-        with torch.no_grad():
-            loss = task.loss(model.model, batch)
-        found: dict[str, LossSum] = {"": loss, **loss.beside}
-        for name, part in found.items():
-            total, labels, right = sums.get(name, (0.0, 0, 0))
-            sums[name] = (
-                total + check_number(part.total.item(), "these texts"),
-                labels + part.tokens,
-                right + int(part.correct),
-            )
-        model.tell([None] * len(rows))
-    return sums
 
 
 def foreign_masked(folder: Path, config: Any) -> MaskedLanguageModellingTask:
@@ -946,9 +893,9 @@ MASKED_LANGUAGE_MODELLING = TaskSpec(
     predictor=MaskedLanguageModel,
     interface="encoder",
     sections={"data": MaskedTextData, "tokenizer": EncoderTokenizerSettings},
-    prepare=prepare,
+    prepare=prepare_masked,
     evaluate=evaluate_masked,
-    read=read_documents_of,
+    examples=DOCUMENTS,
     filled_in=decided_of_encoder("masked", 0),
     foreign=foreign_masked,
 )

@@ -1,23 +1,27 @@
-"""What tasks share whose model reads one sequence of tokens and writes another."""
+"""What tasks share whose model reads one sequence of tokens and writes another: loss, search, parts of the data, scores."""
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis, StopRule, search
+from regard.generation.penalties import check_coverage
 from regard.layers import Tokens
+from regard.metrics.answers import exact_match, rouge_scores, token_f1
+from regard.parts import own_scores
+from regard.tasks.examples import Splits
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.predictor import Observers, Predictor
-from regard.tasks.task import LossSum, Task
+from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 
 COLUMNS = ("source", "target")
@@ -25,7 +29,7 @@ COLUMNS = ("source", "target")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PairBatch:
+class PairBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
@@ -38,10 +42,6 @@ class PairBatch:
     target: Tokens
     labels: Tensor
 
-    def to(self, device: torch.device) -> PairBatch:
-        """The same batch on another device."""
-        return PairBatch(self.source.to(device), self.target.to(device), self.labels.to(device))
-
 
 class PairTask(Task):
     """What turns pairs of sequences into an encoder-decoder's tensors, and its outputs into a loss."""
@@ -50,6 +50,11 @@ class PairTask(Task):
     @abstractmethod
     def sides(self) -> tuple[Tokenizer, Tokenizer]:
         """The tokenizers of source and target; the same object where one vocabulary is shared."""
+
+    @property
+    @abstractmethod
+    def usual(self) -> GenerationSettings:
+        """How a model decodes unless a caller says otherwise."""
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -112,7 +117,7 @@ class PairTask(Task):
         return LossSum(total, int(real.sum()), correct)
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse data that the model has too few positions for now, not when its batch comes up.
+        """Refuse data that the model has too few positions for, and a coverage penalty where there is no coverage.
 
         Raises:
             InputError: naming what is too long, and what to do.
@@ -126,6 +131,8 @@ class PairTask(Task):
                         f"the longest {name} {column} has {length} tokens where the model has {limit} positions; "
                         f"raise {model.length_setting}, or {self.shorter(name, limit)}"
                     )
+        if self.usual.coverage_penalty > 0:
+            check_coverage(model)
 
     @abstractmethod
     def shorter(self, split: str, limit: int) -> str:
@@ -166,9 +173,14 @@ class PairPredictor(Predictor[P]):
         return self.task.sides[1].encode(text)
 
     @property
-    @abstractmethod
     def usual(self) -> GenerationSettings:
-        """How the model decodes unless told otherwise."""
+        """The folder's own settings."""
+        return self.task.usual
+
+    def with_generation(self, settings: GenerationSettings) -> Self:
+        """The same model with other default settings for decoding."""
+        task = replace(self.task, generation=settings)  # type: ignore[type-var]  # every task of pairs is a dataclass
+        return type(self)(self.model, task, recipe=self.recipe, metrics=self.metrics)
 
     @property
     @abstractmethod
@@ -232,3 +244,114 @@ def written_tokens(task: PairTask, found: Hypothesis) -> tuple[str, ...]:
     tokenizer = task.sides[1]
     end = [tokenizer.end_id] if found.length > len(found.tokens) else []
     return tuple(tokenizer.tokens([*found.tokens, *end]))
+
+
+E = TypeVar("E")
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class PairPart(Generic[E]):
+    """The examples of one language of a translator, or of one part of a mixture.
+
+    Arguments:
+        name: of its section in the recipe, such as `data.targets.de`; `data` of the only one.
+        data: its section.
+        splits: its examples.
+        kept: how many are learnt from.
+        dropped: how many are left out, because they are too long.
+        cut: of how many the source is cut.
+    """
+
+    name: str
+    data: Any
+    splits: Splits[E]
+    kept: int = 0
+    dropped: int = 0
+    cut: int = 0
+
+    def notes(self, *own: str) -> list[str]:
+        """What the user ought to know of what was read, and the notes of one's own, each with the part's name."""
+        place = "" if self.name == "data" else f"{self.name}: "
+        return [place + note for note in (*self.splits.notes, *own)]
+
+
+def in_chunks(examples: Iterable[E], size: int = 1024) -> Iterator[list[E]]:
+    """Examples in lists of `size`, the last perhaps shorter.
+
+    >>> list(in_chunks(range(5), 2))
+    [[0, 1], [2, 3], [4]]
+    """
+    iterator = iter(examples)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
+
+
+# How good the texts are that a model wrote.
+
+Scores = tuple[dict[str, float], dict[str, str], str]
+"""Metrics by name, sacreBLEU's signatures, and a note on what could not be computed."""
+
+
+def bleu_and_chrf(texts: Sequence[str], references: Sequence[Sequence[str | None]]) -> Scores:
+    """BLEU and chrF of a corpus, as sacreBLEU computes them; without sacrebleu none, and a note.
+
+    Arguments:
+        references: the first reference of every text, then the second of every text, and so on; None where a text has fewer.
+    """
+    try:
+        from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
+    except ImportError:
+        return {}, {}, "BLEU and chrF need sacrebleu: pip install 'regard[eval]'"
+    metrics, signatures = dict[str, float](), dict[str, str]()
+    # `force`: sacreBLEU would warn at each validation of texts that look tokenised.
+    for name, metric in (("bleu", BLEU(tokenize="13a", force=True)), ("chrf", CHRF())):
+        metrics[name] = metric.corpus_score(list(texts), references).score  # type: ignore[arg-type]
+        signatures[name] = str(metric.get_signature())
+    return metrics, signatures, ""
+
+
+def compared(texts: Sequence[str], references: Sequence[str], tokenizer: Tokenizer) -> Scores:
+    """Metrics of texts against one reference each.
+
+    Arguments:
+        tokenizer: of the references, for `position_accuracy`.
+    """
+    same, places = 0, 0
+    for text, reference in zip(tokenizer.encode_batch(texts), tokenizer.encode_batch(references), strict=True):
+        same += sum(map(int.__eq__, text, reference))
+        places += max(len(text), len(reference))
+    metrics = {
+        "exact_match": sum(map(str.__eq__, texts, references)) / len(texts),
+        "position_accuracy": same / max(1, places),
+    }
+    found, signatures, note = bleu_and_chrf(texts, [references])
+    if found and 2 * sum(text.endswith(" .") for text in texts) > len(texts):
+        note = "most texts end in a full stop behind a space: of tokenised text BLEU is not what it is of plain text"
+    words = sum(len(text.split()) for text in texts)
+    metrics |= found
+    metrics["length_ratio"] = words / max(1, sum(len(text.split()) for text in references))
+    return metrics | own_scores("translation", texts, references), signatures, note
+
+
+def measured(texts: Sequence[str], references: Sequence[Sequence[str]], tokenizer: Tokenizer) -> Scores:
+    """Metrics of texts against one or more references each.
+
+    Arguments:
+        references: the right texts of each, one at least. BLEU, chrF, position accuracy and length are of the first alone.
+        tokenizer: of the references.
+
+    Returns:
+        `exact_match`, the share of texts that are one of their references; `normalized_match` and `f1`, the same and the
+        overlap in words as SQuAD's script compares answers; `bleu`, `chrf`, `position_accuracy` and `length_ratio` as for
+        translation; `rouge1`, `rouge2` and `rougeL`.
+    """
+    metrics, signatures, note = compared(texts, [right[0] for right in references], tokenizer)
+    pairs = list(zip(texts, references, strict=True))
+    metrics["exact_match"] = sum(text in right for text, right in pairs) / len(pairs)
+    metrics["normalized_match"] = sum(exact_match(right, text) for text, right in pairs) / len(pairs)
+    metrics["f1"] = sum(token_f1(right, text) for text, right in pairs) / len(pairs)
+    try:
+        metrics |= rouge_scores(texts, references)
+    except ImportError:
+        note = "; ".join(filter(None, [note, "ROUGE needs rouge-score: pip install 'regard[eval]'"]))
+    return metrics, signatures, note

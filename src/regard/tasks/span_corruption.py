@@ -4,44 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from regard.data.batching import Batches
-from regard.data.malformed import MalformedRows
 from regard.data.pretraining import SpanCorruption, spans_of_target
-from regard.data.running_text import UNKNOWN, Boundary, Cleaning, Document
+from regard.data.running_text import Boundary, Cleaning, Document
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
-from regard.layers.embeddings import check_number
 from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.card import write_with_card
-from regard.tasks.documents import Given, Reader, builtin, encoded_documents, in_memory, reader
-from regard.tasks.examples import Place, hold_out
+from regard.tasks.documents import DOCUMENTS, DocumentReaders, DocumentSplits, encoded_documents, texts_of
+from regard.tasks.examples import Place, check_amount
 from regard.tasks.gaps import refuse_gaps
-from regard.tasks.generation_config import pair_obstacle, write_pair_tokenizer_config
+from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_pair_tokenizer_config
+from regard.tasks.losses import summed_losses
 from regard.tasks.pairs import PairBatch, PairPredictor, PairTask, written_tokens
+from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,
     Prepared,
     TokenizerSettings,
-    cleared,
     encoder_tokenizer,
-    finish,
-    is_prepared,
-    opened,
+    prepare,
     write_store,
 )
 from regard.tasks.spec import TaskSpec
-from regard.tasks.translation import foreign_translation
 from regard.text import Tokenizer
 
 
@@ -55,6 +47,7 @@ class SpanTextData:
         train: a file of plain text, or several; gzip is recognised.
         validation: likewise; held out from the training files, document by document, where null.
         validation_share: of the documents, to be held out.
+        validation_size: so many instead, at most a tenth of all.
         builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
             validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
@@ -71,6 +64,7 @@ class SpanTextData:
     train: Place | None = None
     validation: Place | None = None
     validation_share: float = 0.05
+    validation_size: int | None = None
     builtin: Literal["python_docs"] | None = None
     documents: Boundary = "blank_line"
     cleaning: Cleaning = "none"
@@ -80,8 +74,7 @@ class SpanTextData:
     corruption: Literal["dynamic", "static"] = "dynamic"
 
     def __post_init__(self) -> None:
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
+        check_amount(self)
         check(self.length >= 8, "data.length", self.length, "at least 8", "512 is usual")
         self.taking_out(0)
 
@@ -136,6 +129,11 @@ class SpanCorruptionTask(PairTask):
 
     tokenizer: Tokenizer
     corruption: SpanCorruption = field(default_factory=SpanCorruption)
+
+    @property
+    def usual(self) -> GenerationSettings:
+        """The most probable tokens, a hundred at most."""
+        return FILLING
 
     @property
     def sides(self) -> tuple[Tokenizer, Tokenizer]:
@@ -197,23 +195,19 @@ class SpanCorruptionTask(PairTask):
         corruption = from_mapping(SpanCorruption, values.get("corruption", {}), f"{folder / 'regard.json'}: task")
         return cls(with_sentinels(Tokenizer.load(folder), str(folder)), corruption)
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder."""
-        # A model's table may have rows that no token has, as the published T5s have.
-        obstacle = pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
-        use = ['print(model.fill("... <extra_id_0> ...").best)']
-        layout = write_with_card(
-            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
-        )
-        if "why" not in layout:
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
+        return ['print(model.fill("... <extra_id_0> ...").best)']
+
+    def unsupported_reason(self, config: Any) -> str:
+        """Why other programs could not read texts as the tokenizer here does, as half a sentence; empty where they can."""
+        del config  # a model's table may have rows that no token has, as the published T5s have
+        return pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
+
+    def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
+        """Write tokenizer_config.json, where other programs open the model."""
+        if opens:
             write_pair_tokenizer_config(folder, self.tokenizer, None)
 
 
@@ -317,11 +311,6 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
         return self.encode(text)
 
     @property
-    def usual(self) -> GenerationSettings:
-        """The most probable tokens, a hundred at most."""
-        return FILLING
-
-    @property
     def never(self) -> tuple[int, ...]:
         """The unknown token."""
         unknown = self.task.tokenizer.unknown_id
@@ -388,14 +377,14 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
         )
 
 
-def prepare(
+def prepare_spans(
     data: SpanTextData,
     tokenizer: SentinelTokenizerSettings,
     folder: Path,
     *,
     seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[SpanCorruptionTask]:
     """Read the texts once for the tokenizer and once for the tokens, and leave both in `folder`.
 
@@ -404,65 +393,37 @@ def prepare(
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of held-out documents and of the spans that are taken out.
-        given, given_validation: documents in memory instead of what `data` names.
+        given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
 
     Raises:
         InputError: for data that cannot be read or too little of it, or a tokenizer without sentinels.
     """
-    if not is_prepared(folder):
-        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
-    return opened(SpanCorruptionTask(Tokenizer.load(folder), data.taking_out(seed)), folder)
+
+    def again() -> SpanCorruptionTask:
+        return SpanCorruptionTask(Tokenizer.load(folder), data.taking_out(seed))
+
+    def write() -> tuple[SpanCorruptionTask, list[str]]:
+        readers = DocumentReaders.of(data, given, given_validation)
+        splits = DocumentSplits(data, readers, seed=seed, too_few=ONE_DOCUMENT)
+        found = encoder_tokenizer(tokenizer, lambda: texts_of(splits.everything()))
+        with_sentinels(found, tokenizer.path or "tokenizer.sentinels")
+        corruption = data.taking_out(seed)
+        length = corruption.stretch(data.length)
+        corruption.check_sentinels(length, found.sentinels)
+        found.save(folder)
+        notes = [
+            _write(folder, split, documents, data, found, length)
+            for split, documents in ((TRAIN, splits.train()), (VALIDATION, splits.validation()))
+        ]
+        return again(), splits.notes + notes
+
+    return prepare(SpanCorruptionTask, folder, write, again=again)
 
 
-def _prepared(
-    data: SpanTextData,
-    settings: SentinelTokenizerSettings,
-    folder: Path,
-    seed: int,
-    given: Given | None,
-    given_validation: Given | None,
-) -> list[str]:
-    cleared(folder)
-    own = reader(data, data.train, given, "training")
-    others = reader(data, data.validation, given_validation, "validation")
-    more = builtin(data, TRAIN) if given is None else None
-    more_others = builtin(data, VALIDATION) if given is None else None
-    if own is None and more is None:
-        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs")
-    malformed, count = MalformedRows(), 0
-
-    def texts() -> Iterator[str]:
-        nonlocal count
-        for document in own(malformed) if own is not None else ():
-            count += 1
-            yield from (line.replace(UNKNOWN, " ") for line in document)
-        for document in more(malformed) if more is not None else ():
-            yield from document
-
-    tokenizer = encoder_tokenizer(settings, texts)
-    if settings.path is not None:
-        count = sum(1 for _ in own(malformed)) if own is not None else 0
-    with_sentinels(tokenizer, settings.path or "tokenizer.sentinels")
-    length = data.taking_out(seed).stretch(data.length)
-    data.taking_out(seed).check_sentinels(length, tokenizer.sentinels)
-    tokenizer.save(folder)
-    held_out = _held_out(count, data.validation_share, seed) if own is not None and others is None else frozenset()
-    notes = malformed.notes
-    for split, read in (
-        (TRAIN, [*_some(own, held_out, False), *_some(more)]),
-        (VALIDATION, [*(_some(own, held_out, True) if held_out else _some(others)), *_some(more_others)]),
-    ):
-        counted = MalformedRows() if split == TRAIN or held_out else malformed
-        documents = chain.from_iterable(each(counted) for each in read)
-        notes.append(_write(folder, split, documents, data, tokenizer, length))
-    return notes
-
-
-def _some(read: Reader | None, held_out: frozenset[int] = frozenset(), wanted: bool = False) -> list[Reader]:
-    """A reader of the documents that are held out, or that are not; none where there is none."""
-    if read is None:
-        return []
-    return [lambda malformed: (each for i, each in enumerate(read(malformed)) if (i in held_out) == wanted)]
+ONE_DOCUMENT = (
+    "the training text is one document, and none can be held out for validation; name data.validation, or cut the text "
+    "into documents with data.documents"
+)
 
 
 def _write(
@@ -503,75 +464,52 @@ def stretches(documents: Iterable[list[list[int]]], length: int) -> Iterator[np.
         yield waiting
 
 
-def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
-    """Which of the files' documents are held out: the share asked for, one at least."""
-    too_few = (
-        "the training text is one document, and none can be held out for validation; name data.validation, or cut the text "
-        "into documents with data.documents"
-    )
-    return hold_out(count, share=share, seed=seed, too_few=too_few)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SpanEvaluation:
-    """What an evaluation found.
+class SpanEvaluation(Evaluation):
+    """What an evaluation found; there are no predictions, because nothing is written.
+
+    Its metrics are `loss`, the mean of -log p over the tokens of targets, natural log; `perplexity`, exp of it; and
+    `token_accuracy`, the share of tokens that were the most probable one. Sentinels and end tokens count.
 
     Arguments:
-        metrics: `loss`, the mean of -log p over the tokens of targets, natural log; `perplexity`, exp of it; and
-            `token_accuracy`, the share of tokens that were the most probable one. Sentinels and end tokens count.
-        count: stretches of text.
         tokens: of their targets.
-        predictions: none; nothing is written.
     """
 
-    metrics: dict[str, float]
-    count: int
     tokens: int
-    predictions: tuple[()] = ()
 
 
 def evaluate_spans(
-    model: SpanFiller, documents: Given, *, length: int | None = None, batch_tokens: int = 16_384
+    model: SpanFiller, documents: Any, *, length: int | None = None, batch_tokens: int = 16_384
 ) -> SpanEvaluation:
     """Take spans out of texts, the same at every call, and ask the model for each token of them.
 
     Arguments:
-        documents: each a text, whose paragraphs have empty lines between them, or the list of its lines.
+        documents: as `DOCUMENTS` takes them.
         length: tokens of an input, as in training; the recipe's where None.
         batch_tokens: tokens computed together, of input and target, padding included; the numbers are the same for any.
 
     Raises:
         InputError: for an empty list, or less than two tokens.
     """
-    if isinstance(documents, str) or not documents:
-        raise InputError("there is nothing to evaluate; give a list with at least one text")
+    given = DOCUMENTS.to_measure(documents)
     task = model.task
     data = model.recipe.get("data") or {}
     room = task.corruption.stretch(length or int(data.get("length", 512)))
-    ids = encoded_documents(in_memory(documents), task.tokenizer, unknown=data.get("cleaning") == "wikitext")
+    ids = encoded_documents(given, task.tokenizer, unknown=data.get("cleaning") == "wikitext")
     texts = list(stretches(ids, room))
     if not texts:
         raise InputError("there is nothing to evaluate; the texts have less than two tokens")
     lengths = task.corruption.lengths(np.array([len(text) for text in texts]))
-    total, tokens, correct = 0.0, 0, 0
-    with torch.no_grad():
+
+    def batches() -> Iterator[PairBatch]:
         for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order():
             parts = task.corruption.corrupt([texts[row] for row in rows], rows.tolist(), task.tokenizer.sentinels)
             batch = task.batch([each.input.tolist() for each in parts], [each.target.tolist() for each in parts])
-            found = task.loss(model.model, batch.to(model.device))
-            total += check_number(found.total.item(), "these texts")
-            tokens += found.tokens
-            correct += int(found.correct)
+            yield batch.to(model.device)
+
+    total, tokens, correct = summed_losses(task.loss, model.model, batches(), "these texts")[""]
     metrics = task.metrics_of(total / tokens, correct / tokens)
     return SpanEvaluation(metrics=metrics, count=len(texts), tokens=tokens)
-
-
-def read_span_texts(data: SpanTextData, malformed: MalformedRows) -> Iterator[Document]:
-    """The documents that `data.train` names, each as its lines."""
-    read = reader(data, data.train, None, "training")
-    if read is None:
-        raise InputError("no file of text is named; name one")
-    return read(malformed)
 
 
 def foreign_spans(folder: Path, config: Any) -> SpanCorruptionTask:
@@ -583,7 +521,7 @@ def foreign_spans(folder: Path, config: Any) -> SpanCorruptionTask:
     Raises:
         InputError: where there is no tokenizer.json, it and config.json do not belong together, or it has no sentinels.
     """
-    return SpanCorruptionTask(with_sentinels(foreign_translation(folder, config).source_tokenizer, str(folder)))
+    return SpanCorruptionTask(with_sentinels(foreign_pair_tokenizer(folder, config)[0], str(folder)))
 
 
 SPAN_CORRUPTION = TaskSpec(
@@ -591,9 +529,9 @@ SPAN_CORRUPTION = TaskSpec(
     predictor=SpanFiller,
     interface="encoder_decoder",
     sections={"data": SpanTextData, "tokenizer": SentinelTokenizerSettings},
-    prepare=prepare,
+    prepare=prepare_spans,
     evaluate=evaluate_spans,
     filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
-    read=read_span_texts,
+    examples=DOCUMENTS,
     foreign=foreign_spans,
 )

@@ -6,47 +6,42 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from torch import Tensor
 
-from regard.data.batching import Mixing
 from regard.data.malformed import MalformedRows
-from regard.data.pairs import pair_or_fault, read_pairs
+from regard.data.mixing import Mixing
+from regard.data.pair import pair_or_fault
 from regard.data.questions import read_questions
-from regard.data.rows import listed, parts_of, sound
-from regard.data.running_text import split_sentences
+from regard.data.rows import parts_of, sound
+from regard.data.sentences import split_sentences
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings, Hypothesis
-from regard.generation.penalties import check_coverage
-from regard.metrics.answers import exact_match, rouge_scores, token_f1
 from regard.models.config import check
 from regard.reading import read_json_object
 from regard.structure import coerced, from_mapping
-from regard.tasks.card import write_with_card
-from regard.tasks.examples import Place, hold_out
+from regard.tasks.examples import Examples, Place, check_amount
 from regard.tasks.gaps import refuse_empty
-from regard.tasks.generation_config import pair_obstacle, write_generation_config
+from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_generation_config
 from regard.tasks.language_writing import StopText, Written
-from regard.tasks.pairs import COLUMNS, PairPredictor, PairTask, written_tokens
-from regard.tasks.preparation import (
-    TRAIN,
-    VALIDATION,
-    Prepared,
-    cleared,
-    encoder_tokenizer,
-    finish,
-    is_prepared,
-    opened,
-    write_store,
+from regard.tasks.pairs import (
+    COLUMNS,
+    PairPart,
+    PairPredictor,
+    PairTask,
+    in_chunks,
+    measured,
+    written_tokens,
 )
+from regard.tasks.predictor import Evaluation
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, encoder_tokenizer, prepare, write_store
 from regard.tasks.span_corruption import SentinelTokenizerSettings
 from regard.tasks.spec import TaskSpec
-from regard.tasks.translation import compared, foreign_translation
+from regard.tasks.translation_data import columns_of, pairs_in
 from regard.text import Tokenizer
 from regard.text.unknown import warn_of_unknown
 
@@ -62,6 +57,7 @@ class TextToTextData:
         train: a TSV, CSV or JSONL file, two parallel files, or `hub:owner/name`; gzip is recognised.
         validation: likewise; held out from the training data where null.
         validation_size: how many pairs to hold out, at most a tenth of all.
+        validation_share: so many of them instead, as a share.
         prefix: what stands in front of every source, such as "summarize: "; with the space that ends it.
         source, target: column index, column name or JSON key of the two texts.
         format: `tsv`, `csv`, `jsonl`, or `auto`; or `questions`: SQuAD's JSON, or JSONL of questions with contexts, each read as
@@ -80,6 +76,7 @@ class TextToTextData:
     train: Place | None = None
     validation: Place | None = None
     validation_size: int = 1_000
+    validation_share: float | None = None
     prefix: str = ""
     source: int | str | None = None
     target: int | str | None = None
@@ -94,7 +91,7 @@ class TextToTextData:
     def __post_init__(self) -> None:
         if self.parts is not None:
             self._check_parts(self.parts)
-        check(self.validation_size > 0, "data.validation_size", self.validation_size, "above 0", "raise it")
+        check_amount(self)
         for name in ("maximum_source", "maximum_target"):
             most = getattr(self, name)
             check(most is None or most >= 2, f"data.{name}", most, "at least 2", "512 is usual; null for no limit")
@@ -138,11 +135,6 @@ class TextToTextData:
         return Mixing(limit=self.limit, temperature=self.temperature, seed=seed)
 
 
-Given = Sequence[tuple[str, str]] | Sequence[Mapping[str, object]]
-
-WANTED = "(source, target), two texts, or several right targets"
-
-
 @dataclass(frozen=True, slots=True)
 class Example:
     """A text to read, without prefix, and the texts that may be written, the first of which is learnt from.
@@ -157,9 +149,6 @@ class Example:
     where: str = ""
 
 
-Reader = Callable[[MalformedRows], Iterator[Example]]
-
-
 def as_text(question: str, context: str) -> str:
     """A question about a context as one text (Raffel et al. 2020, appendix D.15).
 
@@ -169,61 +158,18 @@ def as_text(question: str, context: str) -> str:
     return f"question: {question} context: {context}"
 
 
-def reader(
-    data: TextToTextData, place: Place | None, given: Sequence[object] | None, split: str, where: str
-) -> Reader | None:
-    """What reads examples: those given in memory, else those of files; None where there are none.
-
-    Arguments:
-        split: `training` or `validation`, for messages.
-        where: the section of the recipe.
-
-    Raises:
-        InputError: for an empty list of examples.
-    """
-    if given is not None:
-        rows = listed(given, f"{split} examples", WANTED)
-        found = [in_memory(each, number, data.source, data.target) for number, each in enumerate(rows, start=1)]
-        return lambda _: iter(found)
-    if place is None:
-        return None
-    path = place if isinstance(place, str) else list(place)
-    if data.format == "questions":
-        return lambda malformed: _questions(path, data, malformed)
-
-    def read(malformed: MalformedRows) -> Iterator[Example]:
-        pairs = read_pairs(
-            path,
-            format=data.format,
-            source=data.source,
-            target=data.target,
-            on_error=data.on_error,
-            malformed=malformed,
-        )
-        return (Example(pair.source, (pair.target,), f"{pair.file}, line {pair.line}") for pair in pairs)
-
-    return read
-
-
-def in_memory(given: object, number: int, source: int | str | None = None, target: int | str | None = None) -> Example:
-    """An example of what the user has: an `Example`, (source, target), (source, several right targets), or a mapping.
-
-    Arguments:
-        source, target: the keys of a mapping; "source" and "target" if not given.
-
-    Raises:
-        InputError: for anything else.
-
-    >>> in_memory(("a", ["b", "c"]), 1).targets
-    ('b', 'c')
-    """
-    if isinstance(given, Example):
-        return given
-    names = [[source if isinstance(source, str) else "source"], [target if isinstance(target, str) else "target"]]
-    left, right = parts_of(given, f"example {number}", names, WANTED)
+def _row(row: Any, called: str, number: int, data: Any) -> Example:
+    left, right = parts_of(row, called, columns_of(data), EXAMPLES.wanted)
     targets = list(right) if isinstance(right, list | tuple) and right else [right]
-    pairs = [sound(pair_or_fault("examples", number, left, each), WANTED) for each in targets]
-    return Example(pairs[0].source, tuple(pair.target for pair in pairs), f"example {number}")
+    pairs = [sound(pair_or_fault("examples", number, left, each), EXAMPLES.wanted) for each in targets]
+    return Example(pairs[0].source, tuple(pair.target for pair in pairs), called)
+
+
+def _read(data: TextToTextData, path: str | list[str], malformed: MalformedRows) -> Iterator[Example]:
+    if data.format == "questions":
+        return _questions(path, data, malformed)
+    pairs = pairs_in(data, path, malformed)
+    return (Example(pair.source, (pair.target,), f"{pair.file}, line {pair.line}") for pair in pairs)
 
 
 def _questions(path: str | list[str], data: TextToTextData, malformed: MalformedRows) -> Iterator[Example]:
@@ -236,30 +182,15 @@ def _questions(path: str | list[str], data: TextToTextData, malformed: Malformed
             )
 
 
-def measured(
-    texts: Sequence[str], references: Sequence[Sequence[str]], tokenizer: Tokenizer
-) -> tuple[dict[str, float], dict[str, str], str]:
-    """Metrics of texts, sacreBLEU's signatures, and a note on what could not be computed.
-
-    Arguments:
-        references: the right texts of each, one at least. BLEU, chrF, position accuracy and length are of the first alone.
-        tokenizer: of the references.
-
-    Returns:
-        `exact_match`, the share of texts that are one of their references; `normalized_match` and `f1`, the same and the
-        overlap in words as SQuAD's script compares answers; `bleu`, `chrf`, `position_accuracy` and `length_ratio` as for
-        translation; `rouge1`, `rouge2` and `rougeL`.
-    """
-    metrics, signatures, note = compared(texts, [right[0] for right in references], tokenizer)
-    pairs = list(zip(texts, references, strict=True))
-    metrics["exact_match"] = sum(text in right for text, right in pairs) / len(pairs)
-    metrics["normalized_match"] = sum(exact_match(right, text) for text, right in pairs) / len(pairs)
-    metrics["f1"] = sum(token_f1(right, text) for text, right in pairs) / len(pairs)
-    try:
-        metrics |= rouge_scores(texts, references)
-    except ImportError:
-        note = "; ".join(filter(None, [note, "ROUGE needs rouge-score: pip install 'regard[eval]'"]))
-    return metrics, signatures, note
+EXAMPLES: Examples[Example] = Examples(
+    type=Example,
+    rows="examples",
+    wanted="(source, target), two texts, or several right targets",
+    file="file of pairs",
+    formats=", or two parallel files",
+    row=_row,
+    read=_read,
+)
 
 
 PART = "part"
@@ -288,6 +219,11 @@ class TextToTextTask(PairTask):
     prefixes: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     maximum_source: int | None = None
     mixing: Mixing = field(default_factory=Mixing)
+
+    @property
+    def usual(self) -> GenerationSettings:
+        """The folder's own settings."""
+        return self.generation
 
     @property
     def sides(self) -> tuple[Tokenizer, Tokenizer]:
@@ -328,16 +264,6 @@ class TextToTextTask(PairTask):
             return None
         sizes = np.bincount(data.numbers(PART), minlength=len(self.prefixes))
         return lambda epoch: self.mixing.rows(sizes, epoch)
-
-    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse data that the model has too few positions for, and a coverage penalty where there is no coverage.
-
-        Raises:
-            InputError: naming what is too long, and what to do.
-        """
-        PairTask.check(self, model, train, validation)
-        if self.generation.coverage_penalty > 0:
-            check_coverage(model)
 
     def shorter(self, split: str, limit: int) -> str:
         """How pairs become shorter."""
@@ -382,32 +308,23 @@ class TextToTextTask(PairTask):
             from_mapping(Mixing, values.get("mixing", {}), f"{where}.mixing"),
         )
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder, in a layout that other programs open where there is one."""
-        # A model's table may have rows that no token has, as the published T5s have.
-        obstacle = pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
-        named = next(iter(self.group_names), None)
-        asked = "" if named is None else f', part="{named}"'
-        use = [f'print(model.generate("..."{asked}).text)']
-        layout = write_with_card(
-            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
-        )
-        if "why" not in layout:
-            write_generation_config(
-                folder,
-                self.tokenizer,
-                self.generation,
-                maximum=getattr(config, "maximum_positions", None) or self.maximum_source or LONGEST,
-                never=self.tokenizer.sentinels,
-            )
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
+        asked = f', part="{self.group_names[0]}"' if self.group_names else ""
+        return [f'print(model.generate("..."{asked}).text)']
+
+    def unsupported_reason(self, config: Any) -> str:
+        """Why other programs could not read texts as the tokenizer here does, as half a sentence; empty where they can."""
+        del config  # a model's table may have rows that no token has, as the published T5s have
+        return pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
+
+    def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
+        """Write tokenizer_config.json and generation_config.json, where other programs open the model."""
+        if opens:
+            maximum = getattr(config, "maximum_positions", None) or self.maximum_source or LONGEST
+            never = self.tokenizer.sentinels
+            write_generation_config(folder, self.tokenizer, self.generation, maximum=maximum, never=never)
 
 
 class TextToText(PairPredictor[TextToTextTask]):
@@ -431,11 +348,6 @@ class TextToText(PairPredictor[TextToTextTask]):
     def encode_source(self, text: str, to: str | None = None) -> list[int]:
         """The token ids of a text, the prefix of the part wanted in front."""
         return self.encode([text], part=to)[0]
-
-    @property
-    def usual(self) -> GenerationSettings:
-        """The folder's own settings."""
-        return self.task.generation
 
     @property
     def never(self) -> tuple[int, ...]:
@@ -532,11 +444,6 @@ class TextToText(PairPredictor[TextToTextTask]):
                 pieces.append(unit)
         return pieces
 
-    def with_generation(self, settings: GenerationSettings) -> TextToText:
-        """The same model with other default settings for decoding."""
-        task = replace(self.task, generation=settings)
-        return TextToText(self.model, task, recipe=self.recipe, metrics=self.metrics)
-
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """Metrics of what is written for about `count` validation pairs, the first of each part."""
         rows = self.task.groups(data) or {"": range(len(data))}
@@ -592,148 +499,82 @@ class TextToText(PairPredictor[TextToTextTask]):
 
 
 Row = tuple[list[int], list[int], list[int]]
+MixturePart = PairPart[Example]
 
 
-def prepare(
+def prepare_texts(
     data: TextToTextData,
     tokenizer: SentinelTokenizerSettings,
     generation: GenerationSettings,
     folder: Path,
     *,
     seed: int,
-    given: Given | None = None,
-    given_validation: Given | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[TextToTextTask]:
     """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of held-out pairs and of the order in which parts are mixed.
-        given, given_validation: pairs of texts in memory instead of what `data` names.
+        given, given_validation: pairs of texts in memory instead of what `data` names, as `EXAMPLES` takes them.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
     """
-    if not is_prepared(folder):
-        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
-    task = TextToTextTask(
-        Tokenizer.load(folder),
-        generation,
-        prefixes={name: part.prefix for name, part in data.named.items()},
-        maximum_source=data.maximum_source,
-        mixing=data.mixing(seed),
-    )
-    return opened(task, folder)
+
+    def again() -> TextToTextTask:
+        return TextToTextTask(
+            Tokenizer.load(folder),
+            generation,
+            prefixes={name: part.prefix for name, part in data.named.items()},
+            maximum_source=data.maximum_source,
+            mixing=data.mixing(seed),
+        )
+
+    def write() -> tuple[TextToTextTask, list[str]]:
+        parts = _parts(data, seed, given, given_validation)
+
+        def texts() -> Iterator[str]:
+            for part in parts:
+                for example in part.splits.everything():
+                    yield part.data.prefix + example.source
+                    yield example.targets[0]
+
+        trained = encoder_tokenizer(tokenizer, texts)
+        trained.save(folder)
+        columns = {**dict.fromkeys(COLUMNS, trained.size), PART: max(2, len(parts))}
+        for split in (TRAIN, VALIDATION):
+            rows = (_rows(part, number, split, data, trained) for number, part in enumerate(parts))
+            write_store(folder, split, columns, itertools.chain.from_iterable(rows))
+        for part in parts:
+            if not part.kept:
+                raise InputError(f"no pair of {part.name} is left to learn from; raise data.maximum_target")
+        notes = [note for part in parts for note in part.notes(*_too_long(part, data))]
+        return again(), notes + _proportions(parts, data)
+
+    return prepare(TextToTextTask, folder, write, again=again)
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
-class _Part:
-    """The examples of one part.
-
-    Arguments:
-        name: where the recipe has them.
-        number: of the part.
-        train, validation: read the examples anew; validation is None where they are held out of the training data.
-        count: training examples, once they have been read.
-        held_out: which of them are held out.
-        kept, cut, dropped: how many are learnt from; of which the source was cut; and how many have too long a target.
-    """
-
-    name: str
-    number: int
-    data: TextToTextData
-    train: Reader
-    validation: Reader | None
-    malformed: MalformedRows = field(default_factory=MalformedRows)
-    count: int = 0
-    held_out: frozenset[int] = frozenset()
-    kept: int = 0
-    cut: int = 0
-    dropped: int = 0
-
-    def hold_out(self, seed: int) -> None:
-        """Choose what is held out, where there is no validation data."""
-        if self.validation is not None:
-            return
-        self.held_out = hold_out(self.count, size=self.data.validation_size, seed=seed, what="pairs", where=self.name)
-
-    def examples(self, split: str) -> Iterator[Example]:
-        """Those of one split. What is malformed in the training data was counted when the tokenizer read it."""
-        if split == VALIDATION and self.validation is not None:
-            return self.validation(self.malformed)
-        wanted = split == VALIDATION
-        return (each for i, each in enumerate(self.train(MalformedRows())) if (i in self.held_out) == wanted)
-
-    def notes(self, data: TextToTextData) -> Iterator[str]:
-        """What the user ought to know."""
-        place = "" if self.name == "data" else f"{self.name}: "
-        yield from (place + note for note in self.malformed.notes)
-        if self.cut:
-            yield (
-                f"{place}of {self.cut} of {self.kept} sources the first {data.maximum_source} tokens are read "
-                "(data.maximum_source)."
-            )
-        if self.dropped:
-            yield (
-                f"{place}{self.dropped} pairs have a target longer than data.maximum_target = {data.maximum_target} and were "
-                "left out."
-            )
-
-
-def _prepared(
-    data: TextToTextData,
-    settings: SentinelTokenizerSettings,
-    folder: Path,
-    seed: int,
-    given: Given | None,
-    given_validation: Given | None,
-) -> list[str]:
-    cleared(folder)
+def _parts(data: TextToTextData, seed: int, given: Any, given_validation: Any) -> list[MixturePart]:
+    """The examples of each part of a mixture; the only part is called `data`."""
     if data.parts is not None and (given is not None or given_validation is not None):
         raise InputError("pairs in memory belong to no part; name files under data.parts")
-    parts = [
-        _part(number, name, part, given, given_validation) for number, (name, part) in enumerate(data.named.items())
+    sections = {f"data.parts.{name}" if name else "data": part for name, part in data.named.items()}
+    return [
+        PairPart(
+            name=name,
+            data=part,
+            splits=EXAMPLES.splits(part, seed, given, given_validation, where=name, what="pairs"),
+        )
+        for name, part in sections.items()
     ]
 
-    def texts() -> Iterator[str]:
-        for part in parts:
-            part.count = 0
-            for example in part.train(part.malformed):
-                part.count += 1
-                yield part.data.prefix + example.source
-                yield example.targets[0]
 
-    if settings.path is not None:
-        sum(1 for _ in texts())
-    tokenizer = encoder_tokenizer(settings, texts)
-    tokenizer.save(folder)
-    columns = {**dict.fromkeys(COLUMNS, tokenizer.size), PART: max(2, len(parts))}
-    for part in parts:
-        part.hold_out(seed)
-    for split in (TRAIN, VALIDATION):
-        write_store(
-            folder, split, columns, itertools.chain.from_iterable(_rows(p, split, data, tokenizer) for p in parts)
-        )
-    for part in parts:
-        if not part.kept:
-            raise InputError(f"no pair of {part.name} is left to learn from; raise data.maximum_target")
-    return [note for part in parts for note in part.notes(data)] + _proportions(parts, data)
-
-
-def _part(number: int, name: str, data: TextToTextData, given: Given | None, given_validation: Given | None) -> _Part:
-    where = f"data.parts.{name}" if name else "data"
-    train = reader(data, data.train, given, "training", where)
-    if train is None:
-        raise InputError(f"{where}.train is missing; name a file of pairs, or two parallel files")
-    validation = reader(data, data.validation, given_validation, "validation", where)
-    return _Part(name=where, number=number, data=data, train=train, validation=validation)
-
-
-def _rows(part: _Part, split: str, data: TextToTextData, tokenizer: Tokenizer) -> Iterator[Row]:
+def _rows(part: MixturePart, number: int, split: str, data: TextToTextData, tokenizer: Tokenizer) -> Iterator[Row]:
     """Token ids of the examples of a split, prefix in front, cut where they are too long, and the part's number."""
-    examples = part.examples(split)
     room = None if data.maximum_source is None else data.maximum_source - 1
-    while chunk := list(itertools.islice(examples, 1024)):
+    for chunk in in_chunks(part.splits.train() if split == TRAIN else part.splits.validation()):
         sources = tokenizer.encode_batch([part.data.prefix + each.source for each in chunk])
         targets = tokenizer.encode_batch([each.targets[0] for each in chunk])
         for source, target in zip(sources, targets, strict=True):
@@ -743,10 +584,20 @@ def _rows(part: _Part, split: str, data: TextToTextData, tokenizer: Tokenizer) -
                     continue
                 part.kept += 1
                 part.cut += room is not None and len(source) > room
-            yield source[:room], target, [part.number]
+            yield source[:room], target, [number]
 
 
-def _proportions(parts: Sequence[_Part], data: TextToTextData) -> list[str]:
+def _too_long(part: MixturePart, data: TextToTextData) -> Iterator[str]:
+    """What was cut or left out because it is too long, in sentences."""
+    if part.cut:
+        yield (
+            f"of {part.cut} of {part.kept} sources the first {data.maximum_source} tokens are read (data.maximum_source)."
+        )
+    if part.dropped:
+        yield f"{part.dropped} pairs have a target longer than data.maximum_target = {data.maximum_target} and were left out."
+
+
+def _proportions(parts: Sequence[MixturePart], data: TextToTextData) -> list[str]:
     """How much of an epoch each part of a mixture has, in words."""
     if len(parts) < 2:
         return []
@@ -759,31 +610,27 @@ def _proportions(parts: Sequence[_Part], data: TextToTextData) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextToTextEvaluation:
-    """What an evaluation found.
+class TextToTextEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are what was written for each.
+
+    Its metrics are `exact_match`, `normalized_match`, `f1`, `position_accuracy` in [0, 1]; `bleu`, `chrf`, `rouge1`, `rouge2`,
+    `rougeL` in [0, 100]; `length_ratio`. Which of them says something depends on the texts: BLEU of translations, ROUGE of
+    summaries, matches and F1 of answers.
 
     Arguments:
-        metrics: `exact_match`, `normalized_match`, `f1`, `position_accuracy` in [0, 1]; `bleu`, `chrf`, `rouge1`, `rouge2`,
-            `rougeL` in [0, 100]; `length_ratio`. Which of them says something depends on the texts: BLEU of translations,
-            ROUGE of summaries, matches and F1 of answers.
         signatures: what sacreBLEU says of how it computed each.
-        count: examples.
         cut: sources of which only the beginning was read.
-        predictions: what was written for each.
         note: what could not be computed and why; empty where all was.
     """
 
-    metrics: dict[str, float]
     signatures: dict[str, str]
-    count: int
     cut: int
-    predictions: tuple[Written, ...] = field(repr=False, default=())
     note: str = ""
 
 
 def evaluate_text_to_text(
     model: TextToText,
-    examples: Sequence[object],
+    examples: Any,
     settings: GenerationSettings | None = None,
     *,
     part: str | None = None,
@@ -792,7 +639,7 @@ def evaluate_text_to_text(
     """Write for each source and compare with the targets.
 
     Arguments:
-        examples: (source, target), or (source, several right targets).
+        examples: (source, target), or (source, several right targets), as `EXAMPLES` takes them.
         settings: how to decode; the folder's own where None.
         part: the part of a mixture whose prefix is put in front, as in `TextToText.generate`.
         batch_size: texts decoded together.
@@ -800,9 +647,7 @@ def evaluate_text_to_text(
     Raises:
         InputError: for an empty list, or a part that is not there.
     """
-    if isinstance(examples, str) or not examples:
-        raise InputError("there is nothing to evaluate; give at least one pair")
-    read = [in_memory(each, number) for number, each in enumerate(examples, start=1)]
+    read = EXAMPLES.to_measure(examples)
     sources = [each.source for each in read]
     written: list[Written] = model.generate(sources, settings, part=part, batch_size=batch_size, cut=True)
     metrics, signatures, note = measured(
@@ -840,10 +685,8 @@ def foreign_text_to_text(folder: Path, config: Any) -> TextToTextTask:
     Raises:
         InputError: where there is no tokenizer.json, or it and config.json do not belong together.
     """
-    read = foreign_translation(folder, config)
-    return TextToTextTask(
-        read.source_tokenizer, read.generation, prefixes={"": "", **_prefixes(folder)}, maximum_source=LONGEST
-    )
+    tokenizer, generation = foreign_pair_tokenizer(folder, config)
+    return TextToTextTask(tokenizer, generation, prefixes={"": "", **_prefixes(folder)}, maximum_source=LONGEST)
 
 
 def _prefixes(folder: Path) -> dict[str, str]:
@@ -860,8 +703,9 @@ TEXT_TO_TEXT = TaskSpec(
     predictor=TextToText,
     interface="encoder_decoder",
     sections={"data": TextToTextData, "tokenizer": SentinelTokenizerSettings, "generation": GenerationSettings},
-    prepare=prepare,
+    prepare=prepare_texts,
     evaluate=evaluate_text_to_text,
+    examples=EXAMPLES,
     filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
     foreign=foreign_text_to_text,
 )

@@ -6,41 +6,44 @@ import bisect
 import itertools
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from regard.data.batching import Batches
-from regard.data.malformed import MalformedRows
-from regard.data.pairs import pairs_in_memory, read_pairs
+from regard.data.pair import Pair
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
-from regard.generation.penalties import check_coverage
-from regard.layers.embeddings import check_number
-from regard.parts import own_metrics, own_scores
+from regard.parts import own_metrics
 from regard.quantization import InferenceTransformer, QuantizedPrecision
 from regard.structure import coerced, from_mapping
-from regard.tasks.card import write_with_card
-from regard.tasks.examples import hold_out
+from regard.tasks.examples import Reader
 from regard.tasks.gaps import refuse_empty
-from regard.tasks.generation_config import (
-    pair_obstacle,
-    read_generation_config,
-    write_generation_config,
+from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_generation_config
+from regard.tasks.losses import summed_losses
+from regard.tasks.pairs import (
+    PairBatch,
+    PairPart,
+    PairPredictor,
+    PairTask,
+    compared,
+    in_chunks,
+    written_tokens,
 )
-from regard.tasks.pairs import PairBatch, PairPredictor, PairTask, written_tokens
-from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, finish, is_prepared, opened
+from regard.tasks.predictor import Evaluation
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
-from regard.tasks.translation_data import PairTokenizerSettings, Place, TranslationData
+from regard.tasks.translation_data import PAIRS, PairTokenizerSettings, TranslationData
 from regard.text import Tokenizer
 from regard.text.training import suited_kind
 from regard.text.unknown import warn_of_unknown
+
+SIDES = ("source", "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class TranslationTask(PairTask):
     target_tokenizer: Tokenizer
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     languages: tuple[str, ...] = ()
+
+    @property
+    def usual(self) -> GenerationSettings:
+        """The folder's own settings."""
+        return self.generation
 
     @property
     def shared(self) -> bool:
@@ -108,16 +116,6 @@ class TranslationTask(PairTask):
             f"{self.source_tokenizer.size:,} and {self.target_tokenizer.size:,} tokens"
         )
 
-    def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse data that the model has too few positions for, and a coverage penalty where there is no coverage.
-
-        Raises:
-            InputError: naming what is too long, and what to do.
-        """
-        PairTask.check(self, model, train, validation)
-        if self.generation.coverage_penalty > 0:
-            check_coverage(model)
-
     def shorter(self, split: str, limit: int) -> str:
         """How pairs become shorter."""
         return (
@@ -161,31 +159,23 @@ class TranslationTask(PairTask):
         languages = {"languages": list(self.languages)} if self.languages else {}
         return {"name": self.name, "shared": self.shared, **languages, "generation": asdict(self.generation)}
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a translation model into an existing folder.
-
-        A Transformer that Hugging Face's config can tell is written as Marian or Pegasus, which other programs open.
-        """
-        source, target = self.source_tokenizer, self.target_tokenizer
-        obstacle = pair_obstacle(source, target, config.target_vocabulary)
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
         asked = f', to="{self.languages[0]}"' if self.languages else ""
         others = f"  # or {', '.join(self.languages[1:])}" if self.languages else ""
-        use = [f'print(model.translate("..."{asked}).text){others}']
-        layout = write_with_card(
-            folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, obstacle=obstacle
-        )
-        if "why" not in layout:
-            write_generation_config(
-                folder, target, self.generation, maximum=config.maximum_positions, never=sorted(self.tag_ids)
-            )
+        return [f'print(model.translate("..."{asked}).text){others}']
+
+    def unsupported_reason(self, config: Any) -> str:
+        """Why other programs could not read texts as the tokenizers here do, as half a sentence; empty where they can."""
+        return pair_obstacle(self.source_tokenizer, self.target_tokenizer, config.target_vocabulary)
+
+    def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
+        """Write tokenizer_config.json and generation_config.json, where Hugging Face's config can tell the model."""
+        if opens:
+            never = sorted(self.tag_ids)
+            target = self.target_tokenizer
+            write_generation_config(folder, target, self.generation, maximum=config.maximum_positions, never=never)
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> TranslationTask:
@@ -211,42 +201,6 @@ def tag(language: str) -> str:
     '<2de>'
     """
     return f"<2{language}>"
-
-
-def compared(
-    texts: Sequence[str], references: Sequence[str], tokenizer: Tokenizer
-) -> tuple[dict[str, float], dict[str, str], str]:
-    """Metrics of texts against references, sacreBLEU's signatures, and a note on what could not be computed.
-
-    Arguments:
-        tokenizer: of the references, for `position_accuracy`.
-    """
-    same, places = 0, 0
-    for text, reference in zip(tokenizer.encode_batch(texts), tokenizer.encode_batch(references), strict=True):
-        same += sum(map(int.__eq__, text, reference))
-        places += max(len(text), len(reference))
-    metrics = {
-        "exact_match": sum(map(str.__eq__, texts, references)) / len(texts),
-        "position_accuracy": same / max(1, places),
-    }
-    signatures: dict[str, str] = {}
-    note = ""
-    try:
-        from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
-    except ImportError:
-        note = "BLEU and chrF need sacrebleu: pip install 'regard[eval]'"
-    else:
-        # sacreBLEU would warn at each validation, and of a parameter that nobody can set from here.
-        for name, metric in (("bleu", BLEU(tokenize="13a", force=True)), ("chrf", CHRF())):
-            metrics[name] = metric.corpus_score(texts, [references]).score
-            signatures[name] = str(metric.get_signature())
-        if 2 * sum(text.endswith(" .") for text in texts) > len(texts):
-            note = (
-                "most texts end in a full stop behind a space: of tokenised text BLEU is not what it is of plain text"
-            )
-    words = sum(len(text.split()) for text in texts)
-    metrics["length_ratio"] = words / max(1, sum(len(text.split()) for text in references))
-    return metrics | own_scores("translation", texts, references), signatures, note
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -301,11 +255,6 @@ class Translator(PairPredictor[TranslationTask]):
     def encode_source(self, text: str, to: str | None = None) -> list[int]:
         """The token ids of a text, the tag of the language wanted in front where there are several."""
         return self.task.encode_sources([text], to)[0]
-
-    @property
-    def usual(self) -> GenerationSettings:
-        """The folder's own settings."""
-        return self.task.generation
 
     @property
     def never(self) -> tuple[int, ...]:
@@ -379,11 +328,6 @@ class Translator(PairPredictor[TranslationTask]):
         targets = self.task.target_tokenizer.encode_batch([target for _, target in pairs])
         return self.task.batch(sources, targets).to(self.device)
 
-    def with_generation(self, settings: GenerationSettings) -> Translator:
-        """The same model with other default settings for decoding."""
-        task = replace(self.task, generation=settings)
-        return Translator(self.model, task, recipe=self.recipe, metrics=self.metrics)
-
     def judge(self, data: TokenStore, count: int) -> dict[str, float]:
         """Exact match and BLEU on about `count` validation pairs, the first of each language."""
         rows = self.task.groups(data) or {None: range(len(data))}
@@ -406,264 +350,173 @@ class Translator(PairPredictor[TranslationTask]):
         return {name: metrics.get(name, 0.0) for name in (*self.judged, *own_metrics(self.task.name))}
 
 
-TextPairs = Sequence[tuple[str, str]]
-Reader = Callable[[MalformedRows], Iterable[tuple[str, str]]]
+LanguagePart = PairPart[Pair]
 Row = tuple[list[int], list[int]]
 
 
-def prepare(
+def prepare_pairs(
     data: TranslationData,
     tokenizer: PairTokenizerSettings,
     generation: GenerationSettings,
     folder: Path,
     *,
     seed: int,
-    given: TextPairs | None = None,
-    given_validation: TextPairs | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[TranslationTask]:
     """Read the data once for the tokenizers and once for the tokens, and leave both in `folder`.
 
     Arguments:
         folder: where to put tokenizers and token stores; taken as they are if they are there already (a resumed run).
         seed: of builtin data and of the choice of held-out pairs.
-        given, given_validation: pairs of texts in memory instead of what `data` names.
+        given, given_validation: pairs of texts in memory instead of what `data` names, as `PAIRS` takes them.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
     """
-    if not is_prepared(folder):
-        finish(folder, _Preparation(data, tokenizer, folder, seed, given, given_validation).run())
-    shared = (folder / "tokenizer.json").is_file()
-    task = TranslationTask.load(folder, {"shared": shared})
-    return opened(TranslationTask(task.source_tokenizer, task.target_tokenizer, generation, data.languages), folder)
 
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class _Part:
-    """The pairs into one language.
-
-    Arguments:
-        name: where the recipe has them.
-        data: what the recipe says of them.
-        language: None for a model of one language.
-        train, validation: read the pairs anew; validation is None where pairs are held out of the training data.
-        count: training pairs, once they have been read.
-        held_out: which of them are held out.
-        dropped: how many are too long.
-    """
-
-    name: str
-    data: TranslationData
-    language: str | None
-    train: Reader
-    validation: Reader | None
-    malformed: MalformedRows = field(default_factory=MalformedRows)
-    count: int = 0
-    held_out: frozenset[int] = frozenset()
-    dropped: int = 0
-
-    def hold_out(self, seed: int) -> None:
-        """Choose what is held out; of files of equal length the same lines, so that parallel ones leak nothing."""
-        if self.validation is not None:
-            return
-        self.held_out = hold_out(self.count, size=self.data.validation_size, seed=seed, what="pairs", where=self.name)
-
-    def notes(self) -> Iterator[str]:
-        """What the user ought to know."""
-        place = "" if self.language is None else f"{self.name}: "
-        yield from (place + note for note in self.malformed.notes)
-        if self.dropped:
-            yield (
-                f"{place}{self.dropped} of {self.count} pairs are longer than data.maximum_tokens = "
-                f"{self.data.maximum_tokens} and were left out."
-            )
-
-
-class _Preparation:
-    """One preparation: which pairs are held out is decided once the number of all is known."""
-
-    def __init__(
-        self,
-        data: TranslationData,
-        tokenizer: PairTokenizerSettings,
-        folder: Path,
-        seed: int,
-        pairs: TextPairs | None,
-        validation_pairs: TextPairs | None,
-    ) -> None:
-        self.settings = tokenizer
-        self.chosen: list[str] = []
-        self.folder = folder
-        self.seed = seed
-        if data.targets is not None:
-            if pairs is not None or validation_pairs is not None:
-                raise InputError("pairs in memory belong to no language; name files under data.targets")
-            self.parts = [
-                _part(f"data.targets.{language}", part, language, seed) for language, part in data.targets.items()
-            ]
-        else:
-            self.parts = [_part("data", data, None, seed, pairs, validation_pairs)]
-
-    def run(self) -> list[str]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name in (TRAIN, VALIDATION, "source", "target", ".*.partial"):  # of a preparation that was killed
-            for path in self.folder.glob(name):
-                shutil.rmtree(path, ignore_errors=True)
-        (self.folder / "tokenizer.json").unlink(missing_ok=True)
-        source, target = self._tokenizers()
-        for part in self.parts:
-            _check_covered(part, source, target, self.settings)
-            part.hold_out(self.seed)
+    def write() -> tuple[TranslationTask, list[str]]:
+        (folder / "tokenizer.json").unlink(
+            missing_ok=True
+        )  # of a preparation that was killed, as the folders of the two
+        for side in SIDES:
+            shutil.rmtree(folder / side, ignore_errors=True)
+        parts = _parts(data, seed, given, given_validation)
+        (source, target), notes = _tokenizers(parts, tokenizer)
+        task = TranslationTask(source, target, generation, data.languages)
+        task.save(folder)
+        for part in parts:
+            _check_covered(part, source, target, tokenizer)
         columns = {"source": source.size, "target": target.size}
-        TokenStore.write(self.folder / TRAIN, columns, self._rows(lambda part: _training_rows(part, source, target)))
-        TokenStore.write(
-            self.folder / VALIDATION, columns, self._rows(lambda part: _validation_rows(part, source, target))
-        )
-        for part in self.parts:
-            if part.dropped and part.count == part.dropped + len(part.held_out):
+        for split in (TRAIN, VALIDATION):
+            rows = itertools.chain.from_iterable(_rows(part, split, source, target) for part in parts)
+            TokenStore.write(folder / split, columns, rows)
+        for part in parts:
+            if part.dropped and not part.kept:
                 raise InputError(
                     f"no pair is left to train on: all {part.dropped} are longer than {part.name}.maximum_tokens; raise it"
                 )
-        return [*self.chosen, *(note for part in self.parts for note in part.notes())]
+        return task, [*notes, *(note for part in parts for note in part.notes(*_left_out(part)))]
 
-    def _rows(self, rows_of: Callable[[_Part], Iterator[Row]]) -> Iterator[Row]:
-        for part in self.parts:
-            yield from rows_of(part)
+    def again() -> TranslationTask:
+        written = TranslationTask.load(folder, {"shared": (folder / "tokenizer.json").is_file()})
+        return replace(written, generation=generation, languages=data.languages)
 
-    def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        settings = self.settings
-        tags = tuple(tag(part.language) for part in self.parts if part.language is not None)
-
-        def texts(sides: tuple[int, ...], counted: bool) -> Iterator[str]:
-            for part in self.parts:
-                part.count = 0
-                for pair in part.train(part.malformed if counted else MalformedRows()):
-                    part.count += 1
-                    for side in sides:
-                        yield pair[side]
-                alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
-                if alphabet is not None:  # a small or unlucky draw may lack a symbol
-                    yield from (alphabet[side] for side in sides)
-
-        def trained(*sides: int, counted: bool = True) -> Tokenizer:
-            kind: str = settings.kind
-            if kind == "auto":
-                kind, why = suited_kind(texts(sides, False))
-                whose = " and ".join(("source", "target")[side] for side in sides)
-                self.chosen.append(f"tokenizer of the {whose}: {kind}; {why}. tokenizer.kind chooses another.")
-            return Tokenizer.train(
-                texts(sides, counted),
-                kind=kind,
-                size=settings.size,
-                lowercase=settings.lowercase,
-                extra_tokens=tags if 0 in sides else (),
-                sentinels=settings.sentinels,
-            )
-
-        if settings.path is not None:
-            source = target = Tokenizer.load(settings.path)
-            missing = [name for name in tags if name not in source.extra_tokens]
-            if missing:
-                raise InputError(
-                    f"tokenizer.path: {settings.path} has no special token {missing[0]}, which data.targets needs; "
-                    "leave the path out to train one that has it"
-                )
-            for part in self.parts:
-                part.count = sum(1 for _ in part.train(part.malformed))
-        elif settings.shared:
-            source = target = trained(0, 1)
-        else:
-            source, target = trained(0), trained(1, counted=False)
-        if source is target:
-            source.save(self.folder)
-        else:
-            source.save(self.folder / "source")
-            target.save(self.folder / "target")
-        return source, target
+    return prepare(TranslationTask, folder, write, again=again)
 
 
-def _part(
-    name: str,
-    data: TranslationData,
-    language: str | None,
-    seed: int,
-    pairs: TextPairs | None = None,
-    validation_pairs: TextPairs | None = None,
-) -> _Part:
-    has_own = validation_pairs is not None or data.validation is not None or data.builtin is not None
-    return _Part(
-        name=name,
-        data=data,
-        language=language,
-        train=_reader(name, data, data.train, "train", pairs, seed),
-        validation=_reader(name, data, data.validation, "validation", validation_pairs, seed) if has_own else None,
-    )
+def _parts(data: TranslationData, seed: int, given: Any, given_validation: Any) -> list[LanguagePart]:
+    """The pairs into each language; the only part is called `data`."""
+    if data.targets is not None and (given is not None or given_validation is not None):
+        raise InputError("pairs in memory belong to no language; name files under data.targets")
+    sections = {f"data.targets.{name}": part for name, part in (data.targets or {}).items()} or {"data": data}
+    return [
+        PairPart(
+            name=name,
+            data=part,
+            splits=PAIRS.splits(
+                part, seed, given, given_validation, where=name, builtin=_builtin(part, seed), what="pairs"
+            ),
+        )
+        for name, part in sections.items()
+    ]
 
 
-def _reader(
-    name: str, data: TranslationData, place: Place | None, split: str, pairs: TextPairs | None, seed: int
-) -> Reader:
-    if pairs is not None:
-        found = [(pair.source, pair.target) for pair in pairs_in_memory(pairs, data.source, data.target, split)]
-        return lambda _: found
+def _language(part: LanguagePart) -> str | None:
+    """What a part is translated into; None for a model of one language."""
+    return None if part.name == "data" else part.name.rpartition(".")[2]
+
+
+def _builtin(data: TranslationData, seed: int) -> tuple[Reader[Pair], Reader[Pair]] | None:
+    """What reads builtin pairs to learn from and to validate on; None where the data is files."""
     builtin = data.builtin
-    if builtin is not None:
-        size = builtin.size if split == "train" else builtin.validation_size
+    if builtin is None:
+        return None
+
+    def reader(split: str, size: int) -> Reader[Pair]:
         builtin.pairs(split, size, seed)  # refuses what there is not enough of now, not after the other split was read
-        return lambda _: builtin.pairs(split, size, seed)
-    if place is None:
-        raise InputError(
-            f"{name}.train is missing; name a file of pairs, two parallel files, or builtin data such as {name}.dates={{}}"
+        return lambda _: (
+            Pair(source=source, target=target, file=split, line=line)
+            for line, (source, target) in enumerate(builtin.pairs(split, size, seed), start=1)
         )
-    path = place if isinstance(place, str) else list(place)
 
-    def read(malformed: MalformedRows) -> Iterator[tuple[str, str]]:
-        rows = read_pairs(
-            path,
-            format=data.format,
-            source=data.source,
-            target=data.target,
-            on_error=data.on_error,
-            malformed=malformed,
+    return reader(TRAIN, builtin.size), reader(VALIDATION, builtin.validation_size)
+
+
+def _tokenizers(
+    parts: Sequence[LanguagePart], settings: PairTokenizerSettings
+) -> tuple[tuple[Tokenizer, Tokenizer], list[str]]:
+    """The tokenizers of source and target, one where they are shared, and what was chosen for them, in words."""
+    tags = tuple(tag(language) for part in parts if (language := _language(part)) is not None)
+    notes: list[str] = []
+
+    def texts(sides: tuple[int, ...]) -> Iterator[str]:
+        for part in parts:
+            for pair in part.splits.everything():
+                both = (pair.source, pair.target)
+                yield from (both[side] for side in sides)
+            alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
+            if alphabet is not None:  # a small or unlucky draw may lack a symbol
+                yield from (alphabet[side] for side in sides)
+
+    def trained(*sides: int) -> Tokenizer:
+        kind: str = settings.kind
+        if kind == "auto":
+            kind, why = suited_kind(texts(sides))
+            whose = " and ".join(SIDES[side] for side in sides)
+            notes.append(f"tokenizer of the {whose}: {kind}; {why}. tokenizer.kind chooses another.")
+        return Tokenizer.train(
+            texts(sides),
+            kind=kind,
+            size=settings.size,
+            lowercase=settings.lowercase,
+            extra_tokens=tags if 0 in sides else (),
+            sentinels=settings.sentinels,
         )
-        return ((pair.source, pair.target) for pair in rows)
 
-    return read
-
-
-def _training_rows(part: _Part, source: Tokenizer, target: Tokenizer) -> Iterator[Row]:
-    # What is malformed was counted when the tokenizers read it.
-    limit = part.data.maximum_tokens
-    for row in _encoded(part, part.train(MalformedRows()), lambda i: i not in part.held_out, source, target):
-        if limit is not None and max(map(len, row)) > limit:
-            part.dropped += 1
-        else:
-            yield row
-
-
-def _validation_rows(part: _Part, source: Tokenizer, target: Tokenizer) -> Iterator[Row]:
-    if part.validation is None:
-        return _encoded(part, part.train(MalformedRows()), lambda i: i in part.held_out, source, target)
-    return _encoded(part, part.validation(part.malformed), lambda _: True, source, target)
+    if settings.path is not None:
+        both = Tokenizer.load(settings.path)
+        missing = [name for name in tags if name not in both.extra_tokens]
+        if missing:
+            raise InputError(
+                f"tokenizer.path: {settings.path} has no special token {missing[0]}, which data.targets needs; "
+                "leave the path out to train one that has it"
+            )
+        return (both, both), notes
+    if settings.shared:
+        both = trained(0, 1)
+        return (both, both), notes
+    return (trained(0), trained(1)), notes
 
 
-def _encoded(
-    part: _Part,
-    pairs: Iterable[tuple[str, str]],
-    wanted: Callable[[int], bool],
-    source: Tokenizer,
-    target: Tokenizer,
-) -> Iterator[Row]:
-    """Token ids of the wanted pairs, the language's tag in front of the source."""
-    before = [] if part.language is None else [source.id_of(tag(part.language))]
-    chosen = (pair for i, pair in enumerate(pairs) if wanted(i))
-    while chunk := list(itertools.islice(chosen, 1024)):
-        sources = source.encode_batch([pair[0] for pair in chunk])
-        targets = target.encode_batch([pair[1] for pair in chunk])
-        yield from (([*before, *left], right) for left, right in zip(sources, targets, strict=True))
+def _rows(part: LanguagePart, split: str, source: Tokenizer, target: Tokenizer) -> Iterator[Row]:
+    """Token ids of the pairs of one split, the language's tag in front of the source; of training too long ones are left out."""
+    language, limit = _language(part), part.data.maximum_tokens
+    before = [] if language is None else [source.id_of(tag(language))]
+    pairs = part.splits.train() if split == TRAIN else part.splits.validation()
+    for chunk in in_chunks(pairs):
+        sources = source.encode_batch([pair.source for pair in chunk])
+        targets = target.encode_batch([pair.target for pair in chunk])
+        for left, right in zip(sources, targets, strict=True):
+            row = [*before, *left], right
+            if split == TRAIN and limit is not None and max(map(len, row)) > limit:
+                part.dropped += 1
+            else:
+                part.kept += split == TRAIN
+                yield row
 
 
-def _check_covered(part: _Part, source: Tokenizer, target: Tokenizer, settings: PairTokenizerSettings) -> None:
+def _left_out(part: LanguagePart) -> list[str]:
+    """What was left out because it is too long, as a sentence; nothing where nothing was."""
+    if not part.dropped:
+        return []
+    return [
+        f"{part.dropped} of {part.splits.count} pairs are longer than data.maximum_tokens = {part.data.maximum_tokens} and were "
+        "left out."
+    ]
+
+
+def _check_covered(part: LanguagePart, source: Tokenizer, target: Tokenizer, settings: PairTokenizerSettings) -> None:
     """Refuse a vocabulary that lacks symbols of builtin data: what reads as unknown can be neither told apart nor written."""
     alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
     for tokenizer, text in zip((source, target), alphabet or (), strict=False):
@@ -699,26 +552,28 @@ class LengthBin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TranslationEvaluation:
-    """What an evaluation found.
+class TranslationEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Translation`s.
+
+    Its metrics are `exact_match` in [0, 1]; `position_accuracy` in [0, 1], the share of places at which output and reference have
+    the same token, over the places of the longer one; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them; and
+    `length_ratio`, words of the output over words of the reference.
 
     Arguments:
-        metrics: `exact_match` in [0, 1]; `position_accuracy` in [0, 1], the share of places at which output and reference have
-            the same token, over the places of the longer one; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them;
-            `length_ratio`, words of the output over words of the reference.
         signatures: what sacreBLEU says of how it computed each.
-        count: pairs.
-        translations: one for each pair.
         note: what could not be computed and why; empty where all was.
         bins: the same by length of the source, where that was asked for.
     """
 
-    metrics: dict[str, float]
     signatures: dict[str, str]
-    count: int
-    translations: tuple[Translation, ...] = field(repr=False, default=())
     note: str = ""
     bins: tuple[LengthBin, ...] = ()
+
+    @property
+    def translations(self) -> tuple[Translation, ...]:
+        """The old name of `predictions`, for one release."""
+        warnings.warn("translations is called predictions; use that name", DeprecationWarning, stacklevel=2)
+        return self.predictions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -740,7 +595,7 @@ class TeacherForced:
 
 def evaluate(
     translator: Translator,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Any,
     settings: GenerationSettings | None = None,
     *,
     to: str | None = None,
@@ -752,7 +607,7 @@ def evaluate(
     BLEU is sacreBLEU's: cased, tokenised by `13a`, on the plain output. Without sacrebleu installed it and chrF are left out.
 
     Arguments:
-        pairs: source and reference.
+        pairs: source and reference, as `PAIRS` takes them.
         settings: how to decode; the folder's own where None.
         to: the language of the references, of a model of several.
         bins: rising numbers of words, such as [10, 15, 20]: the metrics too of the pairs whose source has 1 to 10 words, 11 to
@@ -762,27 +617,26 @@ def evaluate(
     Raises:
         InputError: for an empty list, bins that do not rise, or a language that is missing or not one of the model's.
     """
-    if not pairs:
-        raise InputError("there is nothing to evaluate; give at least one pair")
-    pairs = [(pair.source, pair.target) for pair in pairs_in_memory(pairs)]
+    given = PAIRS.to_measure(pairs)
+    sources, references = [pair.source for pair in given], [pair.target for pair in given]
     ends = _checked(bins or ())
-    translations = translator.translate_batch([source for source, _ in pairs], settings, to=to, batch_size=batch_size)
-    texts, references = [t.text for t in translations], [target for _, target in pairs]
+    translations = translator.translate_batch(sources, settings, to=to, batch_size=batch_size)
+    texts = [translation.text for translation in translations]
     tokenizer = translator.task.target_tokenizer
     metrics, signatures, note = compared(texts, references, tokenizer)
     return TranslationEvaluation(
         metrics=metrics,
         signatures=signatures,
-        count=len(pairs),
-        translations=tuple(translations),
+        count=len(given),
+        predictions=tuple(translations),
         note=note,
-        bins=_binned([source for source, _ in pairs], texts, references, tokenizer, ends) if ends else (),
+        bins=_binned(sources, texts, references, tokenizer, ends) if ends else (),
     )
 
 
 def teacher_forced(
     translator: Translator,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Any,
     *,
     to: str | None = None,
     batch_tokens: int = 16_384,
@@ -792,7 +646,7 @@ def teacher_forced(
     No label smoothing: the numbers are those of validation in training.
 
     Arguments:
-        pairs: source and reference.
+        pairs: source and reference, as `PAIRS` takes them.
         to: the language of the references, of a model of several.
         batch_tokens: tokens computed together, of source and target, padding included; the numbers are the same for any.
 
@@ -800,21 +654,15 @@ def teacher_forced(
         InputError: for an empty list, a text longer than the model has positions for, or a language that is missing or not
             one of the model's.
     """
-    if not pairs:
-        raise InputError("there is nothing to evaluate; give at least one pair")
-    pairs = [(pair.source, pair.target) for pair in pairs_in_memory(pairs)]
-    task = translator.task
-    sources = task.encode_sources([source for source, _ in pairs], to)
-    targets = task.target_tokenizer.encode_batch([target for _, target in pairs])
+    given, task = PAIRS.to_measure(pairs), translator.task
+    sources = task.encode_sources([pair.source for pair in given], to)
+    targets = task.target_tokenizer.encode_batch([pair.target for pair in given])
     lengths = np.array([[len(source) + 1, len(target) + 1] for source, target in zip(sources, targets, strict=True)])
-    total, tokens, correct = 0.0, 0, 0
-    with torch.no_grad():
-        for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order():
-            batch = task.batch([sources[row] for row in rows], [targets[row] for row in rows])
-            found = task.loss(translator.model, batch.to(translator.device))
-            total += check_number(found.total.item(), "these pairs")
-            tokens += found.tokens
-            correct += int(found.correct)
+    batches = (
+        task.batch([sources[row] for row in rows], [targets[row] for row in rows]).to(translator.device)
+        for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order()
+    )
+    total, tokens, correct = summed_losses(task.loss, translator.model, batches, "these pairs")[""]
     loss = total / tokens
     return TeacherForced(
         loss=loss, perplexity=math.exp(min(50.0, loss)), token_accuracy=correct / tokens, tokens=tokens
@@ -843,39 +691,8 @@ def _binned(
 
 
 def foreign_translation(folder: Path, config: Any) -> TranslationTask:
-    """The task of a folder that another program wrote: its tokenizer and decoding settings.
-
-    Arguments:
-        config: of the model in it.
-
-    Raises:
-        InputError: where there is no tokenizer.json, or it and config.json do not belong together.
-    """
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise InputError(
-            f"{path}: no such file; Regard reads the format of the `tokenizers` library alone, so convert the folder's "
-            "tokenizer (SentencePiece models, for instance) to a tokenizer.json first"
-        )
-    tokenizer = Tokenizer.load(path)
-    if tokenizer.size > config.target_vocabulary:
-        raise InputError(
-            f"{path}: has {tokenizer.size} tokens where config.json's vocab_size is {config.target_vocabulary}; "
-            "tokenizer and model must come from the same folder"
-        )
-    for key, token, wanted in (
-        ("pad_token_id", tokenizer.padding_id, config.padding_id),
-        ("decoder_start_token_id", tokenizer.start_id, config.start_id),
-        ("eos_token_id", tokenizer.end_id, config.end_id),
-    ):
-        if token != wanted:
-            raise InputError(
-                f"{path}: {tokenizer.tokens([token])[0]} has the id {token} where config.json's {key} is {wanted}; "
-                "tokenizer and model must come from the same folder"
-            )
-    generation = read_generation_config(
-        folder, start_id=config.start_id, end_id=config.end_id, usual=GenerationSettings()
-    )
+    """The task of a folder that another program wrote, as `foreign_pair_tokenizer` reads it."""
+    tokenizer, generation = foreign_pair_tokenizer(folder, config)
     return TranslationTask(tokenizer, tokenizer, generation)
 
 
@@ -884,8 +701,9 @@ TRANSLATION = TaskSpec(
     predictor=Translator,
     interface="encoder_decoder",
     sections={"data": TranslationData, "tokenizer": PairTokenizerSettings, "generation": GenerationSettings},
-    prepare=prepare,
+    prepare=prepare_pairs,
     evaluate=evaluate,
+    examples=PAIRS,
     filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
     foreign=foreign_translation,
 )

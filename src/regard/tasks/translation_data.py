@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from regard.data.malformed import MalformedRows
+from regard.data.pair import Pair, pair_or_fault
+from regard.data.pairs import read_pairs
+from regard.data.rows import parts_of, sound
 from regard.data.sequences import Kind, Sequences
 from regard.errors import InputError
 from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.examples import Place
+from regard.tasks.examples import Examples, Place, check_amount
 from regard.tasks.preparation import TokenizerSettings
 
 
@@ -122,6 +126,7 @@ class TranslationData:
         train: a TSV, CSV or JSONL file, two parallel files, or `hub:owner/name`; gzip is recognised.
         validation: likewise; held out from the training data where null.
         validation_size: how many pairs to hold out, at most a tenth of all.
+        validation_share: so many of them instead, as a share.
         dates: builtin dates instead of files.
         sequences: builtin sequence problems instead of files.
         targets: for one model that translates into several languages: each language's name with a section like this one.
@@ -137,6 +142,7 @@ class TranslationData:
     train: Place | None = None
     validation: Place | None = None
     validation_size: int = 1_000
+    validation_share: float | None = None
     dates: DatesData | None = None
     sequences: SequencesData | None = None
     targets: dict[str, TranslationData] | None = None
@@ -161,7 +167,7 @@ class TranslationData:
                 f"left out beside data.{name}",
                 f"choose builtin {name} or your own files",
             )
-        check(self.validation_size > 0, "data.validation_size", self.validation_size, "above 0", "raise it")
+        check_amount(self)
 
     def _check_targets(self, targets: dict[str, TranslationData]) -> None:
         check(
@@ -195,6 +201,40 @@ class TranslationData:
     def languages(self) -> tuple[str, ...]:
         """The languages that a model of this data translates into, by name; empty for one without a name."""
         return tuple(self.targets or ())
+
+
+def columns_of(data: Any) -> list[list[str]]:
+    """The keys of source and target in a mapping: those that a `data` section names, else "source" and "target"."""
+    named = [None if data is None else getattr(data, side) for side in ("source", "target")]
+    return [[name if isinstance(name, str) else side] for name, side in zip(named, ("source", "target"), strict=True)]
+
+
+def pairs_in(data: Any, path: str | list[str], malformed: MalformedRows) -> Iterator[Pair]:
+    """The pairs of files, as a `data` section says how they are read."""
+    return read_pairs(
+        path,
+        format=data.format,
+        source=data.source,
+        target=data.target,
+        on_error=data.on_error,
+        malformed=malformed,
+    )
+
+
+def _row(row: Any, called: str, number: int, data: Any) -> Pair:
+    left, right = parts_of(row, called, columns_of(data), PAIRS.wanted)
+    return sound(pair_or_fault("pairs", number, left, right), PAIRS.wanted)
+
+
+PAIRS: Examples[Pair] = Examples(
+    type=Pair,
+    rows="pairs",
+    wanted="(source, target), two texts",
+    file="file of pairs",
+    formats=", two parallel files, or builtin data such as data.dates={}",
+    row=_row,
+    read=pairs_in,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

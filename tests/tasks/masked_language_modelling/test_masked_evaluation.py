@@ -8,7 +8,8 @@ import pytest
 import regard
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.tasks.masked_language_modelling import MaskedTextData, evaluate_masked, read_documents_of
+from regard.tasks.documents import DOCUMENTS
+from regard.tasks.masked_language_modelling import MaskedTextData, evaluate_masked
 
 
 def test_it_is_what_a_run_finds_of_its_validation_data(masked_recipe, documents, tmp_path):
@@ -59,7 +60,7 @@ def test_nothing_to_evaluate(language_model, nothing):
 def test_documents_of_files(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("One. Two.\n\nThree.\n")
-    found = read_documents_of(MaskedTextData(train=str(file)), MalformedRows())
+    found = DOCUMENTS.named(MaskedTextData(train=str(file)), MalformedRows())
     assert list(found) == [["One.", "Two."], ["Three."]]
     with pytest.raises(InputError, match="no file"):
-        read_documents_of(MaskedTextData(), MalformedRows())
+        DOCUMENTS.named(MaskedTextData(), MalformedRows())

@@ -10,7 +10,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.tasks.encoders import SECOND, TEXT
-from regard.tasks.masked_language_modelling import NEXT, ORDINARY, MaskedTextData, prepare
+from regard.tasks.masked_language_modelling import NEXT, ORDINARY, MaskedTextData, prepare_masked
 from regard.tasks.preparation import EncoderTokenizerSettings
 from regard.text import Tokenizer
 
@@ -21,7 +21,9 @@ TOKENIZER = EncoderTokenizerSettings(size=90)
 def prepared(tmp_path, documents):
     def make(name: str = "data", *, seed: int = 1, given=documents, given_validation=None, tokenizer=TOKENIZER, **data):
         settings = MaskedTextData(**({"maximum_length": 24, "validation_share": 0.2} | data))
-        return prepare(settings, tokenizer, tmp_path / name, seed=seed, given=given, given_validation=given_validation)
+        return prepare_masked(
+            settings, tokenizer, tmp_path / name, seed=seed, given=given, given_validation=given_validation
+        )
 
     return make
 

@@ -23,7 +23,7 @@ from regard.tasks.span_corruption import (
     SpanCorruptionTask,
     SpanFiller,
     SpanTextData,
-    prepare,
+    prepare_spans,
 )
 from regard.text import Tokenizer
 
@@ -105,7 +105,7 @@ class Writes(nn.Module):
 def prepared(folder: Path, data: dict[str, Any] | None = None, **tokenizer: Any):
     settings = SentinelTokenizerSettings(**({"kind": "word", "size": 40, "sentinels": 8} | tokenizer))
     own = SpanTextData(**({"length": 24, "validation_share": 0.2} | (data or {})))
-    return prepare(own, settings, folder, seed=2, given=documents(30))
+    return prepare_spans(own, settings, folder, seed=2, given=documents(30))
 
 
 def test_stretches_are_the_text_laid_end_to_end(tmp_path):
@@ -282,9 +282,9 @@ def test_too_few_sentinels_are_told_before_the_text_is_read_into_tokens(tmp_path
 def test_one_document_cannot_be_divided(tmp_path):
     data, settings = SpanTextData(length=24), SentinelTokenizerSettings(kind="word", size=40, sentinels=8)
     with pytest.raises(InputError, match="is one document"):
-        prepare(data, settings, tmp_path, seed=2, given=documents(1))
+        prepare_spans(data, settings, tmp_path, seed=2, given=documents(1))
     with pytest.raises(InputError, match=r"data\.train is missing"):
-        prepare(data, settings, tmp_path, seed=2)
+        prepare_spans(data, settings, tmp_path, seed=2)
 
 
 def test_a_model_with_too_few_positions_is_refused(tmp_path):
@@ -297,7 +297,7 @@ def test_files_are_read_line_by_line_and_held_out_document_by_document(tmp_path)
     path.write_text("\n\n".join("\n".join(each) for each in documents(12)), encoding="utf-8")
     own = SpanTextData(train=str(path), length=24, validation_share=0.25)
     settings = SentinelTokenizerSettings(kind="word", size=40, sentinels=8)
-    found = prepare(own, settings, tmp_path / "data", seed=2)
+    found = prepare_spans(own, settings, tmp_path / "data", seed=2)
     assert len(found.train) > len(found.validation) > 0
-    again = prepare(own, settings, tmp_path / "data", seed=2)
+    again = prepare_spans(own, settings, tmp_path / "data", seed=2)
     assert again.notes == found.notes

@@ -18,7 +18,8 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.inspection.analysis import GradientTimesInput, TargetProbability, attribute
 from regard.models import MODELS
-from regard.tasks.text_to_text import PART, TextToText, TextToTextTask, as_text, measured
+from regard.tasks.pairs import measured
+from regard.tasks.text_to_text import PART, TextToText, TextToTextTask, as_text
 from regard.text import Tokenizer
 
 SIZES: dict[str, Any] = {

@@ -10,7 +10,8 @@ import torch
 
 import regard
 from regard.generation import GenerationSettings
-from regard.tasks.translation import Translator, compared, teacher_forced
+from regard.tasks.pairs import compared
+from regard.tasks.translation import Translator, teacher_forced
 
 
 @pytest.fixture
@@ -39,7 +40,9 @@ def test_metrics_equal_sacrebleu(model, pairs):
     assert found.metrics["length_ratio"] == words / sum(len(text.split()) for text in references)
     assert "tok:13a" in found.signatures["bleu"]
     assert "case:mixed" in found.signatures["bleu"]
-    assert [answer.text for answer in found.translations] == texts
+    assert [answer.text for answer in found.predictions] == texts
+    with pytest.warns(DeprecationWarning, match="called predictions"):
+        assert found.translations == found.predictions
     assert (found.count, found.note) == (len(pairs), "")
 
 
@@ -55,7 +58,7 @@ def test_a_perfect_translator_has_perfect_scores(model, texts):
 
 def test_settings_are_passed_on(model, pairs):
     found = regard.evaluate(model, pairs, GenerationSettings(maximum_length=2))
-    assert max(len(answer.target_tokens) for answer in found.translations) <= 2
+    assert max(len(answer.target_tokens) for answer in found.predictions) <= 2
 
 
 def test_without_sacrebleu_there_is_exact_match_and_a_note(model, pairs, monkeypatch):

@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.tasks import translation as preparation
 from regard.tasks.preparation import Prepared
-from regard.tasks.translation import prepare
+from regard.tasks.translation import prepare_pairs
 from regard.tasks.translation_data import DatesData, PairTokenizerSettings, SequencesData, TranslationData
 from regard.text import Tokenizer
 
@@ -29,7 +29,7 @@ def prepared(tmp_path):
     def run(
         data: TranslationData | None = None, *, name: str = "data", tokenizer=CHARACTERS, seed=1, **texts
     ) -> Prepared:
-        return prepare(
+        return prepare_pairs(
             data or TranslationData(validation_size=5),
             tokenizer,
             GenerationSettings(),
@@ -284,7 +284,7 @@ def test_what_is_prepared_is_taken_as_it_is(prepared, monkeypatch):
     def never(*_: object, **__: object) -> None:
         raise AssertionError("prepared twice")
 
-    monkeypatch.setattr(preparation, "_Preparation", never)
+    monkeypatch.setattr(preparation, "_tokenizers", never)
     again = prepared(given=numbered(30))
     assert again.task == first.task
     assert texts(again, "train") == texts(first, "train")
