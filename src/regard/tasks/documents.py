@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from regard.data.malformed import MalformedRows
-from regard.data.python_docs import python_docs
 from regard.data.rows import parts_of
-from regard.data.running_text import UNKNOWN, Document, read_documents, sentences_of
+from regard.data.running_text import UNKNOWN, Document, python_docs, read_documents, sentences_of
 from regard.errors import InputError
 from regard.tasks.examples import Examples, Reader, Splits, amount_of
 from regard.tasks.preparation import TRAIN, VALIDATION

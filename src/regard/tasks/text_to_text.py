@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from regard.data.batching import Mixing
 from regard.data.malformed import MalformedRows
-from regard.data.mixing import Mixing
-from regard.data.pair import pair_or_fault
+from regard.data.pairs import pair_or_fault
 from regard.data.questions import read_questions
 from regard.data.rows import parts_of, sound
-from regard.data.sentences import split_sentences
+from regard.data.running_text import split_sentences
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.generation import GenerationSettings, Hypothesis

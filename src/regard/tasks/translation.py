@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.data.batching import Batches
-from regard.data.pair import Pair
+from regard.data.pairs import Pair
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from regard.data.malformed import MalformedRows
-from regard.data.pair import Pair, pair_or_fault
-from regard.data.pairs import read_pairs
+from regard.data.pairs import Pair, pair_or_fault, read_pairs
 from regard.data.rows import parts_of, sound
 from regard.data.sequences import Kind, Sequences
 from regard.errors import InputError
