@@ -873,8 +873,6 @@ def evaluate_masked(
     return MaskedEvaluation(metrics=metrics, count=len(data), documents=len(store), hidden=int(own[1]), note=note)
 
 
-
-
 def foreign_masked(folder: Path, config: Any) -> MaskedLanguageModellingTask:
     """The task of a folder with a masked language model, which tells of next sentences where it has the head for it.
 
