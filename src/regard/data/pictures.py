@@ -417,7 +417,7 @@ def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
     else:
         raise InputError(f"{place}: no such folder or archive; give a folder of pictures, or a zip of them")
     if not found:
-        raise InputError(f"{place}: holds no pictures; names end such as a.jpg or b.png")
+        raise InputError(f"{place}: holds no pictures, which have names such as a.jpg or b.png")
     return found
 
 
