@@ -146,7 +146,7 @@ def _start(model: Path, untrained: bool) -> list[str]:
     if not untrained:
         return [f"model.pretrained={json.dumps(str(model))}"]
     config = read_config(model)
-    decided = set(TAGGING.filled_in)
+    decided = set(TAGGING.derived_config)
     sizes = {
         part.name: getattr(config, part.name)
         for part in dataclasses.fields(MODELS[config.model_type].config)

@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.models import Bert, BertConfig
 from regard.tasks.answer_spans import Answer
-from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
+from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.text import Tokenizer
 
 CONTEXT = "She has lived in Paris since 1999, and the café\nis in the middle of the town."
@@ -38,7 +38,7 @@ def written(folder: Path, *, unanswerable: bool) -> Path:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(2 * torch.randn(parameter.shape, generator=draw) / parameter.shape[-1] ** 0.5)
-    Answerer(model, task).save(folder)
+    QuestionAnswerer(model, task).save(folder)
     return folder
 
 

@@ -21,7 +21,7 @@ from regard.models import MODELS, BertConfig, DistilBertConfig
 from regard.tasks import TASKS
 from regard.tasks.classification import ClassificationTask, Classifier
 from regard.tasks.encoders import join
-from regard.tasks.regression import Rater, RegressionTask
+from regard.tasks.regression import RegressionTask, Regressor
 from regard.text import Tokenizer
 
 SIZES: dict[str, Any] = {"width": 12, "heads": 3, "feedforward_width": 10, "layers": 2, "maximum_positions": 30}
@@ -42,10 +42,10 @@ def classifier(tokenizer, seeded, randomize) -> Classifier:
 
 
 @pytest.fixture
-def rater(tokenizer, seeded, randomize) -> Rater:
+def rater(tokenizer, seeded, randomize) -> Regressor:
     task = RegressionTask(tokenizer=tokenizer, maximum_length=20, pairs=None)
     config = DistilBertConfig(**SIZES, **task.model_settings())
-    return Rater(randomize(MODELS["distilbert"].model(config), scale=1.5), task)
+    return Regressor(randomize(MODELS["distilbert"].model(config), scale=1.5), task)
 
 
 def test_labels_are_the_tokens_and_the_title_is_the_text(classifier):
@@ -173,13 +173,13 @@ def test_heads_that_look_at_delimiters_are_named(classifier):
 def test_every_task_of_an_encoder_can_be_looked_at(name, tokenizer, seeded, randomize):
     """By what all of them have in common: a tokenizer, and inputs that are read in batches."""
     kind = TASKS[name]
-    head: Any = kind.filled_in["head"]
-    outputs = kind.filled_in["outputs"]
+    head: Any = kind.derived_config["head"]
+    outputs = kind.derived_config["outputs"]
     config = BertConfig(**SIZES, vocabulary=tokenizer.size, head=head, outputs=outputs)
-    if kind.foreign is None:
+    if kind.from_hf is None:
         pytest.skip("no other program writes models of this task")
     model = randomize(MODELS["bert"].model(config))
-    task = _task(kind.foreign, config, tokenizer)
+    task = _task(kind.from_hf, config, tokenizer)
     predictor = kind.predictor(model, task)
     inputs = [
         join(tokenizer, tokenizer.encode("the unaffable dog"), maximum=20),

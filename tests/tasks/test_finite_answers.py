@@ -35,11 +35,11 @@ from regard.tasks.copying import Copier, CopyingTask
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
 from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
-from regard.tasks.multiple_choice import Chooser, MultipleChoiceTask
+from regard.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
 from regard.tasks.pictures import PictureSize
-from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
-from regard.tasks.regression import Rater, RegressionTask
+from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
+from regard.tasks.regression import RegressionTask, Regressor
 from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.tasks.tagging import Tagger, TaggingTask
@@ -103,7 +103,7 @@ MADE: dict[str, Any] = {
         lambda model: model.classify(TEXT),
     ),
     "rate": (
-        lambda t: encoder(Rater, RegressionTask(tokenizer=t, maximum_length=20, pairs=None)),
+        lambda t: encoder(Regressor, RegressionTask(tokenizer=t, maximum_length=20, pairs=None)),
         lambda model: model.rate(TEXT),
     ),
     "tag": (
@@ -115,12 +115,12 @@ MADE: dict[str, Any] = {
         lambda model: model.fill("the [MASK] is not."),
     ),
     "choose": (
-        lambda t: encoder(Chooser, MultipleChoiceTask(tokenizer=t, maximum_length=20)),
+        lambda t: encoder(MultipleChoice, MultipleChoiceTask(tokenizer=t, maximum_length=20)),
         lambda model: model.choose("the cat", ["is not", "is"]),
     ),
     "answer": (
         lambda t: encoder(
-            Answerer,
+            QuestionAnswerer,
             QuestionAnsweringTask(
                 tokenizer=t, unanswerable=False, maximum_length=16, stride=4, maximum_question=5, maximum_answer=4
             ),

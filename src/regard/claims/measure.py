@@ -58,7 +58,7 @@ def metrics_of(kind: str) -> tuple[str, ...]:
     """The metrics that a measure of a kind may ask for; none for a kind that is a number in itself."""
     judged = ()
     if kind in ("validation", "evaluated"):
-        judged = (name for task in TASKS.packaged.values() for name in task.predictor.judged)
+        judged = (name for task in TASKS.packaged.values() for name in task.predictor.metric_names)
     return tuple(dict.fromkeys((*_METRICS.get(kind, ()), *judged)))
 
 

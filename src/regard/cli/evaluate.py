@@ -217,7 +217,7 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
 
 
 def _record(kind: TaskSpec, task: Any, example: Any, prediction: Any) -> dict[str, Any]:
-    return dataclasses.asdict(prediction) if kind.beside is None else kind.beside(task, example, prediction)
+    return dataclasses.asdict(prediction) if kind.record is None else kind.record(task, example, prediction)
 
 
 def _plain(value: Any) -> Any:

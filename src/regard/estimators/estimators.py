@@ -24,9 +24,9 @@ from regard.tasks.classification import Classifier
 from regard.tasks.labelled import joined
 from regard.tasks.loading import load
 from regard.tasks.multi_label import MultiLabelClassifier
-from regard.tasks.regression import MultiRater, Rater
+from regard.tasks.regression import MultiOutputRegressor, Regressor
 from regard.tasks.sentence_embedding import SentenceEncoder
-from regard.tasks.tagging import Tagger, judged
+from regard.tasks.tagging import Tagger, tag_metrics
 from regard.training.recipe import put
 from regard.training.run import train
 
@@ -295,7 +295,7 @@ class TextRegressor(RegressorMixin, TextEstimator):
     (1,)
     """
 
-    model_: Rater | MultiRater
+    model_: Regressor | MultiOutputRegressor
 
     def fit(self, X: Any, y: Any) -> TextRegressor:
         """Train on texts, or pairs of texts, and their numbers.
@@ -317,7 +317,7 @@ class TextRegressor(RegressorMixin, TextEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The number of each text, or the numbers."""
         check_is_fitted(self, "model_")
-        if isinstance(self.model_, MultiRater):
+        if isinstance(self.model_, MultiOutputRegressor):
             return np.array([list(rating.values.values()) for rating in self.model_.rate_batch(texts_of(X))])
         return np.array([rating.value for rating in self.model_.rate_batch(texts_of(X))])
 
@@ -363,7 +363,7 @@ class TextTagger(TextEstimator):
     def score(self, X: Any, y: Any) -> float:
         """F1 of the spans that the tags mark, as conlleval counts; the accuracy where tags mark none."""
         right = _sentences(y, "y")
-        found = judged(self.model_.task, right, self.predict(X))
+        found = tag_metrics(self.model_.task, right, self.predict(X))
         return found["f1"] if any(self.model_.task.spans(tags) for tags in right) else found["accuracy"]
 
 

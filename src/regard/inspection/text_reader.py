@@ -27,7 +27,7 @@ from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.words import token_texts, visible
 from regard.layers import SentenceEncoderModel, TextEncoder, Tokens
 from regard.models import MODELS, ELMo
-from regard.tasks.encoders import foreign_tokenizer, join, padded, tokens_of
+from regard.tasks.encoders import join, padded, tokenizer_from_hf, tokens_of
 from regard.tasks.loading import model_folder
 from regard.text import Tokenizer
 
@@ -152,7 +152,7 @@ class TextReader:
             raise InputError(
                 f"{folder}: a {config.model_type} does not read texts as a whole; give a bert or a distilbert"
             )
-        tokenizer = foreign_tokenizer(place, config)
+        tokenizer = tokenizer_from_hf(place, config)
         return cls(read_model(place), tokenizer)
 
     def view(self, text: str, second: str | None = None, *, addresses: Sequence[str] | None = None) -> AttentionView:

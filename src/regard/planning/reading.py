@@ -403,10 +403,10 @@ def _files(place: Any) -> Iterator[str]:
 
 def _sizes(recipe: Recipe) -> dict[str, Any]:
     """What the task decides of the config, the vocabularies as large as the tokenizer may become."""
-    filled_in = dict(spec_of(recipe.task).filled_in)
+    derived_config = dict(spec_of(recipe.task).derived_config)
     if recipe.model.get("pretrained") is None and recipe.tokenizer is not None:
-        filled_in |= {name: recipe.tokenizer.size for name in filled_in if name.endswith("vocabulary")}
-    return filled_in
+        derived_config |= {name: recipe.tokenizer.size for name in derived_config if name.endswith("vocabulary")}
+    return derived_config
 
 
 def _from_data(
@@ -457,7 +457,7 @@ def _predicted(task: Any, store: Any, config: Any) -> np.ndarray | None:
         return None
     if head in ("masked", "pretraining"):
         return np.asarray(task.labels(store))
-    auxiliary = [np.asarray(each) for each in task.beside(store).values()]
+    auxiliary = [np.asarray(each) for each in task.auxiliary_labels(store).values()]
     return np.asarray(sum(auxiliary)) if auxiliary else np.zeros(len(store))
 
 

@@ -219,7 +219,9 @@ THRESHOLD = "no_answer_threshold"
 """The metric that says above which lead "no answer" is believed."""
 
 
-def judged(answers: Sequence[Sequence[str]], said: Sequence[Answer], *, threshold: float | None) -> dict[str, float]:
+def answer_metrics(
+    answers: Sequence[Sequence[str]], said: Sequence[Answer], *, threshold: float | None
+) -> dict[str, float]:
     """The metrics of answers, as shares; apart for questions with and without an answer where there are both.
 
     Arguments:

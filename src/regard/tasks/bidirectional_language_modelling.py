@@ -220,7 +220,7 @@ class BidirectionalLanguageModellingTask(Task):
         """Words that the forward model tells of each sentence, (N,)."""
         return data.lengths(WORDS) - 1
 
-    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+    def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
         """As many for the backward model."""
         return {BACKWARD: self.labels(data)}
 
@@ -260,7 +260,7 @@ class BidirectionalLanguageModellingTask(Task):
         """Loss, perplexity and accuracy of the forward model; the other's loss is added to `loss`."""
         return {"loss": loss, "forward_perplexity": math.exp(min(50.0, loss)), "forward_accuracy": right}
 
-    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+    def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
         """Perplexity and accuracy of the backward model."""
         return {f"{name}_perplexity": math.exp(min(50.0, loss)), f"{name}_accuracy": right}
 
@@ -605,5 +605,5 @@ BIDIRECTIONAL_LANGUAGE_MODELLING = TaskSpec(
     examples=DOCUMENTS,
     evaluate=evaluate_bidirectional,
     read=read_documents_of,
-    filled_in={"vocabulary": 1, "padding_id": 0, "words": 0, "head": "none", "outputs": 0},
+    derived_config={"vocabulary": 1, "padding_id": 0, "words": 0, "head": "none", "outputs": 0},
 )

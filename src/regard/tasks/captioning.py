@@ -336,7 +336,7 @@ class Captioner(Predictor[CaptioningTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu", "pointing", "uncovered")
+    metric_names: ClassVar[tuple[str, ...]] = ("exact_match", "bleu", "pointing", "uncovered")
 
     def caption(self, picture: Picture, settings: GenerationSettings | None = None) -> Caption:
         """The caption of one picture, or of one sequence of frames.
@@ -402,7 +402,7 @@ class Captioner(Predictor[CaptioningTask]):
         captions = self.task.tokenizer.encode_batch([caption for _, caption in examples])
         return self.task.batch(pictures, captions).to(self.device)
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Exact match and BLEU on about `count` pictures, the first, against all captions of each; and where it looks.
 
         `pointing` and `uncovered`, of models with attention, are read while the model is given the right captions; `pointing`
@@ -422,7 +422,9 @@ class Captioner(Predictor[CaptioningTask]):
         pictures = [np.asarray(store.picture(rows[0])) for rows in by_picture.values()]
         texts = [caption.text for caption in self.caption_batch(pictures)]
         metrics, _, _ = compared(texts, references)
-        return {name: metrics[name] for name in self.judged if name in metrics} | self._pointing(store, by_picture)
+        return {name: metrics[name] for name in self.metric_names if name in metrics} | self._pointing(
+            store, by_picture
+        )
 
     def _pointing(self, store: CaptionStore, by_picture: dict[tuple[int, int], list[int]]) -> dict[str, float]:
         if not self.model.has_alignment:
@@ -732,7 +734,7 @@ CAPTIONING = TaskSpec(
     sections={"data": CaptionData, "tokenizer": TokenizerSettings, "generation": GenerationSettings},
     prepare=prepare,
     evaluate=evaluate,
-    filled_in={
+    derived_config={
         "target_vocabulary": 1,
         "padding_id": 0,
         "start_id": 0,

@@ -34,21 +34,21 @@ from regard.tasks.labelled import (
     LabelledPredictor,
     LabelledTask,
     Text,
-    beside,
     content_of,
     few,
+    hf_label_fields,
     label_of,
     labelled,
     names_of,
-    names_said,
     prepare_labelled,
-    read_folder,
+    record_of,
+    settings_from_hf,
     where_of,
 )
 from regard.tasks.losses import smoothed_cross_entropy, stands_out
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import EncoderTokenizerSettings, Prepared
-from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.spec import OF_SENTENCE_ENCODERS, TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 
 
@@ -154,24 +154,24 @@ class ClassificationTask(LabelledTask):
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the classes, summed over examples, each times the weight of its class."""
-        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         if self.class_weights is not None and encoded.logits is not None:
             logits = encoded.logits.float()
             weights = torch.tensor(self.class_weights, device=logits.device)
             total = nn.functional.cross_entropy(
                 logits, batch.labels, weight=weights, reduction="sum", label_smoothing=smoothing
             )
-            return LossSum(total, len(batch.labels), stands_out(logits, batch.labels).sum(), beside)
+            return LossSum(total, len(batch.labels), stands_out(logits, batch.labels).sum(), auxiliary)
         total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)  # type: ignore[arg-type]
-        return LossSum(total, len(batch.labels), correct, beside)
+        return LossSum(total, len(batch.labels), correct, auxiliary)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples, classes and vocabulary in a few words."""
         return self.described(train, validation, f"; {len(self.classes)} classes ({few(self.classes)})")
 
-    def said(self) -> dict[str, Any]:
+    def hf_fields(self) -> dict[str, Any]:
         """The names of the classes, as other programs look for them in config.json."""
-        return names_said(self.classes, "single_label_classification")
+        return hf_label_fields(self.classes, "single_label_classification")
 
     def settings(self) -> dict[str, Any]:
         """As of every encoder's task; what came later only where there is some, for readers of before."""
@@ -211,8 +211,8 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "matthews_correlation")
-    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
+    metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "matthews_correlation")
+    metrics_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
 
     def classify(self, text: Text, *, positive: str | None = None, threshold: float | None = None) -> Classification:
         """The class of one text, or of a pair of texts.
@@ -260,10 +260,10 @@ class Classifier(LabelledPredictor[ClassificationTask]):
             probabilities=dict(zip(self.task.classes, probabilities, strict=True)),
         )
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Accuracy, F1 (of the positive class, else the mean over classes), Matthews' coefficient, and figures of each class."""
         predicted = self._predicted(self.stored(data, count))
-        return judged(self.task, self.stored_labels(data, count), predicted, each=True)
+        return class_metrics(self.task, self.stored_labels(data, count), predicted, each=True)
 
     def _predicted(self, inputs: Sequence[Joined]) -> list[int]:
         """The numbers of the classes that are told of inputs that are tokens already."""
@@ -300,7 +300,7 @@ def remarks_of(scores: Mapping[str, ClassScore], what: str) -> list[str]:
     return lines
 
 
-def judged(
+def class_metrics(
     task: ClassificationTask,
     right: Sequence[int],
     predicted: Sequence[int],
@@ -475,7 +475,7 @@ def evaluate_classes(
     names = model.task.classes
     scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
     return ClassificationEvaluation(
-        metrics=judged(model.task, right, predicted, positive=of),
+        metrics=class_metrics(model.task, right, predicted, positive=of),
         count=len(texts),
         classes=scores.classes,
         positive=of,
@@ -484,14 +484,14 @@ def evaluate_classes(
     )
 
 
-def class_beside(task: ClassificationTask, example: LabelledText, said: Classification) -> dict[str, Any]:
+def class_record(task: ClassificationTask, example: LabelledText, said: Classification) -> dict[str, Any]:
     """An example, its class and the class that was told, by name."""
     del task
     found = {"label": label_of(example), "predicted": said.label, "probability": said.probability}
-    return beside(example, found | {"probabilities": said.probabilities})
+    return record_of(example, found | {"probabilities": said.probabilities})
 
 
-def foreign_classifier(folder: Path, config: Any) -> ClassificationTask:
+def classifier_from_hf(folder: Path, config: Any) -> ClassificationTask:
     """The task of a classifier's folder: its tokenizer, its classes as config.json names them.
 
     Whether it reads texts or pairs is not told there, so both are taken.
@@ -499,7 +499,7 @@ def foreign_classifier(folder: Path, config: Any) -> ClassificationTask:
     Raises:
         InputError: where the names are not one for each output, or there is no tokenizer.
     """
-    return ClassificationTask(**read_folder(folder, config), classes=names_of(folder, config.outputs))
+    return ClassificationTask(**settings_from_hf(folder, config), classes=names_of(folder, config.outputs))
 
 
 CLASSIFICATION = TaskSpec(
@@ -511,8 +511,8 @@ CLASSIFICATION = TaskSpec(
     examples=LABELLED,
     evaluate=evaluate_classes,
     read=labelled(number=False, rest=True).named,
-    beside=class_beside,
-    filled_in=decided_of_encoder("sequence", 2),
-    decided_of_some=OF_VECTOR_READERS,
-    foreign=foreign_classifier,
+    record=class_record,
+    derived_config=encoder_config("sequence", 2),
+    derived_if_present=OF_SENTENCE_ENCODERS,
+    from_hf=classifier_from_hf,
 )

@@ -218,8 +218,8 @@ class Copier(Predictor[CopyingTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("bit_error", "exact_match")
-    judged_always: ClassVar[bool] = True
+    metric_names: ClassVar[tuple[str, ...]] = ("bit_error", "exact_match")
+    validates_all: ClassVar[bool] = True
 
     def copy(self, bits: Bits) -> Copied:
         """What the model gives back of one sequence.
@@ -244,7 +244,7 @@ class Copier(Predictor[CopyingTask]):
             found.update(zip(rows, answers, strict=True))
         return [found[row] for row in range(len(sequences))]
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """The share of bits that are wrong, and of sequences without a wrong one."""
         rows = range(min(count, len(data)))
         return copying_scores(self.copies([data.sequence(COLUMN, row).tolist() for row in rows]))
@@ -389,5 +389,5 @@ COPYING = TaskSpec(
     evaluate=evaluate_copies,
     examples=SEQUENCES,
     read=read_copies,
-    filled_in={"inputs": 9, "outputs": 8},
+    derived_config={"inputs": 9, "outputs": 8},
 )

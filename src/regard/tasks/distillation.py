@@ -184,12 +184,12 @@ class Teacher:
         apart = divergence(learnt.logits, taught.logits, temperature=settings.temperature)
         none = torch.zeros_like(right)  # neither is right or wrong
         weight = settings.divergence_weight * settings.temperature**2
-        beside = {"divergence": LossSum(weight * apart, len(places), none)}
+        auxiliary = {"divergence": LossSum(weight * apart, len(places), none)}
         if settings.cosine_weight:
             vectors = [encoded.hidden.flatten(0, 1)[real].float() for encoded in (learnt, taught)]
             away = (1 - F.cosine_similarity(vectors[0], vectors[1], dim=-1)).sum()
-            beside["cosine"] = LossSum(settings.cosine_weight * away, len(vectors[0]), none)
-        return LossSum(settings.masked_weight * masked, len(batch.labels), right, beside)
+            auxiliary["cosine"] = LossSum(settings.cosine_weight * away, len(vectors[0]), none)
+        return LossSum(settings.masked_weight * masked, len(batch.labels), right, auxiliary)
 
 
 def teacher_folder(settings: TeacherSettings) -> Path:

@@ -318,7 +318,7 @@ class WholeTextTask(EncoderTask):
 
     auxiliary: float = 0.0
 
-    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+    def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
         """The tokens of the texts of each example, in all of its readings, where a language model's loss is beside the task's."""
         if not self.auxiliary:
             return {}
@@ -348,7 +348,7 @@ class WholeTextTask(EncoderTask):
                 "leave it out, or start from a decoder such as gpt2"
             )
 
-    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+    def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
         """Loss and accuracy of next tokens, without their weight."""
         return {f"{name}_loss": loss / self.auxiliary, f"{name}_accuracy": right}
 
@@ -382,7 +382,7 @@ class EncoderPredictor(Predictor[E]):
         metrics: its last evaluation.
     """
 
-    judged_always: ClassVar[bool] = True
+    validates_all: ClassVar[bool] = True
 
     @property
     def maximum_length(self) -> int:
@@ -465,7 +465,7 @@ def write_tokenizer_config(folder: Path, tokenizer: Tokenizer, *, maximum: int) 
     replace_file(folder / TOKENIZER_CONFIG, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
-def foreign_tokenizer(folder: Path, config: Any) -> Tokenizer:
+def tokenizer_from_hf(folder: Path, config: Any) -> Tokenizer:
     """The tokenizer of a folder that another program wrote.
 
     Arguments:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
     from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelEvaluation
     from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
-    from regard.tasks.regression import MultiOutputEvaluation, MultiRater, Rater, RegressionEvaluation
+    from regard.tasks.regression import MultiOutputEvaluation, MultiOutputRegressor, RegressionEvaluation, Regressor
     from regard.tasks.span_corruption import SpanEvaluation, SpanFiller
     from regard.tasks.tagging_data import Decoding
     from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
@@ -117,11 +117,11 @@ def evaluate(
 
 
 @overload
-def evaluate(model: MultiRater, data: Sequence[Any], /) -> MultiOutputEvaluation: ...
+def evaluate(model: MultiOutputRegressor, data: Sequence[Any], /) -> MultiOutputEvaluation: ...
 
 
 @overload
-def evaluate(model: Rater, data: Sequence[Any], /) -> RegressionEvaluation: ...
+def evaluate(model: Regressor, data: Sequence[Any], /) -> RegressionEvaluation: ...
 
 
 @overload

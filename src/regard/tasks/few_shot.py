@@ -534,5 +534,5 @@ FEW_SHOT = TaskSpec(
     examples=PICTURES,
     evaluate=evaluate_episodes,
     read=read_episodes,
-    filled_in={"ways": 2, "shots": 1, "side": 256},
+    derived_config={"ways": 2, "shots": 1, "side": 256},
 )

@@ -29,10 +29,10 @@ from regard.tasks.encoders import (
     Joined,
     WholeTextTask,
     columns_of,
-    foreign_tokenizer,
     join,
     padded,
     read_inputs,
+    tokenizer_from_hf,
     tokens_of,
 )
 from regard.tasks.examples import Examples, Place, Splits, check_amount
@@ -120,7 +120,7 @@ class LabelledTask(WholeTextTask):
         return {"loss": loss}
 
 
-def names_said(names: Sequence[str], problem: str) -> dict[str, Any]:
+def hf_label_fields(names: Sequence[str], problem: str) -> dict[str, Any]:
     """Names of outputs, and what they are, as other programs look for them in config.json."""
     return {
         "id2label": {str(number): name for number, name in enumerate(names)},
@@ -352,7 +352,7 @@ class LabelledPredictor(EncoderPredictor[L]):
         metrics: its last evaluation.
     """
 
-    judged_by_own: ClassVar[bool] = True
+    takes_own_metrics: ClassVar[bool] = True
 
     @abstractmethod
     def from_logits(self, logits: Tensor) -> Tensor:
@@ -557,7 +557,7 @@ def encode(task: LabelledTask, examples: Sequence[LabelledText]) -> list[Joined]
     ]
 
 
-def beside(example: LabelledText, found: dict[str, Any]) -> dict[str, Any]:
+def record_of(example: LabelledText, found: dict[str, Any]) -> dict[str, Any]:
     """The texts, what was found, and the other columns; one of those with a name that is taken is called `other_NAME`."""
     texts = {"text": example.text} if example.pair is None else {"text": example.text, "pair": example.pair}
     own = texts | found
@@ -592,7 +592,7 @@ def names_of(folder: Path, outputs: int) -> tuple[str, ...]:
     return names
 
 
-def read_folder(folder: Path, config: Any) -> dict[str, Any]:
+def settings_from_hf(folder: Path, config: Any) -> dict[str, Any]:
     """What all of these tasks are told of a folder."""
-    tokenizer = foreign_tokenizer(folder, config)
+    tokenizer = tokenizer_from_hf(folder, config)
     return {"tokenizer": tokenizer, "maximum_length": config.maximum_positions, "pairs": None}

@@ -647,7 +647,7 @@ def _exp(x: float) -> float:
     return math.exp(min(700.0, x))
 
 
-def foreign_language_modelling(folder: Path, config: Any) -> LanguageModellingTask:
+def language_modelling_from_hf(folder: Path, config: Any) -> LanguageModellingTask:
     """The task of a folder that another program wrote: its tokenizer, and what that puts before prompts.
 
     Arguments:
@@ -682,6 +682,6 @@ LANGUAGE_MODELLING = TaskSpec(
     sections={"data": TextData, "tokenizer": TokenizerSettings},
     prepare=prepare,
     evaluate=evaluate,
-    filled_in={"vocabulary": 1, "padding_id": 0, "end_id": 0},
-    foreign=foreign_language_modelling,
+    derived_config={"vocabulary": 1, "padding_id": 0, "end_id": 0},
+    from_hf=language_modelling_from_hf,
 )

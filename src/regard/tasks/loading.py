@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
     from regard.tasks.multi_label import MultiLabelClassifier
-    from regard.tasks.multiple_choice import Chooser
+    from regard.tasks.multiple_choice import MultipleChoice
     from regard.tasks.picture_classification import PictureClassifierPredictor
-    from regard.tasks.question_answering import Answerer
-    from regard.tasks.regression import MultiRater, Rater
+    from regard.tasks.question_answering import QuestionAnswerer
+    from regard.tasks.regression import MultiOutputRegressor, Regressor
     from regard.tasks.sentence_embedding import SentenceEncoder
     from regard.tasks.span_corruption import SpanFiller
     from regard.tasks.tagging import Tagger
@@ -73,7 +73,7 @@ def load(folder: AnyPath, *, task: Literal["captioning"], **options: Unpack[Load
 @overload
 def load(folder: AnyPath, *, task: Literal["classification"], **options: Unpack[LoadOptions]) -> Classifier: ...
 @overload
-def load(folder: AnyPath, *, task: Literal["regression"], **options: Unpack[LoadOptions]) -> Rater: ...
+def load(folder: AnyPath, *, task: Literal["regression"], **options: Unpack[LoadOptions]) -> Regressor: ...
 @overload
 def load(
     folder: AnyPath, *, task: Literal["multi_label_classification"], **options: Unpack[LoadOptions]
@@ -81,13 +81,15 @@ def load(
 @overload
 def load(
     folder: AnyPath, *, task: Literal["multi_output_regression"], **options: Unpack[LoadOptions]
-) -> MultiRater: ...
+) -> MultiOutputRegressor: ...
 @overload
 def load(folder: AnyPath, *, task: Literal["tagging"], **options: Unpack[LoadOptions]) -> Tagger: ...
 @overload
-def load(folder: AnyPath, *, task: Literal["question_answering"], **options: Unpack[LoadOptions]) -> Answerer: ...
+def load(
+    folder: AnyPath, *, task: Literal["question_answering"], **options: Unpack[LoadOptions]
+) -> QuestionAnswerer: ...
 @overload
-def load(folder: AnyPath, *, task: Literal["multiple_choice"], **options: Unpack[LoadOptions]) -> Chooser: ...
+def load(folder: AnyPath, *, task: Literal["multiple_choice"], **options: Unpack[LoadOptions]) -> MultipleChoice: ...
 @overload
 def load(
     folder: AnyPath, *, task: Literal["sentence_embedding"], **options: Unpack[LoadOptions]
@@ -201,7 +203,7 @@ def _adapted(
     spec, models = spec_of(name), models_of(name)
     # A folder of ours says what it is for; but what was trained to classify texts can give their vectors too.
     if (
-        spec.foreign is None
+        spec.from_hf is None
         or models is None
         or not models.fits(config)
         or (own is not None and spec.interface not in ("encoder", "whole_text", "text_vectors"))
@@ -218,7 +220,7 @@ def _adapted(
     if models.problems and problem is None and task is None:
         warnings.warn(_assumed(str(folder), config.outputs), UserWarning, stacklevel=3)
     model = read_model(place).to(device=device, dtype=DTYPES[dtype])
-    return spec.predictor(model, spec.foreign(place, config))
+    return spec.predictor(model, spec.from_hf(place, config))
 
 
 def _problem_of(place: Path) -> str | None:

@@ -320,7 +320,7 @@ def summed_losses(
     sums: dict[str, tuple[float, int, int]] = {}
     for batch in batches:
         found = loss(model, batch)
-        for name, part in {"": found, **found.beside}.items():
+        for name, part in {"": found, **found.auxiliary}.items():
             total, labels, right = sums.get(name, (0.0, 0, 0))
             value = check_number(part.total.item(), what)
             sums[name] = (total + value, labels + part.tokens, right + int(part.correct))

@@ -33,10 +33,10 @@ from regard.tasks.encoders import (
     EncoderTask,
     Joined,
     columns_of,
-    foreign_tokenizer,
     join,
     padded,
     read_inputs,
+    tokenizer_from_hf,
 )
 from regard.tasks.examples import Place, amount_of, check_amount, hold_out
 from regard.tasks.gaps import refuse_empty, refuse_gaps
@@ -51,7 +51,7 @@ from regard.tasks.preparation import (
     prepare,
     write_store,
 )
-from regard.tasks.spec import TaskSpec, decided_of_encoder
+from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.task import LossSum, TensorBatch
 from regard.text import Tokenizer
 
@@ -265,7 +265,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         """How many tokens of each input are to be told, (N,); with whole words, how many are aimed at."""
         return self.masking.counts(data.lengths(TEXT), data.numbers(ORDINARY))
 
-    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+    def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
         """The labels of the other losses: one pair each; with a teacher the tokens that it tells of."""
         if self.teacher is not None:
             told = {"divergence": self.labels(data) if self.teacher.settings.at_masked else data.lengths(TEXT)}
@@ -330,7 +330,7 @@ class MaskedLanguageModellingTask(EncoderTask):
             beside["next_sentence"] = LossSum(
                 F.cross_entropy(logits, batch.next, reduction="sum"), len(batch.next), right
             )
-        return LossSum(total, len(batch.labels), correct, beside)
+        return LossSum(total, len(batch.labels), correct, auxiliary)
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
         """Refuse inputs that are longer than the model has positions for, and a student that cannot learn from its teacher.
@@ -347,7 +347,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         perplexity = math.exp(min(50.0, loss))
         return {"loss": loss, "masked_loss": loss, "perplexity": perplexity, "masked_accuracy": right}
 
-    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+    def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
         """Loss and accuracy of next sentences; of a teacher's the loss."""
         found = {f"{name}_loss": loss}
         return found | {f"{name}_accuracy": right} if name == "next_sentence" else found
@@ -510,7 +510,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         metrics: its last evaluation.
     """
 
-    judged_always = False
+    validates_all = False
 
     def fill(self, text: str, top: int = 5) -> Filled:
         """What may stand at each mask of a text, such as "Paris is the [MASK] of France.".
@@ -867,20 +867,20 @@ def evaluate_masked(
     metrics = task.metrics_of(own[0] / own[1], own[2] / own[1])
     for name, (total, labels, right) in further.items():
         metrics["loss"] += total / labels
-        metrics |= task.metrics_beside(name, total / labels, right / labels)
+        metrics |= task.auxiliary_metrics(name, total / labels, right / labels)
     alone = task.next_sentence != model.task.next_sentence
     note = "One document gives no pairs, so next sentences were not asked for." if alone else ""
     return MaskedEvaluation(metrics=metrics, count=len(data), documents=len(store), hidden=int(own[1]), note=note)
 
 
-def foreign_masked(folder: Path, config: Any) -> MaskedLanguageModellingTask:
+def masked_from_hf(folder: Path, config: Any) -> MaskedLanguageModellingTask:
     """The task of a folder with a masked language model, which tells of next sentences where it has the head for it.
 
     Raises:
         InputError: where there is no tokenizer.
     """
     return MaskedLanguageModellingTask(
-        tokenizer=foreign_tokenizer(folder, config),
+        tokenizer=tokenizer_from_hf(folder, config),
         maximum_length=config.maximum_positions,
         next_sentence=config.head == "pretraining",
     )
@@ -894,6 +894,6 @@ MASKED_LANGUAGE_MODELLING = TaskSpec(
     prepare=prepare_masked,
     evaluate=evaluate_masked,
     examples=DOCUMENTS,
-    filled_in=decided_of_encoder("masked", 0),
-    foreign=foreign_masked,
+    derived_config=encoder_config("masked", 0),
+    from_hf=masked_from_hf,
 )

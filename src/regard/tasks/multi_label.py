@@ -27,21 +27,21 @@ from regard.tasks.labelled import (
     LabelledData,
     LabelledPredictor,
     Text,
-    beside,
     content_of,
     few,
+    hf_label_fields,
     labelled,
     labels_of,
     names_of,
-    names_said,
     prepare_labelled,
-    read_folder,
+    record_of,
     refuse_classes,
+    settings_from_hf,
     where_of,
 )
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import EncoderTokenizerSettings, Prepared
-from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.spec import OF_SENTENCE_ENCODERS, TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 
 
@@ -119,22 +119,22 @@ class MultiLabelTask(ClassificationTask):
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves both answers towards one half."""
-        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         logits, told = encoded.logits.float(), batch.labels  # type: ignore[union-attr]
         weights = None if self.class_weights is None else torch.tensor(self.class_weights, device=logits.device)
         losses = nn.functional.binary_cross_entropy_with_logits(
             logits, told * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
         )
         right = ((logits.sigmoid() >= self.least) == (told > 0.5)).all(dim=1).sum()
-        return LossSum(losses.mean(dim=1).sum(), len(told), right, beside)
+        return LossSum(losses.mean(dim=1).sum(), len(told), right, auxiliary)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples, labels and vocabulary in a few words."""
         return self.described(train, validation, f"; any of {len(self.classes)} labels each ({few(self.classes)})")
 
-    def said(self) -> dict[str, Any]:
+    def hf_fields(self) -> dict[str, Any]:
         """The names of the labels, as other programs look for them in config.json."""
-        return names_said(self.classes, self.name)
+        return hf_label_fields(self.classes, self.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,8 +162,8 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
-    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
+    metric_names: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "exact_match")
+    metrics_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
 
     def classify(self, text: Text, *, threshold: float | None = None) -> Labelling:
         """The labels of one text, or of a pair of texts.
@@ -206,10 +206,10 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
         least = self.task.least if threshold is None else threshold
         return [number for number, probability in enumerate(probabilities) if probability >= least]
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """F1 of all labels pooled, the mean of the labels' F1, how often all labels are right, and figures of each label."""
         predicted = [self._labels(row) for row in self.values(self.stored(data, count)).tolist()]
-        return judged_labels(self.task, self.stored_labels(data, count), predicted, each=True)
+        return label_metrics(self.task, self.stored_labels(data, count), predicted, each=True)
 
     def remarks(self, data: TokenStore) -> list[str]:
         """A warning for labels that are never predicted; of many labels the figures of the largest."""
@@ -219,7 +219,7 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
         return remarks_of(dict(zip(self.task.classes, scores.values(), strict=True)), "label")
 
 
-def judged_labels(
+def label_metrics(
     task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], *, each: bool = False
 ) -> dict[str, float]:
     """The metrics of predicted labels, both as numbers.
@@ -325,7 +325,7 @@ def evaluate_labels(
     predicted = [[task.classes.index(label) for label in prediction.labels] for prediction in predictions]
     scores = multi_label_scores(right, predicted, range(len(task.classes)))
     return MultiLabelEvaluation(
-        metrics=judged_labels(task, right, predicted),
+        metrics=label_metrics(task, right, predicted),
         count=len(texts),
         classes=dict(zip(task.classes, scores.classes.values(), strict=True)),
         threshold=task.least if threshold is None else threshold,
@@ -333,19 +333,19 @@ def evaluate_labels(
     )
 
 
-def labels_beside(task: MultiLabelTask, example: LabelledText, said: Labelling) -> dict[str, Any]:
+def labels_record(task: MultiLabelTask, example: LabelledText, said: Labelling) -> dict[str, Any]:
     """An example, its labels and those that were told, by name."""
     right = list(labels_of(example, task.separator))
-    return beside(example, {"label": right, "predicted": list(said.labels), "probabilities": said.probabilities})
+    return record_of(example, {"label": right, "predicted": list(said.labels), "probabilities": said.probabilities})
 
 
-def foreign_multi_label(folder: Path, config: Any) -> MultiLabelTask:
+def multi_label_from_hf(folder: Path, config: Any) -> MultiLabelTask:
     """The same of a folder whose model tells any number of labels; the threshold is 0.5, for the folder says none.
 
     Raises:
-        InputError: as `foreign_classifier`.
+        InputError: as `classifier_from_hf`.
     """
-    return MultiLabelTask(**read_folder(folder, config), classes=names_of(folder, config.outputs))
+    return MultiLabelTask(**settings_from_hf(folder, config), classes=names_of(folder, config.outputs))
 
 
 MULTI_LABEL = TaskSpec(
@@ -357,8 +357,8 @@ MULTI_LABEL = TaskSpec(
     examples=LABELLED,
     evaluate=evaluate_labels,
     read=labelled(number=False, several=True, rest=True).named,
-    beside=labels_beside,
-    filled_in=decided_of_encoder("sequence", 2),
-    decided_of_some=OF_VECTOR_READERS,
-    foreign=foreign_multi_label,
+    record=labels_record,
+    derived_config=encoder_config("sequence", 2),
+    derived_if_present=OF_SENTENCE_ENCODERS,
+    from_hf=multi_label_from_hf,
 )

@@ -25,9 +25,9 @@ from regard.tasks.encoders import (
     EncoderPredictor,
     Joined,
     WholeTextTask,
-    foreign_tokenizer,
     join,
     padded,
+    tokenizer_from_hf,
 )
 from regard.tasks.examples import Examples, Place, Splits, check_amount
 from regard.tasks.losses import smoothed_cross_entropy
@@ -42,7 +42,7 @@ from regard.tasks.preparation import (
     whole_text_tokenizer,
     write_store,
 )
-from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.spec import OF_SENTENCE_ENCODERS, TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 from regard.text import Tokenizer
 
@@ -240,7 +240,7 @@ class MultipleChoiceTask(WholeTextTask):
 
         Smoothing is spread over the choices of the question.
         """
-        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         scores = encoded.logits.squeeze(-1).float()  # type: ignore[union-attr]
         total, correct = scores.new_zeros(()), batch.labels.new_zeros(())
         for count in batch.counts.unique().tolist():
@@ -248,7 +248,7 @@ class MultipleChoiceTask(WholeTextTask):
             own = scores[rows.repeat_interleave(batch.counts)].view(-1, count)
             loss, right = smoothed_cross_entropy(own, batch.labels[rows], smoothing=smoothing)
             total, correct = total + loss, correct + right
-        return LossSum(total, len(batch.labels), correct, beside)
+        return LossSum(total, len(batch.labels), correct, auxiliary)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
         """The loss; how many are right is among what the model is judged by."""
@@ -314,7 +314,7 @@ class Choice:
     probabilities: tuple[float, ...]
 
 
-class Chooser(EncoderPredictor[MultipleChoiceTask]):
+class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
     """A model that chooses: a context and some ways to go on in, a `Choice` out.
 
     Arguments:
@@ -324,7 +324,7 @@ class Chooser(EncoderPredictor[MultipleChoiceTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("accuracy",)
+    metric_names: ClassVar[tuple[str, ...]] = ("accuracy",)
 
     def choose(self, context: str, choices: Sequence[str]) -> Choice:
         """The best of some choices.
@@ -377,7 +377,7 @@ class Chooser(EncoderPredictor[MultipleChoiceTask]):
             for choices, end in zip(questions, ends, strict=True)
         ]
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """The share of questions whose right choice is chosen."""
         right, count = 0, min(count, len(data))
         for first in range(0, count, TOGETHER):
@@ -469,7 +469,7 @@ class ChoiceEvaluation(Evaluation):
     """
 
 
-def evaluate_choices(model: Chooser, questions: Any) -> ChoiceEvaluation:
+def evaluate_choices(model: MultipleChoice, questions: Any) -> ChoiceEvaluation:
     """Compare what a model chooses with what is right.
 
     Arguments:
@@ -485,7 +485,7 @@ def evaluate_choices(model: Chooser, questions: Any) -> ChoiceEvaluation:
     return ChoiceEvaluation(metrics={"accuracy": correct / len(asked)}, count=len(asked), predictions=tuple(said))
 
 
-def choice_beside(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choice) -> dict[str, Any]:
+def choice_record(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choice) -> dict[str, Any]:
     """A question, its right choice and the one that was told, by name."""
     del task
     return {
@@ -499,25 +499,25 @@ def choice_beside(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choi
     }
 
 
-def foreign_chooser(folder: Path, config: Any) -> MultipleChoiceTask:
+def chooser_from_hf(folder: Path, config: Any) -> MultipleChoiceTask:
     """The task of a folder whose model chooses.
 
     Raises:
         InputError: where there is no tokenizer.
     """
-    return MultipleChoiceTask(tokenizer=foreign_tokenizer(folder, config), maximum_length=config.maximum_positions)
+    return MultipleChoiceTask(tokenizer=tokenizer_from_hf(folder, config), maximum_length=config.maximum_positions)
 
 
 MULTIPLE_CHOICE = TaskSpec(
     task=MultipleChoiceTask,
-    predictor=Chooser,
+    predictor=MultipleChoice,
     interface="whole_text",
     sections={"data": ChoiceData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_choices,
     evaluate=evaluate_choices,
     examples=QUESTIONS,
-    beside=choice_beside,
-    filled_in=decided_of_encoder("choice", 1),
-    decided_of_some=OF_VECTOR_READERS,
-    foreign=foreign_chooser,
+    record=choice_record,
+    derived_config=encoder_config("choice", 1),
+    derived_if_present=OF_SENTENCE_ENCODERS,
+    from_hf=chooser_from_hf,
 )

@@ -391,9 +391,9 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("accuracy", "f1")
-    judged_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
-    judged_always: ClassVar[bool] = True
+    metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "f1")
+    metrics_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
+    validates_all: ClassVar[bool] = True
 
     def classify(self, picture: Picture) -> PictureClassification:
         """The class of one picture.
@@ -438,7 +438,7 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
         with torch.no_grad():
             return check_finite(self.model(pictures).float(), "these pictures").softmax(dim=-1).cpu()
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Accuracy, F1 as the mean over classes, and figures of each class."""
         pixels = cast(PictureStore, data).pictures[:count]
         right = data.numbers(LABEL)[:count].tolist()
@@ -608,7 +608,7 @@ def evaluate_pictures(model: PictureClassifierPredictor, pictures: Any) -> Pictu
     )
 
 
-def picture_beside(
+def picture_record(
     task: PictureClassificationTask, picture: LabelledPicture, said: PictureClassification
 ) -> dict[str, Any]:
     """The name of a picture, its class and the one that was told."""
@@ -629,7 +629,7 @@ def read_pictures(data: PictureData, malformed: MalformedRows) -> Iterator[Label
     return iter(read_labelled_pictures(data.place, part, colour=data.colour))
 
 
-def foreign_picture_classifier(folder: Path, config: ViTConfig) -> PictureClassificationTask:
+def picture_classifier_from_hf(folder: Path, config: ViTConfig) -> PictureClassificationTask:
     """The task of a folder that another program wrote: the classes of its config.json, and pictures of the model's size.
 
     What becomes of a picture before is what preprocessor_config.json says.
@@ -684,7 +684,7 @@ PICTURE_CLASSIFICATION = TaskSpec(
     evaluate=evaluate_pictures,
     examples=PICTURES,
     read=read_pictures,
-    beside=picture_beside,
-    filled_in={"picture_height": ANY_SIDE, "picture_width": ANY_SIDE, "picture_channels": 1, "outputs": 2},
-    foreign=foreign_picture_classifier,
+    record=picture_record,
+    derived_config={"picture_height": ANY_SIDE, "picture_width": ANY_SIDE, "picture_channels": 1, "outputs": 2},
+    from_hf=picture_classifier_from_hf,
 )

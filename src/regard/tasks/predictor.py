@@ -63,16 +63,16 @@ class Predictor(Generic[T]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ()
+    metric_names: ClassVar[tuple[str, ...]] = ()
     """The metrics that `judge` finds; none where a model's own answers are not judged."""
 
-    judged_of_each: ClassVar[tuple[str, ...]] = ()
+    metrics_of_each: ClassVar[tuple[str, ...]] = ()
     """What `judge` finds besides of each of the task's `named`, as `f1.spam`."""
 
-    judged_by_own: ClassVar[bool] = False
+    takes_own_metrics: ClassVar[bool] = False
     """Whether `judge` computes metrics of the user's own too."""
 
-    judged_always: ClassVar[bool] = False
+    validates_all: ClassVar[bool] = False
     """Whether all validation examples are judged at each evaluation, because that costs no more than their loss."""
 
     def __init__(
@@ -159,7 +159,7 @@ class Predictor(Generic[T]):
             self.save(folder, max_shard_size=max_shard_size)
             return push_folder(folder, place, private=private, token=token, message=message)
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """The metrics `judged` of the model's own answers to about `count` examples, for validation in training.
 
         Where the task tells groups of examples apart, those of each too, as `bleu.de`.

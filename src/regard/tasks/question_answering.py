@@ -17,15 +17,15 @@ from regard.data.questions import Candidate, Question
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import HeadKind
-from regard.tasks.answer_spans import N_BEST, THRESHOLD, Answer, BestSpans, Findings, best_spans, judged
+from regard.tasks.answer_spans import N_BEST, THRESHOLD, Answer, BestSpans, Findings, answer_metrics, best_spans
 from regard.tasks.encoders import (
     EncoderBatch,
     EncoderPredictor,
     EncoderTask,
     Joined,
-    foreign_tokenizer,
     padded,
     read_inputs,
+    tokenizer_from_hf,
 )
 from regard.tasks.examples import Splits
 from regard.tasks.losses import stands_out
@@ -60,7 +60,7 @@ from regard.tasks.question_data import (
     validation_row,
     windows,
 )
-from regard.tasks.spec import TaskSpec, decided_of_encoder
+from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 
 NOWHERE = -1
@@ -187,7 +187,7 @@ QUESTIONS_TOGETHER = 32
 """Questions whose contexts are held as tokens at once."""
 
 
-class Answerer(EncoderPredictor[QuestionAnsweringTask]):
+class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
     """A model that finds answers in texts: a question and a context in, an `Answer` out.
 
     A context may have any length: what is longer than the model reads at once is read in overlapping windows.
@@ -199,7 +199,7 @@ class Answerer(EncoderPredictor[QuestionAnsweringTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("exact_match", "f1", THRESHOLD)
+    metric_names: ClassVar[tuple[str, ...]] = ("exact_match", "f1", THRESHOLD)
 
     def __init__(
         self,
@@ -324,7 +324,7 @@ class Answerer(EncoderPredictor[QuestionAnsweringTask]):
                 if encoded.logits is not None:
                     _gather([group[row] for row in rows], encoded.logits.float().cpu(), self.task.maximum_answer)
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Exact match and F1 in [0, 1]; where a context may hold no answer, with the threshold that gives the best F1."""
         found: list[tuple[Asked, Findings]] = []
 
@@ -337,7 +337,7 @@ class Answerer(EncoderPredictor[QuestionAnsweringTask]):
         self._read(waiting())
         limit = 0.0 if self.task.unanswerable else None
         said = [findings.answer("", n_best=1, threshold=limit) for _, findings in found]
-        return judged([asked.answers for asked, _ in found], said, threshold=None)
+        return answer_metrics([asked.answers for asked, _ in found], said, threshold=None)
 
 
 def _gather(group: Sequence[tuple[Findings, Window]], logits: Tensor, maximum: int) -> None:
@@ -587,7 +587,7 @@ class QuestionEvaluation(Evaluation):
 
 
 def evaluate_questions(
-    model: Answerer, questions: Any, *, threshold: float | None = None, n_best: int = 1
+    model: QuestionAnswerer, questions: Any, *, threshold: float | None = None, n_best: int = 1
 ) -> QuestionEvaluation:
     """Compare a model's answers with the right ones.
 
@@ -614,14 +614,14 @@ def evaluate_questions(
     )
     right = [tuple(answer.text for answer in question.answers) for question in asked]
     return QuestionEvaluation(
-        metrics=judged(right, said, threshold=model.threshold if threshold is None else threshold),
+        metrics=answer_metrics(right, said, threshold=model.threshold if threshold is None else threshold),
         count=len(asked),
         cut=sum(model.cut([question.question for question in asked])),
         predictions=tuple(replace(answer, id=question.id) for answer, question in zip(said, asked, strict=True)),
     )
 
 
-def answer_beside(task: QuestionAnsweringTask, question: Question, said: Answer) -> dict[str, Any]:
+def answer_record(task: QuestionAnsweringTask, question: Question, said: Answer) -> dict[str, Any]:
     """A question, its answers (none where it has none) and the one that was told, by name."""
     del task
     found = asdict(said)
@@ -661,7 +661,7 @@ LENGTH, STRIDE, LONGEST_QUESTION = 384, 128, 64
 """Tokens of a window, from one window to the next, and of a question, as published; a smaller model has less of each."""
 
 
-def foreign_answerer(folder: Path, config: Any) -> QuestionAnsweringTask:
+def answerer_from_hf(folder: Path, config: Any) -> QuestionAnsweringTask:
     """The task of a folder whose model finds answers; whether it was trained to say that there is none is not told there.
 
     Raises:
@@ -670,7 +670,7 @@ def foreign_answerer(folder: Path, config: Any) -> QuestionAnsweringTask:
     length = min(LENGTH, config.maximum_positions)
     question = max(1, min(LONGEST_QUESTION, length // 4))
     return QuestionAnsweringTask(
-        tokenizer=foreign_tokenizer(folder, config),
+        tokenizer=tokenizer_from_hf(folder, config),
         maximum_length=length,
         stride=max(1, min(STRIDE, length - question - 3)),
         maximum_question=question,
@@ -680,13 +680,13 @@ def foreign_answerer(folder: Path, config: Any) -> QuestionAnsweringTask:
 
 QUESTION_ANSWERING = TaskSpec(
     task=QuestionAnsweringTask,
-    predictor=Answerer,
+    predictor=QuestionAnswerer,
     interface="encoder",
     sections={"data": QuestionData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_questions,
     evaluate=evaluate_questions,
     examples=QUESTIONS,
-    beside=answer_beside,
-    filled_in=decided_of_encoder("spans", 2),
-    foreign=foreign_answerer,
+    record=answer_record,
+    derived_config=encoder_config("spans", 2),
+    from_hf=answerer_from_hf,
 )

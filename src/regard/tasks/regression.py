@@ -27,22 +27,22 @@ from regard.tasks.labelled import (
     LabelledPredictor,
     LabelledTask,
     Text,
-    beside,
     content_of,
     few,
+    hf_label_fields,
     labelled,
     names_of,
-    names_said,
     prepare_labelled,
     rating_of,
     ratings_of,
-    read_folder,
+    record_of,
     refuse_classes,
+    settings_from_hf,
     where_of,
 )
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import EncoderTokenizerSettings, Prepared
-from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.spec import OF_SENTENCE_ENCODERS, TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 
 
@@ -113,17 +113,17 @@ class RegressionTask(LabelledTask):
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The squared error, summed over examples; there is nothing to smooth."""
         del smoothing
-        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         values = encoded.logits.squeeze(-1).float()  # type: ignore[union-attr]
         error = values - (batch.labels - self.mean) / self.spread
         none = torch.zeros((), dtype=torch.int64, device=values.device)
-        return LossSum((error * error).sum(), len(values), none, beside)
+        return LossSum((error * error).sum(), len(values), none, auxiliary)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Examples and vocabulary in a few words."""
         return self.described(train, validation, f", rated {self.mean:.3g} on average")
 
-    def said(self) -> dict[str, Any]:
+    def hf_fields(self) -> dict[str, Any]:
         """What other programs look for in config.json."""
         return {"id2label": {"0": "value"}, "label2id": {"value": 0}, "problem_type": "regression"}
 
@@ -184,11 +184,11 @@ class MultiOutputTask(LabelledTask):
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The mean squared error of the outputs, summed over examples; there is nothing to smooth."""
         del smoothing
-        encoded, beside = self.read(model, batch.tokens, batch.segments)
+        encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         values = encoded.logits.float()  # type: ignore[union-attr]
         error = values - (batch.labels - self.row(self.means, values)) / self.row(self.spreads, values)
         none = torch.zeros((), dtype=torch.int64, device=values.device)
-        return LossSum((error * error).mean(dim=1).sum(), len(values), none, beside)
+        return LossSum((error * error).mean(dim=1).sum(), len(values), none, auxiliary)
 
     def row(self, numbers: Sequence[float], like: Tensor) -> Tensor:
         """A number for each output, beside values (..., outputs)."""
@@ -198,9 +198,9 @@ class MultiOutputTask(LabelledTask):
         """Examples, numbers and vocabulary in a few words."""
         return self.described(train, validation, f", with {len(self.names)} numbers each ({few(self.names)})")
 
-    def said(self) -> dict[str, Any]:
+    def hf_fields(self) -> dict[str, Any]:
         """What other programs look for in config.json."""
-        return names_said(self.names, "regression")
+        return hf_label_fields(self.names, "regression")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +229,7 @@ class Ratings:
     values: dict[str, float]
 
 
-class Rater(LabelledPredictor[RegressionTask]):
+class Regressor(LabelledPredictor[RegressionTask]):
     """A model that rates texts, or pairs of texts, such as by how alike they are: texts in, `Rating`s out.
 
     Arguments:
@@ -239,7 +239,7 @@ class Rater(LabelledPredictor[RegressionTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    metric_names: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
 
     def rate(self, text: Text) -> Rating:
         """The number of one text, or of a pair of texts.
@@ -261,7 +261,7 @@ class Rater(LabelledPredictor[RegressionTask]):
         """In the units of the data."""
         return logits.cpu() * self.task.spread + self.task.mean
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Pearson's and Spearman's correlation with the ratings; left out where undefined, as of one rating."""
         right = self.stored_labels(data, count)
         predicted = self.values(self.stored(data, count)).squeeze(-1).tolist()
@@ -271,7 +271,7 @@ class Rater(LabelledPredictor[RegressionTask]):
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
-class MultiRater(LabelledPredictor[MultiOutputTask]):
+class MultiOutputRegressor(LabelledPredictor[MultiOutputTask]):
     """A model that gives each text several numbers: texts in, `Ratings` out.
 
     Arguments:
@@ -281,8 +281,8 @@ class MultiRater(LabelledPredictor[MultiOutputTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
-    judged_of_each: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    metric_names: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
+    metrics_of_each: ClassVar[tuple[str, ...]] = ("pearson", "spearman")
 
     def rate(self, text: Text) -> Ratings:
         """The numbers of one text, or of a pair of texts.
@@ -308,13 +308,13 @@ class MultiRater(LabelledPredictor[MultiOutputTask]):
         values = logits.cpu()
         return values * self.task.row(self.task.spreads, values) + self.task.row(self.task.means, values)
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """The means over the numbers of Pearson's and Spearman's correlations, then those of each."""
         predicted = self.values(self.stored(data, count)).tolist()
-        return judged_numbers(self.task, self.stored_labels(data, count), predicted)
+        return number_metrics(self.task, self.stored_labels(data, count), predicted)
 
 
-def judged_numbers(
+def number_metrics(
     task: MultiOutputTask, right: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]
 ) -> dict[str, float]:
     """The metrics of several numbers for each text; a correlation that is undefined is left out, and of the mean too."""
@@ -425,7 +425,7 @@ class MultiOutputEvaluation(Evaluation):
     """
 
 
-def evaluate_ratings(model: Rater, examples: Any) -> RegressionEvaluation:
+def evaluate_ratings(model: Regressor, examples: Any) -> RegressionEvaluation:
     """Compare the numbers of examples with those that a model gives.
 
     Arguments:
@@ -446,7 +446,7 @@ def evaluate_ratings(model: Rater, examples: Any) -> RegressionEvaluation:
     )
 
 
-def evaluate_numbers(model: MultiRater, examples: Any) -> MultiOutputEvaluation:
+def evaluate_numbers(model: MultiOutputRegressor, examples: Any) -> MultiOutputEvaluation:
     """Compare the numbers of examples with those that a model gives.
 
     Arguments:
@@ -460,70 +460,70 @@ def evaluate_numbers(model: MultiRater, examples: Any) -> MultiOutputEvaluation:
     predictions = model.rate_batch([content_of(text) for text in texts])
     predicted = [list(prediction.values.values()) for prediction in predictions]
     return MultiOutputEvaluation(
-        metrics=judged_numbers(model.task, right, predicted), count=len(texts), predictions=tuple(predictions)
+        metrics=number_metrics(model.task, right, predicted), count=len(texts), predictions=tuple(predictions)
     )
 
 
-def number_beside(task: RegressionTask, example: LabelledText, said: Rating) -> dict[str, Any]:
+def number_record(task: RegressionTask, example: LabelledText, said: Rating) -> dict[str, Any]:
     """An example, its number and the one that was told, by name."""
     del task
-    return beside(example, {"label": rating_of(example), "predicted": said.value})
+    return record_of(example, {"label": rating_of(example), "predicted": said.value})
 
 
-def numbers_beside(task: MultiOutputTask, example: LabelledText, said: Ratings) -> dict[str, Any]:
+def numbers_record(task: MultiOutputTask, example: LabelledText, said: Ratings) -> dict[str, Any]:
     """An example, its numbers and those that were told, by name."""
     right = dict(zip(task.names, ratings_of(example), strict=True))
-    return beside(example, {"label": right, "predicted": said.values})
+    return record_of(example, {"label": right, "predicted": said.values})
 
 
-def foreign_rater(folder: Path, config: Any) -> RegressionTask:
+def rater_from_hf(folder: Path, config: Any) -> RegressionTask:
     """The task of a folder whose model gives one number; whether it reads texts or pairs is not told there.
 
     Raises:
         InputError: where there is no tokenizer.
     """
-    return RegressionTask(**read_folder(folder, config))
+    return RegressionTask(**settings_from_hf(folder, config))
 
 
-def foreign_multi_output(folder: Path, config: Any) -> MultiOutputTask:
+def multi_output_from_hf(folder: Path, config: Any) -> MultiOutputTask:
     """The same of a folder whose model gives several numbers, with the names of its config.json.
 
     Raises:
-        InputError: as `foreign_classifier`.
+        InputError: as `classifier_from_hf`.
     """
     names = names_of(folder, config.outputs)
     return MultiOutputTask(
-        **read_folder(folder, config), names=names, means=(0.0,) * len(names), spreads=(1.0,) * len(names)
+        **settings_from_hf(folder, config), names=names, means=(0.0,) * len(names), spreads=(1.0,) * len(names)
     )
 
 
 REGRESSION = TaskSpec(
     task=RegressionTask,
-    predictor=Rater,
+    predictor=Regressor,
     interface="whole_text",
     sections={"data": LabelledData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_ratings,
     examples=LABELLED,
     evaluate=evaluate_ratings,
     read=labelled(number=True, rest=True).named,
-    beside=number_beside,
-    filled_in=decided_of_encoder("sequence", 1),
-    decided_of_some=OF_VECTOR_READERS,
-    foreign=foreign_rater,
+    record=number_record,
+    derived_config=encoder_config("sequence", 1),
+    derived_if_present=OF_SENTENCE_ENCODERS,
+    from_hf=rater_from_hf,
 )
 
 
 MULTI_OUTPUT = TaskSpec(
     task=MultiOutputTask,
-    predictor=MultiRater,
+    predictor=MultiOutputRegressor,
     interface="whole_text",
     sections={"data": MultiOutputData, "tokenizer": EncoderTokenizerSettings},
     prepare=prepare_numbers,
     examples=LABELLED,
     evaluate=evaluate_numbers,
     read=labelled(number=True, several=True, rest=True).named,
-    beside=numbers_beside,
-    filled_in=decided_of_encoder("sequence", 2),
-    decided_of_some=OF_VECTOR_READERS,
-    foreign=foreign_multi_output,
+    record=numbers_record,
+    derived_config=encoder_config("sequence", 2),
+    derived_if_present=OF_SENTENCE_ENCODERS,
+    from_hf=multi_output_from_hf,
 )

@@ -32,8 +32,8 @@ from regard.tasks.encoders import (
     TEXT,
     EncoderPredictor,
     bits_of,
-    foreign_tokenizer,
     stored_numbers,
+    tokenizer_from_hf,
 )
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
@@ -57,7 +57,7 @@ from regard.tasks.sentence_data import (
     check_pooling,
     range_of,
 )
-from regard.tasks.spec import OF_VECTOR_READERS, TaskSpec, decided_of_encoder
+from regard.tasks.spec import OF_SENTENCE_ENCODERS, TaskSpec, encoder_config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +83,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+    metric_names: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         cosines = left @ right.T
         return cosines if measure == "cosine" else angular(cosines)
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Spearman's and Pearson's correlation of cosines with what they ought to be.
 
         That is the data's numbers; where it has none, 1 for texts that belong together and 0 for as many that do not: each first
@@ -480,7 +480,7 @@ def evaluate_sentences(model: SentenceEncoder, examples: Any, *, precision: str 
     return SentenceEvaluation(metrics=metrics, count=len(found), predictions=tuple(predictions))
 
 
-def similarity_beside(task: SentenceEmbeddingTask, example: SentenceExample, said: Similarity) -> dict[str, Any]:
+def similarity_record(task: SentenceEmbeddingTask, example: SentenceExample, said: Similarity) -> dict[str, Any]:
     """Two texts, how alike they are said to be, and the cosine of their vectors, by name."""
     del task
     score = {} if example.score is None else {"score": example.score}
@@ -502,7 +502,7 @@ def _ranks(first: NDArray[np.float32], second: NDArray[np.float32], texts: Seque
     return ranks
 
 
-def foreign_encoder(folder: Path, config: Any) -> SentenceEmbeddingTask:
+def encoder_from_hf(folder: Path, config: Any) -> SentenceEmbeddingTask:
     """The task of a folder: as its `modules.json` has it; without one the mean of all tokens, not normalised.
 
     Of a model that makes one vector of each text, that one.
@@ -514,7 +514,7 @@ def foreign_encoder(folder: Path, config: Any) -> SentenceEmbeddingTask:
     longest = config.maximum_positions
     family = MODELS[config.model_type]
     return SentenceEmbeddingTask(
-        tokenizer=foreign_tokenizer(folder, config),
+        tokenizer=tokenizer_from_hf(folder, config),
         maximum_length=longest if found.maximum_length is None else min(found.maximum_length, longest),
         pooling=POOLER if family.interface == "text_vectors" else found.pooling,
         sentences=family.sentences,
@@ -534,8 +534,8 @@ SENTENCE_EMBEDDING = TaskSpec(
     prepare=prepare_sentences,
     evaluate=evaluate_sentences,
     examples=SENTENCE_PAIRS,
-    beside=similarity_beside,
-    filled_in=decided_of_encoder("none", 0),
-    decided_of_some=OF_VECTOR_READERS,
-    foreign=foreign_encoder,
+    record=similarity_record,
+    derived_config=encoder_config("none", 0),
+    derived_if_present=OF_SENTENCE_ENCODERS,
+    from_hf=encoder_from_hf,
 )

@@ -512,7 +512,7 @@ def evaluate_spans(
     return SpanEvaluation(metrics=metrics, count=len(texts), tokens=tokens)
 
 
-def foreign_spans(folder: Path, config: Any) -> SpanCorruptionTask:
+def spans_from_hf(folder: Path, config: Any) -> SpanCorruptionTask:
     """The task of a folder that another program wrote: its tokenizer, and spans as published.
 
     Arguments:
@@ -531,7 +531,7 @@ SPAN_CORRUPTION = TaskSpec(
     sections={"data": SpanTextData, "tokenizer": SentinelTokenizerSettings},
     prepare=prepare_spans,
     evaluate=evaluate_spans,
-    filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
+    derived_config={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
     examples=DOCUMENTS,
-    foreign=foreign_spans,
+    from_hf=spans_from_hf,
 )

@@ -41,18 +41,18 @@ class TaskSpec:
             files as `given` and `given_validation`.
         evaluate: measures a predictor on examples; what it returns has `metrics`, `count` and, for tasks of encoders,
             `predictions`.
-        filled_in: what the task decides of a model's config, not the recipe, each with a value that is always allowed.
-        decided_of_some: what it decides likewise of those models that have such a setting, by name.
+        derived_config: what the task decides of a model's config, not the recipe, each with a value that is always allowed.
+        derived_if_present: what it decides likewise of those models that have such a setting, by name.
         examples: where its examples come from: rows in memory, or the files of its `data` section.
         read: the examples that `train` names in a `data` section, to be evaluated: those of `examples`, unless a task reads them
             otherwise. Where there is neither, the command line has its own way.
-        beside: of the task, one of those examples and what was predicted of it: what was read, the right answer and the predicted
+        record: of the task, one of those examples and what was predicted of it: what was read, the right answer and the predicted
             one, by name; the prediction's own fields where None.
         fits: of a task of your own, whether a model is one for it, by its config; asked of folders that another program wrote.
             `MODELS_OF` says it of the package's tasks.
         problems: of a task of your own, what `problem_type` has to be in such a folder's config.json, None where it is absent; ()
             for whatever it is.
-        foreign: the task in such a folder, by the folder and the model's config; None where no other program writes any.
+        from_hf: the task in such a folder, by the folder and the model's config; None where no other program writes any.
     """
 
     task: type[Task]
@@ -61,33 +61,33 @@ class TaskSpec:
     sections: Mapping[str, type]
     prepare: Callable[..., Prepared[Any]]
     evaluate: Callable[..., Any]
-    filled_in: Mapping[str, Any]
-    decided_of_some: tuple[str, ...] = ()
+    derived_config: Mapping[str, Any]
+    derived_if_present: tuple[str, ...] = ()
     examples: Examples[Any] | None = None
     read: Callable[[Any, MalformedRows], Iterator[Any]] | None = None
-    beside: Callable[[Any, Any, Any], dict[str, Any]] | None = None
+    record: Callable[[Any, Any, Any], dict[str, Any]] | None = None
     fits: Callable[[Any], bool] = lambda config: False
     problems: tuple[str | None, ...] = ()
-    foreign: Callable[[Path, Any], Task] | None = None
+    from_hf: Callable[[Path, Any], Task] | None = None
 
     def __post_init__(self) -> None:
         if self.read is None and self.examples is not None:
             object.__setattr__(self, "read", self.examples.named)
 
     @property
-    def judged(self) -> tuple[str, ...]:
+    def metric_names(self) -> tuple[str, ...]:
         """The metrics of a model's own answers: the predictor's, and those of the user's own for the task."""
-        own = own_metrics(self.task.name) if self.predictor.judged_by_own else ()
-        return (*self.predictor.judged, *own)
+        own = own_metrics(self.task.name) if self.predictor.takes_own_metrics else ()
+        return (*self.predictor.metric_names, *own)
 
 
-OF_VECTOR_READERS = ("texts", "boundary_ids")
+OF_SENTENCE_ENCODERS = ("texts", "boundary_ids")
 """What a task of whole texts decides of models that make a vector of each text: of how many the head is told, and what parts
 sentences."""
 
 
-def decided_of_encoder(head: HeadKind, outputs: int) -> dict[str, Any]:
-    """What every task of an encoder decides of its config: `filled_in` of a head with so many outputs."""
+def encoder_config(head: HeadKind, outputs: int) -> dict[str, Any]:
+    """What every task of an encoder decides of its config: `derived_config` of a head with so many outputs."""
     return {"vocabulary": 1, "padding_id": 0, "head": head, "outputs": outputs}
 
 

@@ -28,8 +28,8 @@ from regard.tasks.encoders import (
     EncoderPredictor,
     EncoderTask,
     columns_of,
-    foreign_tokenizer,
     padded,
+    tokenizer_from_hf,
 )
 from regard.tasks.examples import Splits
 from regard.tasks.gaps import refuse_gaps
@@ -45,7 +45,7 @@ from regard.tasks.preparation import (
     prepare,
     write_store,
 )
-from regard.tasks.spec import TaskSpec, decided_of_encoder
+from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.tagging_data import (
     SENTENCES,
     Decoding,
@@ -171,7 +171,7 @@ class TaggingTask(EncoderTask):
             f"({', '.join(self.tags[:6])}{', ...' if len(self.tags) > 6 else ''}); a vocabulary of {self.tokenizer.size:,}"
         )
 
-    def said(self) -> dict[str, Any]:
+    def hf_fields(self) -> dict[str, Any]:
         """The names of the tags, as other programs look for them in config.json."""
         return {
             "id2label": {str(number): name for number, name in enumerate(self.tags)},
@@ -236,7 +236,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall", "accuracy")
+    metric_names: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall", "accuracy")
 
     def tag(self, text: str | Sequence[str], *, decoding: Decoding | None = None) -> Tagging:
         """The tags of one text, or of the words of one sentence.
@@ -345,7 +345,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
             entities=tuple(entities),
         )
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Precision, recall and F1 of spans as conlleval counts them, and the share of words whose tag is right.
 
         Where tags are no spans each word is one, and all four are the same.
@@ -362,14 +362,16 @@ class Tagger(EncoderPredictor[TaggingTask]):
             sentences[-1].append(each)
         predicted = self.decoded([np.concatenate(parts) for parts in sentences])
         names = self.task.tags
-        return judged(
+        return tag_metrics(
             self.task,
             [[names[number] for number in numbers] for numbers in right],
             [[names[number] for number in path.tolist()] for path in predicted],
         )
 
 
-def judged(task: TaggingTask, right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+def tag_metrics(
+    task: TaggingTask, right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """The metrics of predicted tags."""
     found = chunk_scores([task.spans(tags) for tags in right], [task.spans(tags) for tags in predicted]).overall
     flat = itertools.chain.from_iterable
@@ -575,14 +577,14 @@ def _right(model: Tagger, sentences: Sequence[TaggedSentence]) -> tuple[list[tup
     return tags, sorted(theirs - own)
 
 
-def tags_beside(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> dict[str, Any]:
+def tags_record(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> dict[str, Any]:
     """A sentence, its tags and those that were told, by name."""
     del task
     right = {"words": list(sentence.words), "tags": list(sentence.tags)}
     return right | {"predicted": list(said.tags), "probabilities": list(said.probabilities)}
 
 
-def foreign_tagger(folder: Path, config: Any) -> TaggingTask:
+def tagger_from_hf(folder: Path, config: Any) -> TaggingTask:
     """The task of a tagger's folder: its tokenizer, its tags as config.json names them.
 
     Names with B- and I- alone do not tell BIO from IOB1, whose rules differ, so no rule is imposed on them: spans are then
@@ -594,7 +596,7 @@ def foreign_tagger(folder: Path, config: Any) -> TaggingTask:
     tags = names_of(folder, config.outputs)
     scheme = _scheme(tags)
     return TaggingTask(
-        tokenizer=foreign_tokenizer(folder, config),
+        tokenizer=tokenizer_from_hf(folder, config),
         maximum_length=config.maximum_positions,
         tags=tags,
         scheme=scheme,
@@ -617,7 +619,7 @@ TAGGING = TaskSpec(
     prepare=prepare_tags,
     evaluate=evaluate_tags,
     examples=SENTENCES,
-    beside=tags_beside,
-    filled_in=decided_of_encoder("tokens", 2),
-    foreign=foreign_tagger,
+    record=tags_record,
+    derived_config=encoder_config("tokens", 2),
+    from_hf=tagger_from_hf,
 )

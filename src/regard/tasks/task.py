@@ -47,14 +47,14 @@ class LossSum:
         total: the sum, a scalar with a gradient.
         tokens: how many labels it is over.
         correct: how many of them had the highest logit, alone.
-        beside: further losses by name, each over labels of its own, as `Task.beside` counts them. What is learnt from is the sum
-            of the means.
+        auxiliary: further losses by name, each over labels of its own, as `Task.auxiliary_labels` counts them. What is learnt
+            from is the sum of the means.
     """
 
     total: Tensor
     tokens: int
     correct: Tensor
-    beside: Mapping[str, LossSum] = field(default_factory=dict)
+    auxiliary: Mapping[str, LossSum] = field(default_factory=dict)
 
 
 class Task(ABC):
@@ -99,7 +99,7 @@ class Task(ABC):
     def labels(self, data: TokenStore) -> np.ndarray:
         """Over how many labels the loss of each example is summed, (N,) int64."""
 
-    def beside(self, data: TokenStore) -> Mapping[str, np.ndarray]:
+    def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
         """Over how many labels each further loss of an example is summed, (N,) int64 by its name; none unless a task says so."""
         del data
         return {}
@@ -155,7 +155,7 @@ class Task(ABC):
         """
         return {"loss": loss, "perplexity": math.exp(min(50.0, loss)), "token_accuracy": right}
 
-    def metrics_beside(self, name: str, loss: float, right: float) -> dict[str, float]:
+    def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
         """What a validation says of a further loss; it has been added to `loss` already."""
         return {f"{name}_loss": loss, f"{name}_accuracy": right}
 
@@ -197,7 +197,7 @@ class Task(ABC):
         del config
         return ""
 
-    def said(self) -> dict[str, Any]:
+    def hf_fields(self) -> dict[str, Any]:
         """What config.json says of the task to other programs, such as the names of classes; nothing unless a task says so."""
         return {}
 
@@ -227,6 +227,6 @@ class Task(ABC):
             metrics=metrics,
             use=self.use,
             obstacle=self.unsupported_reason(config),
-            said=self.said(),
+            said=self.hf_fields(),
         )
         self.write_for_others(folder, config, "why" not in layout)

@@ -337,7 +337,7 @@ class TextToText(PairPredictor[TextToTextTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("exact_match", "f1", "bleu", "rougeL")
+    metric_names: ClassVar[tuple[str, ...]] = ("exact_match", "f1", "bleu", "rougeL")
 
     @property
     def longest(self) -> int | None:
@@ -444,7 +444,7 @@ class TextToText(PairPredictor[TextToTextTask]):
                 pieces.append(unit)
         return pieces
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Metrics of what is written for about `count` validation pairs, the first of each part."""
         rows = self.task.groups(data) or {"": range(len(data))}
         share = -(-count // len(rows))
@@ -463,7 +463,7 @@ class TextToText(PairPredictor[TextToTextTask]):
 
     def _judged(self, texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
         metrics, _, _ = measured(texts, references, self.task.tokenizer)
-        return {name: metrics.get(name, 0.0) for name in self.judged}
+        return {name: metrics.get(name, 0.0) for name in self.metric_names}
 
     def _written(
         self,
@@ -676,7 +676,7 @@ TASKS_THERE, PREFIX = "task_specific_params", "prefix"
 """Where a config.json has the tasks that a T5 was trained for, and of each what stands in front of its sources."""
 
 
-def foreign_text_to_text(folder: Path, config: Any) -> TextToTextTask:
+def text_to_text_from_hf(folder: Path, config: Any) -> TextToTextTask:
     """The task of a folder that another program wrote: its tokenizer, decoding settings, and the prefixes it knows.
 
     Arguments:
@@ -706,6 +706,6 @@ TEXT_TO_TEXT = TaskSpec(
     prepare=prepare_texts,
     evaluate=evaluate_text_to_text,
     examples=EXAMPLES,
-    filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
-    foreign=foreign_text_to_text,
+    derived_config={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
+    from_hf=text_to_text_from_hf,
 )

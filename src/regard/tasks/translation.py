@@ -235,8 +235,8 @@ class Translator(PairPredictor[TranslationTask]):
         metrics: its last evaluation.
     """
 
-    judged: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
-    judged_by_own: ClassVar[bool] = True
+    metric_names: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
+    takes_own_metrics: ClassVar[bool] = True
 
     def quantised(self, precision: QuantizedPrecision) -> Translator:
         """The same with weights of 8 or 4 bits, for use on a processor, where it is faster.
@@ -328,7 +328,7 @@ class Translator(PairPredictor[TranslationTask]):
         targets = self.task.target_tokenizer.encode_batch([target for _, target in pairs])
         return self.task.batch(sources, targets).to(self.device)
 
-    def judge(self, data: TokenStore, count: int) -> dict[str, float]:
+    def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Exact match and BLEU on about `count` validation pairs, the first of each language."""
         rows = self.task.groups(data) or {None: range(len(data))}
         share = -(-count // len(rows))
@@ -347,7 +347,7 @@ class Translator(PairPredictor[TranslationTask]):
 
     def _judged(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
         metrics, _, _ = compared(texts, references, self.task.target_tokenizer)
-        return {name: metrics.get(name, 0.0) for name in (*self.judged, *own_metrics(self.task.name))}
+        return {name: metrics.get(name, 0.0) for name in (*self.metric_names, *own_metrics(self.task.name))}
 
 
 LanguagePart = PairPart[Pair]
@@ -690,7 +690,7 @@ def _binned(
     return tuple(bins)
 
 
-def foreign_translation(folder: Path, config: Any) -> TranslationTask:
+def translation_from_hf(folder: Path, config: Any) -> TranslationTask:
     """The task of a folder that another program wrote, as `foreign_pair_tokenizer` reads it."""
     tokenizer, generation = foreign_pair_tokenizer(folder, config)
     return TranslationTask(tokenizer, tokenizer, generation)
@@ -704,6 +704,6 @@ TRANSLATION = TaskSpec(
     prepare=prepare_pairs,
     evaluate=evaluate,
     examples=PAIRS,
-    filled_in={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
-    foreign=foreign_translation,
+    derived_config={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
+    from_hf=translation_from_hf,
 )

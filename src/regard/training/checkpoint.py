@@ -78,7 +78,7 @@ class Progress:
         self.loss_sum += whole(loss.total).item()
         self.loss_tokens += loss.tokens
         self.correct += int(loss.correct)
-        for name, part in loss.beside.items():
+        for name, part in loss.auxiliary.items():
             total, labels, right = self.beside.get(name, (0.0, 0, 0))
             self.beside[name] = (total + whole(part.total).item(), labels + part.tokens, right + int(part.correct))
 

@@ -73,7 +73,7 @@ class Loop:
     save: Callable[[], None]
     cannot_resume: str = ""
     say: Callable[[str], None] | None = None
-    beside: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
+    auxiliary: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
     asked_to_stop: int = field(init=False, default=0)
     saved: float = field(init=False, default=0.0)
 
@@ -110,7 +110,7 @@ class Loop:
         """
         progress, started = self.progress, time.monotonic() - self.progress.seconds
         lengths, labels = self.task.lengths(self.data), self.task.labels(self.data)
-        self.beside = self.task.beside(self.data)
+        self.auxiliary = self.task.auxiliary_labels(self.data)
         chosen = self.task.epoch_rows(self.data)
         batches = Batches(lengths, maximum_tokens=self.settings.tokens_of_a_batch(lengths), seed=self.seed, rows=chosen)
         total = self._total_steps(batches)
@@ -185,7 +185,7 @@ class Loop:
         """
         progress, settings, workers = self.progress, self.settings, self.workers
         total_tokens = int(sum(labels[batch].sum() for batch in window))
-        totals = {name: int(sum(own[batch].sum() for batch in window)) for name, own in self.beside.items()}
+        totals = {name: int(sum(own[batch].sum() for batch in window)) for name, own in self.auxiliary.items()}
         rate = learning_rate(
             settings.schedule,
             progress.step + 1,
@@ -209,7 +209,7 @@ class Loop:
                 # DDP and FSDP average gradients over workers where the sum is wanted.
                 scale = share * workers.count
                 objective = loss.total * (scale / total_tokens)
-                for name, part in loss.beside.items():
+                for name, part in loss.auxiliary.items():
                     objective = objective + part.total * (scale / max(1, totals[name]))
                 objective.backward()
             if share:
@@ -276,7 +276,7 @@ class Loop:
         for name, tally in beside.items():
             mean, right = _means(tally)
             loss += mean
-            further |= self.task.metrics_beside(name, mean, right)
+            further |= self.task.auxiliary_metrics(name, mean, right)
         self._write(
             {
                 "event": "train",
@@ -301,9 +301,9 @@ class Loop:
     def _tallies(self) -> tuple[Tally, dict[str, Tally]]:
         """The tallies of all workers added up, those of further losses by name; they are forgotten."""
         progress = self.progress
-        own, *others = self.workers.added(progress.tallies(list(self.beside)))
+        own, *others = self.workers.added(progress.tallies(list(self.auxiliary)))
         progress.forget_tallies()
-        return own, dict(zip(self.beside, others, strict=True))
+        return own, dict(zip(self.auxiliary, others, strict=True))
 
     def _judge(self) -> None:
         """Evaluate, keep count of the best, and stop where patience is at an end."""
@@ -426,7 +426,7 @@ def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = N
         batch = loop.task.read_batch(data, chosen.tolist()).to(workers.device)
         with torch.autocast(workers.device.type, dtype=loop.dtype, enabled=loop.dtype != torch.float32):
             loss = loop.task.loss(loop.wrapped, batch)
-        names = list(loss.beside)
+        names = list(loss.auxiliary)
         if place < len(batches):
             found.count(loss)
     own, *others = workers.added(found.tallies(names))
@@ -434,7 +434,7 @@ def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = N
     for name, tally in zip(names, others, strict=True):
         mean, right = _means(tally)
         metrics["loss"] += mean
-        metrics |= loop.task.metrics_beside(name, mean, right)
+        metrics |= loop.task.auxiliary_metrics(name, mean, right)
     return metrics
 
 
@@ -457,7 +457,7 @@ def names_of_each(metrics: Sequence[str], task: Task, best: str) -> list[str]:
     """The names of what `Predictor.judge` finds of each class, such as `f1.spam`; of many classes that of `best` alone.
 
     Arguments:
-        metrics: the predictor's `judged_of_each`.
+        metrics: the predictor's `metrics_of_each`.
         best: `training.best`.
 
     Raises:

@@ -86,21 +86,21 @@ class Recipe:
             object.__setattr__(self, "tokenizer", dataclasses.replace(self.tokenizer, sentences=True))
 
     def _check_judged(self, kind: TaskSpec) -> None:
-        judged, settings = kind.judged, self.training
+        judged, settings = kind.metric_names, self.training
         metric, _, name = settings.best.partition(".")
-        of_one = bool(name) and metric in kind.predictor.judged_of_each and metric != "examples"
+        of_one = bool(name) and metric in kind.predictor.metrics_of_each and metric != "examples"
         if settings.best not in ("loss", *judged) and not of_one:
             raise InputError(
                 f"training.best is {settings.best!r}, which no model for task {self.task} is judged by; "
-                f"{nearest(settings.best, ['loss', *judged])}{own_hint('metric') if kind.predictor.judged_by_own else ''}"
+                f"{nearest(settings.best, ['loss', *judged])}{own_hint('metric') if kind.predictor.takes_own_metrics else ''}"
             )
-        if settings.evaluate_generated and (not judged or kind.predictor.judged_always):
+        if settings.evaluate_generated and (not judged or kind.predictor.validates_all):
             raise InputError(
                 f"training.evaluate_generated is {settings.evaluate_generated}, and nothing is generated for task "
                 f"{self.task}; leave it out"
             )
         check(
-            settings.best == "loss" or settings.evaluate_generated > 0 or kind.predictor.judged_always,
+            settings.best == "loss" or settings.evaluate_generated > 0 or kind.predictor.validates_all,
             "training.best",
             settings.best,
             "'loss' where nothing is decoded",
@@ -125,14 +125,14 @@ class Recipe:
         own = ("adapters",) if self.adapters is not None else ()
         return {name: values[name] for name in ("task", "seed", "model", *own, *self.sections, "training")}
 
-    def model_config(self, filled_in: Mapping[str, Any], of_some: Mapping[str, Any] | None = None) -> Any:
+    def model_config(self, derived_config: Mapping[str, Any], of_some: Mapping[str, Any] | None = None) -> Any:
         """The model's config, with what the task decides filled in.
 
         Arguments:
-            filled_in: what it decides of every model.
+            derived_config: what it decides of every model.
             of_some: what it decides of those that have such a setting.
         """
-        return config_of(self.model, filled_in, of_some)
+        return config_of(self.model, derived_config, of_some)
 
 
 def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
@@ -367,19 +367,21 @@ def check_section(model: Mapping[str, Any], task: str, kind: TaskSpec) -> None:
     if name not in fitting:
         raise InputError(f"model.name is {name!r}, which is no model for task {task}; {nearest(name, fitting)}")
     known = {part.name for part in dataclasses.fields(MODELS[name].config)}
-    choices = sorted(known - set(kind.filled_in) - set(kind.decided_of_some))
+    choices = sorted(known - set(kind.derived_config) - set(kind.derived_if_present))
     for key in model:
         if key not in OWN and key not in choices:
             raise InputError(f"model: unknown key {key!r}; {nearest(key, [*choices, *OWN])}")
-    config_of(model, kind.filled_in)  # a wrong size is to be refused before the data is read, not after
+    config_of(model, kind.derived_config)  # a wrong size is to be refused before the data is read, not after
 
 
-def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any], of_some: Mapping[str, Any] | None = None) -> Any:
+def config_of(
+    model: Mapping[str, Any], derived_config: Mapping[str, Any], of_some: Mapping[str, Any] | None = None
+) -> Any:
     """The model's config: what the section says, on top of the trained model's where it starts from one.
 
     Arguments:
-        filled_in: what the task decides. A table of the trained model that has more rows than the vocabulary needs is kept; one
-            that lacks those of the tokens between which a decoder reads its inputs gets them.
+        derived_config: what the task decides. A table of the trained model that has more rows than the vocabulary needs is kept;
+            one that lacks those of the tokens between which a decoder reads its inputs gets them.
         of_some: what the task decides of models that have such a setting; others go without.
 
     Raises:
@@ -388,9 +390,9 @@ def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any], of_some: M
     family = MODELS[model["name"]].config
     values = {key: value for key, value in model.items() if key not in OWN}
     had = {part.name for part in dataclasses.fields(family)}
-    filled_in = {**filled_in, **{key: value for key, value in (of_some or {}).items() if key in had}}
+    derived_config = {**derived_config, **{key: value for key, value in (of_some or {}).items() if key in had}}
     if model.get("pretrained") is None:
-        return from_mapping(family, {**values, **filled_in}, "model")
+        return from_mapping(family, {**values, **derived_config}, "model")
     start = read_config(folder_of(model["pretrained"]))
     fields = {part.name for part in dataclasses.fields(family)}
     base = {
@@ -408,7 +410,7 @@ def config_of(model: Mapping[str, Any], filled_in: Mapping[str, Any], of_some: M
                 for old, head in base["pruned_heads"]
                 if old == layer
             ]
-    derived = dict(filled_in)
+    derived = dict(derived_config)
     new = len(INPUT_TOKENS) if MODELS[model["name"]].input_tokens else 0
     for table in ("vocabulary", "source_vocabulary", "target_vocabulary"):
         size = derived.get(table)

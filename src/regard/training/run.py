@@ -170,7 +170,7 @@ class _Run:
         seen: dict[str, Any] = {"training": len(prepared.train), "validation": len(prepared.validation)}
         counts = self.task.counts(prepared.train)
         self.noted = recipe.to_mapping() | {SEEN: seen | ({"classes": counts} if counts else {})}
-        self.of_each = names_of_each(self.kind.predictor.judged_of_each, self.task, settings.best)
+        self.of_each = names_of_each(self.kind.predictor.metrics_of_each, self.task, settings.best)
         self.config = recipe.model_config(prepared.task.model_settings(), prepared.task.settings_of_some())
         self.model = self._begun()
         dtype, chosen = resolve(settings.precision, workers.device)
@@ -270,10 +270,10 @@ class _Run:
         metrics |= losses_by_group(self.loop, self.task, validation)
         predictor, settings = self.kind.predictor, self.recipe.training
         # A sharded model answers only where all workers ask it.
-        always = predictor.judged_always and settings.parallel == "ddp"
+        always = predictor.validates_all and settings.parallel == "ddp"
         count = len(validation) if always else min(settings.evaluate_generated, len(validation))
         if count:
-            names = [*judged_names(self.kind.judged, self.task), *self.of_each]
+            names = [*judged_names(self.kind.metric_names, self.task), *self.of_each]
             # Only the first worker judges; the others get to know what it found.
             found = self._judged(count) if self.workers.first else {}
             numbers = self.workers.summed(*(found.get(name, 0.0) for name in names))
@@ -305,7 +305,7 @@ class _Run:
         predictor: Predictor[Task] = self.kind.predictor(self.model, self.task)
         device, dtype = self.workers.device.type, self.loop.dtype
         with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
-            return predictor.judge(self.prepared.validation, count)
+            return predictor.validate(self.prepared.validation, count)
 
     def _save(self) -> None:
         def write(place: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -128,6 +128,6 @@ class FineTuning:
 def sizes_of(folder: str) -> dict[str, Any]:
     """The `model` section that gives a model of the sizes of the one in a folder, with weights of its own."""
     config = read_config(folder)
-    filled = {*spec_of(TASK).filled_in, "end_id"}
+    filled = {*spec_of(TASK).derived_config, "end_id"}
     values = {part.name: getattr(config, part.name) for part in dataclasses.fields(config) if part.name not in filled}
     return {"name": config.model_type, **values}

@@ -26,9 +26,9 @@ from regard.inspection.analysis import (
 from regard.models import Bert, BertConfig
 from regard.tasks.classification import ClassificationTask, Classifier
 from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
-from regard.tasks.multiple_choice import Chooser, MultipleChoiceTask
-from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
-from regard.tasks.regression import Rater, RegressionTask
+from regard.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
+from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
+from regard.tasks.regression import RegressionTask, Regressor
 from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.tasks.tagging import Tagger, TaggingTask
@@ -79,7 +79,7 @@ def test_a_class_comes_from_the_tokens_of_one_or_two_texts(predictor):
 
 
 def test_a_number_comes_in_the_units_of_the_data(predictor):
-    model = predictor(Rater, RegressionTask, mean=3.0, spread=2.0)
+    model = predictor(Regressor, RegressionTask, mean=3.0, spread=2.0)
     found = attribute(model, PredictedValue(text="the film was fine"), method=METHOD)
     assert found.score == pytest.approx(model.rate("the film was fine").value, abs=1e-5)
     assert found.quantity == "value"
@@ -129,7 +129,12 @@ def test_a_words_tag_also_of_a_text_longer_than_the_model(predictor):
 @pytest.mark.parametrize("unanswerable", [True, False])
 def test_an_answer_in_the_window_in_which_it_stands(predictor, unanswerable):
     model = predictor(
-        Answerer, QuestionAnsweringTask, maximum_length=16, stride=4, unanswerable=unanswerable, maximum_question=4
+        QuestionAnswerer,
+        QuestionAnsweringTask,
+        maximum_length=16,
+        stride=4,
+        unanswerable=unanswerable,
+        maximum_question=4,
     )
     context = "the film was fine but banks lend money near rivers a bee bees cafe"
     for answer in ("the film", "money near", "cafe"):
@@ -154,7 +159,7 @@ def test_an_answer_in_the_window_in_which_it_stands(predictor, unanswerable):
 
 def test_answers_probabilities_are_those_of_all_passages(predictor):
     """Over all first and all last tokens the two factors sum to one each, so over all pairs of them their product does."""
-    model = predictor(Answerer, QuestionAnsweringTask, unanswerable=False, maximum_question=4, stride=4)
+    model = predictor(QuestionAnswerer, QuestionAnsweringTask, unanswerable=False, maximum_question=4, stride=4)
     words = ["banks", "lend", "money", "near", "rivers"]
     context = " ".join(words)
     found = {
@@ -170,7 +175,7 @@ def test_answers_probabilities_are_those_of_all_passages(predictor):
 
 
 def test_a_choice_reads_each_choice_by_itself(predictor):
-    model = predictor(Chooser, MultipleChoiceTask)
+    model = predictor(MultipleChoice, MultipleChoiceTask)
     choices = ["the film was fine", "banks lend", "a bee"]
     said = model.choose("money near rivers", choices)
     for number in (None, 2):

@@ -87,9 +87,11 @@ def test_the_loss_is_the_sum_of_both_mean_losses(model):
     batch = model.task.batch(list(spelt(model.task.tokenizer, texts)))
     loss = model.task.loss(model.model, batch)
     scores = model.score_batch(texts)
-    assert loss.tokens == 5 + 3 == loss.beside["backward"].tokens
+    assert loss.tokens == 5 + 3 == loss.auxiliary["backward"].tokens
     assert loss.total.item() == pytest.approx(-sum(sum(each.forward) for each in scores), rel=1e-5)
-    assert loss.beside["backward"].total.item() == pytest.approx(-sum(sum(each.backward) for each in scores), rel=1e-5)
+    assert loss.auxiliary["backward"].total.item() == pytest.approx(
+        -sum(sum(each.backward) for each in scores), rel=1e-5
+    )
 
 
 def test_scores_do_not_hang_on_the_batch(model):

@@ -129,12 +129,12 @@ def test_the_loss_is_that_of_the_task_and_lambda_times_the_language_models(task,
             task_losses.append(-float(logits.log_softmax(dim=-1)["ab".index(str(label))]))
         else:
             task_losses.append(float((logits[0] - (float(label) - own.mean) / own.spread) ** 2))
-    beside = loss.beside["next_token"]
+    beside = loss.auxiliary["next_token"]
     assert (loss.tokens, beside.tokens) == (3, len(told))
-    assert int(own.beside(found.train)["next_token"].sum()) == len(told)
+    assert int(own.auxiliary_labels(found.train)["next_token"].sum()) == len(told)
     assert float(loss.total) == pytest.approx(sum(task_losses), rel=1e-5)
     assert float(beside.total) == pytest.approx(0.5 * sum(told), rel=1e-5)
-    assert own.metrics_beside("next_token", float(beside.total) / len(told), 0.25) == {
+    assert own.auxiliary_metrics("next_token", float(beside.total) / len(told), 0.25) == {
         "next_token_loss": pytest.approx(sum(told) / len(told), rel=1e-5),
         "next_token_accuracy": 0.25,
     }
@@ -150,7 +150,7 @@ def test_the_auxiliary_loss_counts_every_choice(start, tmp_path, seeded):
     words = sum(
         len(task.tokenizer.encode(c)) + len(task.tokenizer.encode(a)) for c, several, _ in questions for a in several
     )
-    assert loss.beside["next_token"].tokens == words == int(task.beside(found.train)["next_token"].sum())
+    assert loss.auxiliary["next_token"].tokens == words == int(task.auxiliary_labels(found.train)["next_token"].sum())
 
 
 def test_the_question_stands_before_the_delimiter_where_asked(start, tmp_path):

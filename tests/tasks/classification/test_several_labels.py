@@ -19,7 +19,7 @@ from regard.metrics.classification import multi_label_scores
 from regard.tasks.labelled import labelled, labels_of, ratings_of
 from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelData, prepare_labels
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.regression import MultiOutputData, MultiRater, prepare_numbers
+from regard.tasks.regression import MultiOutputData, MultiOutputRegressor, prepare_numbers
 
 WORDS = {"food": ["soup", "bread"], "people": ["waiter", "cook"], "price": ["cheap", "dear"]}
 FILLER = ["the", "of", "was", "and", "with", "in", "some", "town"]
@@ -198,14 +198,14 @@ def test_their_regressions_keep_every_number(randomize, tmp_path):
     expected = theirs_of(other, tmp_path / "theirs", ["a b"]).logits[0].tolist()
     for folder in ("theirs", "ours"):
         told = regard.load(tmp_path / folder)
-        assert isinstance(told, MultiRater)
+        assert isinstance(told, MultiOutputRegressor)
         assert told.rate("a b").values == pytest.approx(
             dict(zip(("LABEL_0", "LABEL_1", "LABEL_2"), expected, strict=True)), abs=1e-5
         )
 
 
 @pytest.mark.parametrize(
-    ("outputs", "taken", "name"), [(3, "one class of each text", "Classifier"), (1, "a number", "Rater")]
+    ("outputs", "taken", "name"), [(3, "one class of each text", "Classifier"), (1, "a number", "Regressor")]
 )
 def test_a_folder_without_a_problem_type_is_said_what_it_is_taken_for(outputs, taken, name, randomize, tmp_path):
     theirs(tmp_path, randomize, num_labels=outputs)

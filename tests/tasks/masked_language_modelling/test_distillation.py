@@ -53,13 +53,16 @@ def test_the_triple_loss_is_the_one_written_plainly(language_model, at_masked, t
     cosine = (1 - (h * g).sum(dim=-1) / (h.norm(dim=-1) * g.norm(dim=-1))).sum()
 
     torch.testing.assert_close(loss.total, masked, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(loss.beside["divergence"].total, divergence, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(loss.beside["cosine"].total, cosine, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(loss.auxiliary["divergence"].total, divergence, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(loss.auxiliary["cosine"].total, cosine, rtol=1e-4, atol=1e-4)
     assert loss.tokens == len(batch.labels)
-    assert loss.beside["divergence"].tokens == len(places)
-    assert loss.beside["cosine"].tokens == int(real.sum())
+    assert loss.auxiliary["divergence"].tokens == len(places)
+    assert loss.auxiliary["cosine"].tokens == int(real.sum())
 
-    ours = [loss.total + loss.beside["divergence"].total + loss.beside["cosine"].total, masked + divergence + cosine]
+    ours = [
+        loss.total + loss.auxiliary["divergence"].total + loss.auxiliary["cosine"].total,
+        masked + divergence + cosine,
+    ]
     gradients = [torch.autograd.grad(total, list(student.parameters()), allow_unused=True) for total in ours]
     for one, other in zip(*gradients, strict=True):
         assert (one is None) is (other is None)
@@ -81,12 +84,12 @@ def test_in_evaluation_the_student_is_alone(language_model):
     loss = task.loss(student, batch)
     logits = student(batch.tokens, batch.segments).logits.flatten(0, 1)[batch.at]
     torch.testing.assert_close(loss.total, F.cross_entropy(logits, batch.labels, reduction="sum"), rtol=1e-4, atol=1e-4)
-    assert loss.beside == {}
+    assert loss.auxiliary == {}
 
 
 def test_a_weight_of_zero_leaves_the_cosine_out(language_model):
     task, student = taught(language_model, cosine_weight=0.0)
-    assert list(task.loss(student, batch_of(task)).beside) == ["divergence"]
+    assert list(task.loss(student, batch_of(task)).auxiliary) == ["divergence"]
 
 
 @pytest.fixture

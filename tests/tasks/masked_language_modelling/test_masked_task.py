@@ -61,8 +61,8 @@ def test_the_losses_are_those_written_plainly(task, inputs, language_model):
     torch.testing.assert_close(loss.total, F.cross_entropy(logits, batch.labels, reduction="sum"))
     assert loss.tokens == len(batch.labels)
     assert loss.correct == (logits.argmax(dim=-1) == batch.labels).sum()
-    (name,) = loss.beside
-    following = loss.beside[name]
+    (name,) = loss.auxiliary
+    following = loss.auxiliary[name]
     assert name == "next_sentence"
     torch.testing.assert_close(
         following.total, F.cross_entropy(encoded.next_sentence, torch.tensor([0, 1, 1]), reduction="sum")
@@ -75,7 +75,7 @@ def test_without_next_sentences_there_is_one_loss(tokenizer, inputs, language_mo
     task = MaskedLanguageModellingTask(tokenizer=tokenizer, maximum_length=32, next_sentence=False)
     assert task.model_settings()["head"] == "masked"
     loss = task.loss(language_model(next_sentence=False).model, task.batch(inputs, [0, 1, 2]))
-    assert loss.beside == {}
+    assert loss.auxiliary == {}
 
 
 def log(folder: Path, event: str) -> list[dict]:

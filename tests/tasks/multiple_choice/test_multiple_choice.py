@@ -15,7 +15,7 @@ import regard
 from regard.data.choices import ChoiceQuestion
 from regard.errors import InputError
 from regard.layers import Encoded
-from regard.tasks.multiple_choice import ChoiceData, Chooser, prepare_choices, read_questions
+from regard.tasks.multiple_choice import ChoiceData, MultipleChoice, prepare_choices, read_questions
 from regard.tasks.preparation import EncoderTokenizerSettings
 
 KINDS = {"rains": ["wet", "damp"], "shines": ["warm", "bright"], "snows": ["white", "cold"]}
@@ -78,7 +78,7 @@ def chooser_folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chooser(chooser_folder: Path) -> Chooser:
+def chooser(chooser_folder: Path) -> MultipleChoice:
     return regard.load(chooser_folder, task="multiple_choice")
 
 
@@ -253,7 +253,7 @@ def test_a_model_made_elsewhere_gives_its_own_scores(family, chooser, generator,
     theirs.save_pretrained(tmp_path / "model")
     tokenizer.save(tmp_path / "model")
     model = regard.load(tmp_path / "model")
-    assert isinstance(model, Chooser)
+    assert isinstance(model, MultipleChoice)
     context, choices, _ = made(1, seed=6)[0]
     read = transformers.BertTokenizer.from_pretrained(tmp_path / "model")
     given = read([context] * len(choices), choices, return_tensors="pt", padding=True)

@@ -13,7 +13,7 @@ import torch
 import regard
 from regard.models import Bert, BertConfig
 from regard.tasks.preparation import EncoderTokenizerSettings
-from regard.tasks.question_answering import Answerer, QuestionAnsweringTask
+from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.text import Tokenizer
 
 Question = tuple[str, str, Any]
@@ -122,10 +122,10 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> EncoderTokenizerSett
 
 
 @pytest.fixture
-def random_answerer(randomize) -> Callable[..., Answerer]:
+def random_answerer(randomize) -> Callable[..., QuestionAnswerer]:
     """An answerer whose parameters are all drawn anew, over texts with accents, Chinese and emoji."""
 
-    def make(unanswerable: bool | None = False, *, kind: str = "bert", **changes: Any) -> Answerer:
+    def make(unanswerable: bool | None = False, *, kind: str = "bert", **changes: Any) -> QuestionAnswerer:
         text = "the café naïve 中文 words, 😀 and (more) of them in English;"
         tokenizer = Tokenizer.train([text] * 9, kind=kind, size=120, lowercase=True)
         settings = {"maximum_length": 16, "stride": 4, "maximum_question": 5, "maximum_answer": 4, **changes}
@@ -136,6 +136,6 @@ def random_answerer(randomize) -> Callable[..., Answerer]:
         model = randomize(Bert(config), scale=2.0)
         with torch.no_grad():  # else all scores are much alike, and their order is rounding
             model.head.output.weight.mul_(4)
-        return Answerer(model, task)
+        return QuestionAnswerer(model, task)
 
     return make

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.metrics.answers import squad2_scores
-from regard.tasks.answer_spans import Answer, Passage, judged
+from regard.tasks.answer_spans import Answer, Passage, answer_metrics
 
 
 def said(text: str, lead: float | None) -> Answer:
@@ -29,7 +29,7 @@ CASES = st.lists(
 def test_no_threshold_gives_a_better_f1_than_the_one_chosen(cases):
     right = [("a b",) if answerable else () for answerable, _, _ in cases]
     answers = [said("a b" if correct else "c", float(lead)) for _, correct, lead in cases]
-    found = judged(right, answers, threshold=None)
+    found = answer_metrics(right, answers, threshold=None)
     every = {str(i): list(texts) for i, texts in enumerate(right)}
     texts = {str(i): answer.text for i, answer in enumerate(answers)}
     leads = {str(i): float(lead) for i, (_, _, lead) in enumerate(cases)}
@@ -44,18 +44,18 @@ def test_no_threshold_gives_a_better_f1_than_the_one_chosen(cases):
 def test_the_threshold_stands_halfway_between_those_it_parts():
     right = [("a",), ("a",), (), ()]
     answers = [said("a", -4.0), said("a", -2.0), said("b", 1.0), said("b", 5.0)]
-    assert judged(right, answers, threshold=None)["no_answer_threshold"] == -0.5
+    assert answer_metrics(right, answers, threshold=None)["no_answer_threshold"] == -0.5
     # Silent throughout is best: below every lead.
-    assert judged([(), ()], answers[2:], threshold=None)["no_answer_threshold"] < 1.0
+    assert answer_metrics([(), ()], answers[2:], threshold=None)["no_answer_threshold"] < 1.0
     # A given one is taken as it is.
-    found = judged(right, answers, threshold=-3.0)
+    found = answer_metrics(right, answers, threshold=-3.0)
     assert (found["no_answer_threshold"], found["f1.has_answer"], found["f1.no_answer"]) == (-3.0, 0.5, 1.0)
     assert found["f1.best"] == 1.0
 
 
 def test_without_leads_and_with_answers_to_all_it_is_the_first_version():
-    assert judged([("a", "b")], [said("b", None)], threshold=None) == {"exact_match": 1.0, "f1": 1.0}
-    mixed = judged([("a",), ()], [said("a", None), said("b", None)], threshold=None)
+    assert answer_metrics([("a", "b")], [said("b", None)], threshold=None) == {"exact_match": 1.0, "f1": 1.0}
+    mixed = answer_metrics([("a",), ()], [said("a", None), said("b", None)], threshold=None)
     assert mixed == {
         "exact_match": 0.5,
         "f1": 0.5,

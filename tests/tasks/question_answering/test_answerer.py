@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.question_answering import Answerer
+from regard.tasks.question_answering import QuestionAnswerer
 
 CONTEXT = "The café, 中文 words naïve 😀 in more of them; English and the words of 中 and more café."
 TEXTS = st.lists(
@@ -21,7 +21,7 @@ TEXTS = st.lists(
 ).map(" ".join)
 
 
-def searched(model: Answerer, question: str, context: str) -> tuple[list[tuple[str, int, int, float]], float]:
+def searched(model: QuestionAnswerer, question: str, context: str) -> tuple[list[tuple[str, int, int, float]], float]:
     """Every passage of every window by its score, of a text the best only, and the lowest score of there being none."""
     task = model.task
     tokenizer = task.tokenizer

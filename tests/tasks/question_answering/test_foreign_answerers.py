@@ -11,7 +11,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.tasks.question_answering import Answerer
+from regard.tasks.question_answering import QuestionAnswerer
 from regard.tasks.question_data import encoded_contexts, windows
 from regard.text import Tokenizer
 
@@ -60,7 +60,7 @@ def test_logits_and_places_are_theirs(elsewhere, tokenizer, family):
     transformers = pytest.importorskip("transformers")
     folder, theirs = elsewhere(family)
     model = regard.load(folder)
-    assert isinstance(model, Answerer)
+    assert isinstance(model, QuestionAnswerer)
     assert (model.task.unanswerable, model.task.maximum_length, model.task.maximum_question) == (None, 40, 10)
     read = transformers.BertTokenizer.from_pretrained(folder)
     for question, context in zip(TEXTS[1:] + TEXTS[:1], TEXTS, strict=True):

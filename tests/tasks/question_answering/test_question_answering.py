@@ -12,17 +12,17 @@ import regard
 from regard.data.questions import Question, read_predictions, write_candidates, write_no_answer, write_predictions
 from regard.errors import InputError
 from regard.metrics.answers import squad2_scores, squad_scores
-from regard.tasks.question_answering import Answerer
+from regard.tasks.question_answering import QuestionAnswerer
 from regard.tasks.question_data import QUESTIONS
 
 
 @pytest.fixture(scope="module")
-def answerer(answerer_folder: Path) -> Answerer:
+def answerer(answerer_folder: Path) -> QuestionAnswerer:
     return regard.load(answerer_folder, task="question_answering")
 
 
 @pytest.fixture(scope="module")
-def careful(careful_folder: Path) -> Answerer:
+def careful(careful_folder: Path) -> QuestionAnswerer:
     return regard.load(careful_folder, task="question_answering")
 
 

@@ -112,6 +112,6 @@ def test_judging_in_training_is_evaluation(tagger, tmp_path, maximum, context):
         given=given,
         given_validation=given,
     )
-    judged = Tagger(model.model, prepared.task).judge(prepared.validation, 10_000)
+    judged = Tagger(model.model, prepared.task).validate(prepared.validation, 10_000)
     assert judged == pytest.approx(evaluate_tags(model, given).metrics)
-    assert set(judged) == set(Tagger.judged)
+    assert set(judged) == set(Tagger.metric_names)

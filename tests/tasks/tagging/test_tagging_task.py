@@ -61,7 +61,7 @@ def test_a_row_counts_its_words(task, tmp_path):
 
 
 def test_the_names_of_tags_are_told_to_other_programs(task):
-    said = task.said()
+    said = task.hf_fields()
     assert said["id2label"] == {"0": "O", "1": "B-X", "2": "I-X"}
     assert said["label2id"] == {"O": 0, "B-X": 1, "I-X": 2}
     assert json.loads(json.dumps(task.settings()))["scheme"] == "BIO"

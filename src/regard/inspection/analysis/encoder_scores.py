@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from regard.tasks.classification import Classifier
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
     from regard.tasks.multi_label import MultiLabelClassifier
-    from regard.tasks.multiple_choice import Chooser
-    from regard.tasks.question_answering import Answerer
-    from regard.tasks.regression import MultiRater, Rater
+    from regard.tasks.multiple_choice import MultipleChoice
+    from regard.tasks.question_answering import QuestionAnswerer
+    from regard.tasks.regression import MultiOutputRegressor, Regressor
     from regard.tasks.sentence_embedding import SentenceEncoder
     from regard.tasks.tagging import Tagger
 
@@ -152,11 +152,11 @@ class PredictedValue:
     text: Text
     output: str | None = None
 
-    def of(self, model: Rater | MultiRater) -> Scored:
+    def of(self, model: Regressor | MultiOutputRegressor) -> Scored:
         """The score of this model.
 
         Raises:
-            InputError: as `Rater.rate`, and for a number that the model does not give.
+            InputError: as `Regressor.rate`, and for a number that the model does not give.
         """
         task = model.task
         names, means, spreads = (
@@ -268,12 +268,12 @@ class AnswerProbability:
     context: str
     answer: str | None = None
 
-    def of(self, model: Answerer) -> Scored:
+    def of(self, model: QuestionAnswerer) -> Scored:
         """The score of this model.
 
         Raises:
             InputError: for an answer that does not stand in the context once, or where the model says that there is none; and as
-                `Answerer.answer`.
+                `QuestionAnswerer.answer`.
         """
         own = model.answer(self.question, self.context)
         start, end = (own.start, own.end) if self.answer is None else self._places(self.answer)
@@ -325,11 +325,11 @@ class ChoiceProbability:
     choices: Sequence[str]
     choice: int | None = None
 
-    def of(self, model: Chooser) -> Scored:
+    def of(self, model: MultipleChoice) -> Scored:
         """The score of this model.
 
         Raises:
-            InputError: for a choice that is not there, and as `Chooser.choose`.
+            InputError: for a choice that is not there, and as `MultipleChoice.choose`.
         """
         own = model.choose(self.context, self.choices)
         number = own.index if self.choice is None else self.choice
