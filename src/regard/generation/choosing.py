@@ -17,7 +17,7 @@ Choice = Callable[[Tensor, Paths], Tensor]
 """(logits (N, V) float32, paths) -> tokens (N,) int64."""
 
 
-class MultipleChoice(Protocol):
+class Chooser(Protocol):
     """A way to pick tokens. It begins anew with each search, so one chooser may serve many."""
 
     def begin(self, count: int) -> Choice:

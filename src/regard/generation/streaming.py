@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from regard.generation.choosing import Greedy, MultipleChoice, check_choosable
+from regard.generation.choosing import Chooser, Greedy, check_choosable
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import (
     GnmtLength,
@@ -48,7 +48,7 @@ def stream(
     source: Source,
     *,
     draws: int = 1,
-    choose: MultipleChoice | None = None,
+    choose: Chooser | None = None,
     transforms: Sequence[LogitTransform] = (),
     stop: Sequence[StopRule] = (),
     limit: LengthLimit | None = None,
@@ -138,7 +138,7 @@ def generate(
     source: Source,
     *,
     draws: int = 1,
-    choose: MultipleChoice | None = None,
+    choose: Chooser | None = None,
     transforms: Sequence[LogitTransform] = (),
     stop: Sequence[StopRule] = (),
     limit: LengthLimit | None = None,
