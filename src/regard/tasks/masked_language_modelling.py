@@ -323,11 +323,11 @@ class MaskedLanguageModellingTask(EncoderTask):
             return self.teacher.loss(model, batch, smoothing=smoothing)
         encoded = model(batch.tokens, batch.segments, at=batch.at)
         total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)
-        beside = {}
+        auxiliary = {}
         if batch.next is not None:
             logits = encoded.next_sentence.float()
             right = (logits.argmax(dim=-1) == batch.next).sum()
-            beside["next_sentence"] = LossSum(
+            auxiliary["next_sentence"] = LossSum(
                 F.cross_entropy(logits, batch.next, reduction="sum"), len(batch.next), right
             )
         return LossSum(total, len(batch.labels), correct, auxiliary)
