@@ -30,7 +30,7 @@ os.environ.setdefault(
 
 from measured import record
 from regard.text import Tokenizer, tokenizer_config
-from regard.text.anatomy import Anatomy, anatomy
+from regard.text.bert import Anatomy, anatomy
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"

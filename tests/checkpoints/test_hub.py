@@ -12,7 +12,7 @@ import pytest
 
 import regard
 from regard.checkpoints import located, push_folder
-from regard.checkpoints.hub import PATIENCE, PATTERNS
+from regard.checkpoints.folder import PATIENCE, PATTERNS
 from regard.errors import InputError
 
 

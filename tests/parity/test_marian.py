@@ -14,7 +14,7 @@ from torch import Tensor
 import regard
 from regard.checkpoints import parameters_of, read_card
 from regard.checkpoints.hf_format import hf_format
-from regard.checkpoints.names import halved
+from regard.checkpoints.tensors import halved
 from regard.generation import GenerationSettings
 from regard.layers import NEVER, Tokens
 from regard.models import Transformer

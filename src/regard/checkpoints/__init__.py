@@ -2,9 +2,12 @@
 
 from regard.checkpoints.folder import (
     Card,
+    hub_hint,
     is_foreign,
     layout_of,
+    located,
     parameters_of,
+    push_folder,
     read_card,
     read_config,
     read_model,
@@ -13,10 +16,8 @@ from regard.checkpoints.folder import (
     shard_weights,
     write_model,
 )
-from regard.checkpoints.hub import hub_hint, located, push_folder
-from regard.checkpoints.names import IDENTITY, NameTable, Rule, torch_transformer
 from regard.checkpoints.pretrained import adopt
-from regard.checkpoints.tensors import read_tensors, write_tensors
+from regard.checkpoints.tensors import IDENTITY, NameTable, Rule, read_tensors, torch_transformer, write_tensors
 
 __all__ = [
     "IDENTITY",

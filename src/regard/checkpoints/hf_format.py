@@ -25,8 +25,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.checkpoints.names import NameTable, Rule
-from regard.checkpoints.tensors import check_same
+from regard.checkpoints.tensors import NameTable, Rule, check_same
 from regard.errors import InputError
 from regard.models import MODELS
 from regard.models.config import shapes_only

@@ -164,7 +164,7 @@ def _answer_all(
     empty: Callable[[Text], bool],
 ) -> None:
     from regard.tasks.gaps import with_gaps
-    from regard.text.unknown import CutTexts
+    from regard.text.tokenizer import CutTexts
 
     cuts: list[CutTexts] = []
 

@@ -95,7 +95,7 @@ class SpeltWords(NamedTuple):
 
 
 def spelt_words(tokens: Tokens, characters: int) -> SpeltWords:
-    """The words of texts that are given as `regard.text.spelling` has them.
+    """The words of texts that are given as `regard.text.bpe` has them.
 
     A word begins at a mark and at every special token, which is a word of its own; after one, and where a text begins, also
     without a mark. Its letters are (Peters et al. 2018, in the authors' code)

@@ -2,7 +2,7 @@
 
 The names in the comments are the paper's (section 3): x_k the vector of word k that hangs on its letters alone, h_{k,j} its
 vector from layer j, 0 being x_k twice, and ELMo_k the mixture of all of them. A model is called with the bytes of words, as
-`regard.text.spelling` has them.
+`regard.text.bpe` has them.
 """
 
 from __future__ import annotations

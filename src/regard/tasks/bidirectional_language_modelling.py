@@ -34,7 +34,7 @@ from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare, write
 from regard.tasks.spec import TaskSpec
 from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
-from regard.text.spelling import MARK, SIZE
+from regard.text.bpe import MARK, SPELLING_SIZE
 from regard.text.word_list import END, SPECIAL, START, WordList
 
 
@@ -494,7 +494,7 @@ def prepare_sentences(
     def write() -> tuple[BidirectionalLanguageModellingTask, list[str]]:
         splits = _splits(data, seed, given, given_validation)
         wikitext = data.cleaning == "wikitext"
-        tokenizer = Tokenizer.train([], kind="spelling", size=SIZE)
+        tokenizer = Tokenizer.train([], kind="spelling", size=SPELLING_SIZE)
         tokenizer.save(folder)
         if data.words is not None:
             words = WordList.load(located(data.words))

@@ -31,7 +31,7 @@ from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.predictor import Predictor
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer, tokenizer_config
-from regard.text.spelling import SIZE
+from regard.text.bpe import SPELLING_SIZE
 
 TEXT, SECOND = "text", "second"
 """The columns of a token store: the tokens, special ones included; and the place where the second text begins, 0 without one."""
@@ -475,7 +475,7 @@ def tokenizer_from_hf(folder: Path, config: Any) -> Tokenizer:
         InputError: where there is none that can be read, or it and config.json do not belong together.
     """
     if MODELS[config.model_type].spelling:
-        return Tokenizer.train([], kind="spelling", size=SIZE)
+        return Tokenizer.train([], kind="spelling", size=SPELLING_SIZE)
     if not any((folder / name).is_file() for name in NAMES):
         raise InputError(
             f"{folder}: holds neither {NAMES[0]} nor {NAMES[1]}; copy the tokenizer from the model's source"

@@ -46,7 +46,7 @@ from regard.tasks.preparation import (
     whole_text_tokenizer,
     write_store,
 )
-from regard.text.unknown import warn_of_cut, warn_of_unknown
+from regard.text.tokenizer import warn_of_cut, warn_of_unknown
 
 Orders = Literal["one", "both"]
 """In which the texts of a pair are read."""

@@ -43,7 +43,7 @@ from regard.tasks.span_corruption import SentinelTokenizerSettings
 from regard.tasks.spec import TaskSpec
 from regard.tasks.translation_data import columns_of, pairs_in
 from regard.text import Tokenizer
-from regard.text.unknown import warn_of_unknown
+from regard.text.tokenizer import warn_of_unknown
 
 OF_ALL = ("parts", "limit", "temperature", "maximum_source", "maximum_target")
 """What is said once, of all parts together."""

@@ -40,8 +40,8 @@ from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
 from regard.tasks.translation_data import PAIRS, PairTokenizerSettings, TranslationData
 from regard.text import Tokenizer
+from regard.text.tokenizer import warn_of_unknown
 from regard.text.training import suited_kind
-from regard.text.unknown import warn_of_unknown
 
 SIDES = ("source", "target")
 

@@ -1,8 +1,11 @@
-"""Byte pair encoding of GPT-2 (bytes) and of GPT (letters), and the two files of such a tokenizer.
+"""Byte pair encoding of GPT-2 (bytes) and of GPT (letters), the two files of such a tokenizer, and ELMo's words as bytes.
 
 GPT-2's is byte-level (Radford et al. 2019, section 2.2): pieces of UTF-8 bytes, so that no text is unknown. The 256 bytes are
 written as 256 letters that can be seen; what is learnt are merges of these. Text is cut beforehand where GPT-2 cuts it:
 contractions, words and numbers with the space before them, marks of punctuation, runs of white space.
+
+ELMo spells words (Peters et al. 2018): every word is the bytes of its letters, a mark before each word. Nothing is learnt and no
+word is unknown. Words are what stands between white space: split punctuation off first, as in the texts that ELMo was trained on.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -23,6 +27,7 @@ END_OF_TEXT = "<|endoftext|>"
 """GPT-2's one special token: it ends a text, stands before the first of one, and fills up."""
 
 BYTES = 256
+"""Values of a byte."""
 
 
 def byte_level_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> tokenizers.Tokenizer:
@@ -181,3 +186,60 @@ def _merges(path: Path) -> list[tuple[str, str]]:
             raise InputError(f"{path}, line {number}: is no merge of two pieces ({line[:40]!r}); copy the file again")
         found.append((left, right))
     return found
+
+
+START, END, PADDING = "<s>", "</s>", "<pad>"
+"""The special tokens of `spelling_backend`; their ids are the first three after the bytes."""
+
+SPELLING_SIZE = BYTES + 3
+"""Of the vocabulary of `spelling_backend`."""
+
+MARK = 0x20
+"""The byte that no word has in it: a space, which stands before each."""
+
+
+def byte_letters() -> list[str]:
+    """The letter by which each byte is written where it is to be seen, as byte-level vocabularies do it.
+
+    >>> byte_letters()[0x20], byte_letters()[0x41]
+    ('Ġ', 'A')
+    """
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, BYTES)]
+    others = [byte for byte in range(BYTES) if byte not in plain]
+    return [chr(byte) if byte in plain else chr(BYTES + others.index(byte)) for byte in range(BYTES)]
+
+
+def spelling_backend(*, lowercase: bool = False) -> tokenizers.Tokenizer:
+    """ELMo's tokenizer of words as they are spelt: the id of a byte is the byte itself.
+
+    >>> spelling_backend().encode("Öl 7").ids
+    [32, 195, 150, 108, 32, 55]
+    """
+    tokenizer = tokenizers.Tokenizer(
+        models.BPE(vocab={letter: byte for byte, letter in enumerate(byte_letters())}, merges=[])
+    )
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens([START, END, PADDING])
+    return tokenizer
+
+
+def is_spelling(layout: Mapping[str, object]) -> bool:
+    """Whether the content of a tokenizer.json is this tokenizer."""
+    model, splitter = layout.get("model"), layout.get("pre_tokenizer")
+    if not isinstance(model, dict) or not isinstance(splitter, dict):
+        return False
+    steps = [step.get("type") for step in splitter.get("pretokenizers", ())]
+    return model.get("type") == "BPE" and not model.get("merges") and steps == ["WhitespaceSplit", "ByteLevel"]
+
+
+def spelling_word_table() -> tuple[np.ndarray, np.ndarray]:
+    """(V,) bool twice: whether a byte goes on with a word, as all but the mark do, and whether bytes can follow it."""
+    going_on, open_ended = np.zeros(SPELLING_SIZE, dtype=bool), np.zeros(SPELLING_SIZE, dtype=bool)
+    going_on[:BYTES] = open_ended[:BYTES] = True
+    going_on[MARK] = False
+    return going_on, open_ended

@@ -1,11 +1,18 @@
-"""Text to token ids and back: `tokenizers.Tokenizer` with named roles for its special tokens."""
+"""Text to token ids and back: `tokenizers.Tokenizer` with named roles for its special tokens.
+
+Very long texts are tokenized in parts, since one long text takes far more memory; they are cut where tokens of the
+parts are those of the whole. What a model cannot read is reported: unknown tokens, and the end of texts that are too long.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import tokenizers
 
@@ -13,7 +20,6 @@ from regard.errors import InputError
 from regard.files import replace_file
 from regard.text import bert, bpe
 from regard.text.files import TOKENIZER_FILE, check_basic, check_layout, cleaning_beside, overruled, text_of
-from regard.text.parts import Part, Span, bert_spans, grouped, parts, spans_of
 from regard.text.sampling import guarded, half_a_pair
 from regard.text.training import train_backend
 from regard.text.vocabulary import CLEANED, INPUT_TOKENS, Kind, Vocabulary
@@ -408,3 +414,187 @@ def _fault(texts: Sequence[str]) -> Exception:
         except UnicodeEncodeError as error:
             return half_a_pair(text, error)
     return TypeError("the tokenizer could not encode this text")
+
+
+LONGEST = 1 << 14
+"""Characters of a part."""
+
+AT_ONCE = 1 << 20
+"""Characters that are handed over in one call."""
+
+# BERT's tokenizer splits before each of these whatever stands around it, and composes none with what stands before.
+_BREAK = re.compile(r"[\t\n\r !-/:-@\[-`{-~]")
+
+
+class Part(NamedTuple):
+    """A part of a text.
+
+    Arguments:
+        row: which of several texts it is from.
+        start: where it begins there, in characters.
+        text: the part itself.
+    """
+
+    row: int
+    start: int
+    text: str
+
+
+def parts(texts: Iterable[str], *, cut: bool) -> Iterator[Part]:
+    """The texts, with `cut` in parts of about `LONGEST` characters that begin where BERT's tokenizer splits."""
+    for row, text in enumerate(texts):
+        start = 0
+        while cut and len(text) - start > LONGEST:
+            found = _BREAK.search(text, start + LONGEST)
+            if found is None:
+                break
+            yield Part(row, start, text[start : found.start()])
+            start = found.start()
+        yield Part(row, start, text[start:] if start else text)
+
+
+def grouped(given: Iterable[Part]) -> Iterator[list[Part]]:
+    """The parts in groups of about `AT_ONCE` characters."""
+    group: list[Part] = []
+    characters = 0
+    for part in given:
+        group.append(part)
+        characters += len(part.text)
+        if characters >= AT_ONCE:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
+
+
+# Spans: where tokens stand in the text they were read from, before normalisation.
+
+Span = tuple[int, int]
+
+
+def spans_of(encoding: tokenizers.Encoding, text: str, *, prepends: bool) -> list[Span]:
+    """Spans of tokens that together are the whole text, spaces included.
+
+    Arguments:
+        encoding: what the library made of the text.
+        prepends: whether a mark for a space was put before the text.
+    """
+    offsets: list[Span] = encoding.offsets
+    spans: list[Span] = []
+    for index, (start, end) in enumerate(offsets):
+        following = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
+        # A character composed into the one before it (e + U+0301) is in no token by the library's count.
+        while start < end < following and not text[end].isspace():
+            end += 1
+        spans.append((start, end))
+    if prepends and spans and encoding.tokens[0] == "▁":
+        spans[0] = (0, 0)
+    return spans
+
+
+def bert_spans(encoding: tokenizers.Encoding, text: str, begin: int = 0) -> list[Span]:
+    """Spans of BERT's tokens, which leave spaces and control characters out.
+
+    An accent that was stripped belongs to the letter before it.
+
+    Arguments:
+        text: what was read.
+        begin: where that begins in the text that the spans are to point into.
+    """
+    offsets: list[Span] = encoding.offsets
+    if not text.isascii():
+        limits = [start for start, _ in offsets[1:]] + [len(text)]
+        offsets = [
+            (start, _with_accents(text, end, limit)) for (start, end), limit in zip(offsets, limits, strict=False)
+        ]
+    return [(start + begin, end + begin) for start, end in offsets] if begin else offsets
+
+
+def _with_accents(text: str, end: int, limit: int) -> int:
+    while end < limit and unicodedata.category(text[end]) == "Mn":
+        end += 1
+    return end
+
+
+SHOWN = 8
+"""How many are named."""
+
+
+LONGEST_SHOWN = 20
+"""The most characters of each that are shown."""
+
+
+class UnknownCharacters(UserWarning):
+    """A model is asked about texts that hold what its tokenizer does not know."""
+
+
+class CutTexts(UserWarning):
+    """A model is asked about texts that are longer than what it reads.
+
+    Arguments:
+        count: of the cut texts; `total` of all.
+        maximum: tokens that the model reads.
+    """
+
+    def __init__(self, count: int, total: int, maximum: int) -> None:
+        self.count, self.total, self.maximum = count, total, maximum
+        of = "the text is" if count == total == 1 else f"{count:,} of {total:,} texts {'is' if count == 1 else 'are'}"
+        super().__init__(
+            f"{of} longer than the {maximum:,} tokens that the model reads; what was cut off did not count in the answer"
+        )
+
+
+def warn_of_cut(cut: Sequence[int], maximum: int) -> None:
+    """Warn (`CutTexts`) of texts of which tokens were cut off, once for all.
+
+    Arguments:
+        cut: how many tokens of each.
+        maximum: tokens that the model reads.
+    """
+    count = sum(tokens > 0 for tokens in cut)
+    if count:
+        warnings.warn(CutTexts(count, len(cut), maximum), stacklevel=4)
+
+
+def unknown_in(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[str]:
+    """The parts of a text that became the unknown token, in their order.
+
+    Arguments:
+        ids: of the text's tokens.
+
+    >>> tokenizer = Tokenizer.train(["abc"], kind="character", size=20)
+    >>> unknown_in(tokenizer, "a?b!", tokenizer.encode("a?b!"))
+    ['?', '!']
+    """
+    if tokenizer.unknown_id is None or tokenizer.unknown_id not in ids:
+        return []
+    spans = zip(tokenizer.encode(text), tokenizer.spans(text), strict=False)
+    return [text[start:end] for index, (start, end) in spans if index == tokenizer.unknown_id]
+
+
+def warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], encoded: Sequence[Sequence[int]]) -> None:
+    """Warn (`UnknownCharacters`) of texts with parts that the tokenizer does not know, naming the parts."""
+    found: dict[str, None] = {}
+    count = 0
+    for text, ids in zip(texts, encoded, strict=True):
+        parts = unknown_in(tokenizer, text, ids)
+        count += bool(parts)
+        found.update(dict.fromkeys(parts))
+    if not count:
+        return
+    named = ", ".join(map(_shown, list(found)[:SHOWN])) + (
+        f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    )
+    texts_hold = "1 text holds" if count == 1 else f"{count:,} texts hold"
+    warnings.warn(
+        f"{texts_hold} what the tokenizer does not know, and the model reads it as unknown: {named}",
+        UnknownCharacters,
+        stacklevel=3,
+    )
+
+
+def _shown(part: str) -> str:
+    """An unknown part between quotes, cut where it is long, such as a word that is as long as the text."""
+    if len(part) <= LONGEST_SHOWN:
+        return repr(part)
+    return f"{part[:LONGEST_SHOWN]!r}... ({len(part):,} characters)"

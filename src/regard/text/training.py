@@ -13,9 +13,9 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.errors import InputError, nearest
-from regard.text import events, spelling
+from regard.text import events
 from regard.text.bert import SPECIAL, train_bert
-from regard.text.bpe import BYTES, END_OF_TEXT, train_byte_level
+from regard.text.bpe import BYTES, END_OF_TEXT, spelling_backend, train_byte_level
 from regard.text.sampling import TooSmall, checked, learn, spool
 
 KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", *events.EVENTS)
@@ -155,7 +155,7 @@ def _spelling(lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> t
     """Nothing to be learnt, and nothing to be added: the model knows its 259 ids."""
     if extra_tokens or sentinels:
         raise InputError("tokenizer kind 'spelling' has the tokens of ELMo alone; leave extra tokens and sentinels out")
-    return spelling.backend(lowercase=lowercase)
+    return spelling_backend(lowercase=lowercase)
 
 
 def _events(kind: str, lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> tokenizers.Tokenizer:

@@ -13,11 +13,9 @@ import tokenizers
 from tokenizers import decoders, models
 
 from regard.errors import InputError
-from regard.text import spelling
 from regard.text.bert import is_bert
-from regard.text.bpe import is_byte_level, is_gpt
+from regard.text.bpe import is_byte_level, is_gpt, is_spelling, spelling_word_table
 from regard.text.events import events_in
-from regard.text.spelling import is_spelling
 from regard.text.training import CHARACTER_PATTERN, SENTINEL
 
 CLEANED = ("bert", "gpt")
@@ -90,7 +88,7 @@ class Vocabulary:
 
     @property
     def cuts(self) -> bool:
-        """Whether a long text gives the same tokens when it is read in parts, as `regard.text.parts` cuts it."""
+        """Whether a long text gives the same tokens when it is read in parts, as `regard.text.tokenizer` cuts it."""
         return self._cuts
 
     @property
@@ -208,7 +206,7 @@ class Vocabulary:
     @cached_property
     def _word_table(self) -> tuple[np.ndarray, np.ndarray]:
         """(V,) twice: whether a piece can go on with a word, and whether a piece can go on with its."""
-        return spelling.word_table() if self._kind == "spelling" else word_table(self._backend, self._roles)
+        return spelling_word_table() if self._kind == "spelling" else word_table(self._backend, self._roles)
 
     def _token(self, index: int) -> str:
         token = self._backend.id_to_token(index) if index >= 0 else None

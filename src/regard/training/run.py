@@ -15,8 +15,7 @@ from torch import Tensor
 
 from regard.checkpoints import adopt, read_card, record_files
 from regard.checkpoints.adapters import split, write_adapters
-from regard.checkpoints.folder import CARD, CONFIG
-from regard.checkpoints.hub import PREFIX
+from regard.checkpoints.folder import CARD, CONFIG, PREFIX
 from regard.errors import InputError
 from regard.files import PARTIAL_PREFIX, clear_partial, locked, new_folder, replace_file, sync
 from regard.models import MODELS

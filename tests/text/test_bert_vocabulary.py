@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.text import Tokenizer
-from regard.text.anatomy import anatomy, script
+from regard.text.bert import anatomy, script
 
 PIECES = [
     "[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<S>",
