@@ -1,5 +1,6 @@
-"""BERT's tokenizer (Devlin et al. 2019): its layout around a vocabulary, learning the vocabulary, `vocab.txt`,
-and what a WordPiece vocabulary is made of: whole words, continuations, characters, scripts, numbers, lengths.
+"""BERT's tokenizer (Devlin et al. 2019): its layout around a vocabulary, learning the vocabulary, and `vocab.txt`.
+
+`anatomy` counts what a WordPiece vocabulary is made of: whole words, continuations, characters, scripts, numbers, lengths.
 """
 
 from __future__ import annotations
