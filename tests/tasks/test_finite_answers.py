@@ -26,7 +26,7 @@ from regard.models import (
     ViT,
     ViTConfig,
 )
-from regard.prompting.evaluation import told
+from regard.prompting.evaluation import token_log_likelihoods
 from regard.prompting.template import Continued
 from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel, BidirectionalLanguageModellingTask
 from regard.tasks.captioning import Captioner, CaptioningTask
@@ -141,7 +141,7 @@ MADE: dict[str, Any] = {
     ),
     "score": (lambda t: language_model(), lambda model: model.score(TEXT)),
     "generate": (lambda t: language_model(), lambda model: model.generate("the cat")),
-    "likelihood": (lambda t: language_model(), lambda model: told(model, [[Continued((1, 3, 4), 2)]])),
+    "likelihood": (lambda t: language_model(), lambda model: token_log_likelihoods(model, [[Continued((1, 3, 4), 2)]])),
     "both ways": (lambda t: both_ways(), lambda model: model.score(TEXT)),
     "words": (lambda t: both_ways(), lambda model: model.word_states([TEXT])),
     "pictures": (lambda t: pictures(), lambda model: model.classify(np.zeros((8, 8, 3), np.uint8))),
