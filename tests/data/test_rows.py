@@ -6,10 +6,11 @@ import pytest
 
 import regard
 from regard.data.labelled import labelled_in_memory
-from regard.data.rows import texts_of_rows
+from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.tasks.caption_data import in_memory as captions
 from regard.tasks.documents import DOCUMENTS
+from regard.tasks.language_task import TEXTS, TextData
 from regard.tasks.multiple_choice import QUESTIONS as CHOICES
 from regard.tasks.picture_classification import PICTURES
 from regard.tasks.question_data import QUESTIONS
@@ -29,7 +30,7 @@ READERS = {
     "picture_classification": PICTURES.in_memory,
     "captioning": lambda rows: captions(rows, "train"),
     "documents": DOCUMENTS.in_memory,
-    "language_modelling": lambda rows: list(texts_of_rows(rows, "texts")),
+    "language_modelling": TEXTS.in_memory,
 }
 OF_TEXTS = ("documents", "language_modelling")
 
@@ -99,7 +100,9 @@ def test_rows_by_the_names_of_columns():
     assert PICTURES.in_memory([{"image": "a.png", "label": 3}])[0].label == "3"
     assert captions([{"image": "a.png", "caption": "a dog"}], "train")[0].captions == ("a dog",)
     assert DOCUMENTS.in_memory([{"text": "One. Two."}]) == [["One.", "Two."]]
-    assert list(texts_of_rows([{"text": "a"}, {"text": ""}, "b"], "texts")) == ["a", "b"]
+    read = TEXTS.reader(TextData(), None, [{"text": "a"}, {"text": ""}, "b"])
+    assert read is not None
+    assert list(read(MalformedRows())) == ["a", "b"]
 
 
 def test_rows_of_a_library_table():

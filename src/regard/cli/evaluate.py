@@ -266,7 +266,7 @@ def evaluate_texts(request: Request, file: NewFile | None) -> Report:
     say_malformed(malformed)
     found, seconds = timed(lambda: evaluate(model, texts, batch_size=request.batch_size, stride=stride))
     if file is not None:
-        for score in found.scores:
+        for score in found.predictions:
             file.write(f"{score.perplexity:.4f}\t{' '.join(score.text.split())}\n")
     return Report(
         {

@@ -119,7 +119,7 @@ class Examples(Generic[T]):
         given_validation: Any,
         *,
         where: str = "data",
-        builtin: tuple[Reader[T], Reader[T]] | None = None,
+        builtin: tuple[Reader[T], Reader[T] | None] | None = None,
         **held_out: Any,
     ) -> Splits[T]:
         """Training and validation examples, as `data` or the caller gives them.
@@ -128,7 +128,7 @@ class Examples(Generic[T]):
             data: names `train` and `validation`, and says how much is held out.
             given, given_validation: rows in memory instead.
             where: messages call the section.
-            builtin: readers of builtin training and validation examples, which stand in for files.
+            builtin: readers of builtin training and validation examples, used instead of files; None to hold some out.
             held_out: as `Splits`.
 
         Raises:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
 import torch
 
-from regard.data.malformed import MalformedRows
 from regard.data.music import Writing, own_split, read_pieces
 from regard.data.notes import Piece, in_keys
-from regard.data.rows import texts_of_rows
-from regard.data.running_text import python_docs, read_texts
+from regard.data.running_text import python_docs
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
@@ -24,13 +22,13 @@ from regard.layers import Tokens
 from regard.layers.embeddings import check_finite
 from regard.quantization import InferenceDecoder, QuantizedPrecision
 from regard.structure import from_mapping
-from regard.tasks.examples import hold_out
+from regard.tasks.examples import Place, Reader
 from regard.tasks.generation_config import read_generation_config
-from regard.tasks.language_task import COLUMN, LanguageModellingTask, Place, TextData
+from regard.tasks.language_task import COLUMN, TEXTS, LanguageModellingTask, TextData
 from regard.tasks.language_writing import Beginning, StopText, Writer, Written
 from regard.tasks.losses import stands_out
-from regard.tasks.predictor import Predictor
-from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, finish, is_prepared, opened
+from regard.tasks.predictor import Evaluation, Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, encoder_tokenizer, prepare
 from regard.tasks.spec import TaskSpec
 from regard.text import Tokenizer
 from regard.text.events import EVENTS
@@ -417,138 +415,81 @@ def compose(
     )
 
 
-Texts = Sequence[str] | Sequence[Mapping[str, object]]
-Reader = Callable[[MalformedRows], Iterable[str]]
-
-
-def prepare(
+def prepare_stretches(
     data: TextData,
     tokenizer: TokenizerSettings,
     folder: Path,
     *,
     seed: int,
-    given: Texts | None = None,
-    given_validation: Texts | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[LanguageModellingTask]:
     """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of held-out documents.
-        given, given_validation: texts in memory instead of what `data` names.
+        given, given_validation: texts in memory instead of what `data` names, as `TEXTS` takes them; empty ones are left out.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
     """
-    if not is_prepared(folder):
-        finish(folder, _prepared(data, tokenizer, folder, seed, given, given_validation))
-    task = LanguageModellingTask.load(folder, {})
-    return opened(replace(task, document_masks=data.document_masks), folder)
+
+    def again() -> LanguageModellingTask:
+        return replace(LanguageModellingTask.load(folder, {}), document_masks=data.document_masks)
+
+    def write() -> tuple[LanguageModellingTask, list[str]]:
+        builtin = None if given is not None else _builtin(data, seed)
+        files = data if builtin is None else replace(data, validation=None)  # music is no text
+        splits = TEXTS.splits(files, seed, given, given_validation, builtin=builtin, too_few=ONE_TEXT)
+        found = encoder_tokenizer(tokenizer, splits.everything)
+        _check_words(data, found)
+        found.save(folder)
+        farthest = 0 if data.music is None else data.music.transpose
+        kept = (moved for text in splits.train() for moved in (in_keys(text, farthest) if farthest else (text,)))
+        for split, texts, tokens in ((TRAIN, kept, data.tokens), (VALIDATION, splits.validation(), None)):
+            whole = None if tokens is None else tokens // data.length
+            rows = ((stretch,) for stretch in itertools.islice(_stretches(texts, found, data.length), whole))
+            if len(TokenStore.write(folder / split, {COLUMN: found.size}, rows)) == 0:
+                raise InputError(f"the {split} texts are empty; give some")
+        return again(), splits.notes
+
+    return prepare(LanguageModellingTask, folder, write, again=again)
 
 
-def _prepared(
-    data: TextData,
-    settings: TokenizerSettings,
-    folder: Path,
-    seed: int,
-    given: Texts | None,
-    given_validation: Texts | None,
-) -> list[str]:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (TRAIN, VALIDATION, ".*.partial"):  # of a preparation that was killed
-        for path in folder.glob(name):
-            shutil.rmtree(path, ignore_errors=True)
-    train = _reader(data, data.train, "train", given, seed)
-    validation = (
-        _reader(data, data.validation, "validation", given_validation, seed)
-        if given_validation is not None or data.validation is not None or (given is None and _brings_validation(data))
-        else None
-    )
-    malformed, counted = MalformedRows(), 0
-
-    def texts() -> Iterator[str]:
-        nonlocal counted
-        for text in train(malformed):
-            counted += 1
-            yield text
-
-    if settings.path is not None:
-        tokenizer = Tokenizer.load(settings.path)
-    else:
-        tokenizer = Tokenizer.train(
-            texts(),
-            kind=settings.kind,
-            size=settings.size,
-            lowercase=settings.lowercase,
-            sentinels=settings.sentinels,
-        )
-    _check_words(data, tokenizer)
-    tokenizer.save(folder)
-    if not counted:  # where nothing had to be learnt of them
-        counted = sum(1 for _ in train(malformed))
-    held_out: frozenset[int] = frozenset()
-    if validation is None:
-        held_out = _held_out(counted, data.validation_share, seed)
-    farthest = 0 if data.music is None else data.music.transpose
-    kept = (
-        moved
-        for i, text in enumerate(train(MalformedRows()))
-        if i not in held_out
-        for moved in (in_keys(text, farthest) if farthest else (text,))
-    )
-    others = (
-        validation(malformed)
-        if validation is not None
-        else (text for i, text in enumerate(train(MalformedRows())) if i in held_out)
-    )
-    for name, chosen, tokens in ((TRAIN, kept, data.tokens), (VALIDATION, others, None)):
-        whole = None if tokens is None else tokens // data.length
-        rows = ((stretch,) for stretch in itertools.islice(_stretches(chosen, tokenizer, data.length), whole))
-        if len(TokenStore.write(folder / name, {COLUMN: tokenizer.size}, rows)) == 0:
-            raise InputError(f"the {name} texts are empty; give some")
-    return malformed.notes
+ONE_TEXT = (
+    "the training text is one document, and none can be held out for validation; name data.validation, or cut it with "
+    "data.unit=line"
+)
 
 
-def _held_out(count: int, share: float, seed: int) -> frozenset[int]:
-    """Which documents are held out: the share asked for, one at least."""
-    too_few = (
-        "the training text is one document, and none can be held out for validation; name data.validation, or cut it "
-        "with data.unit=line"
-    )
-    return hold_out(count, share=share, seed=seed, too_few=too_few)
+def _builtin(data: TextData, seed: int) -> tuple[Reader[str], Reader[str] | None] | None:
+    """What reads builtin texts, or music, to learn from and to validate on; None for files of text.
 
-
-def _reader(data: TextData, place: Place | None, split: str, given: Texts | None, seed: int) -> Reader:
-    if given is not None:
-        found = list(texts_of_rows(given, f"{split} texts"))
-        return lambda _: found
+    The second is None where files of music have no validation split of their own.
+    """
     if data.builtin is not None:
-        return lambda _: python_docs(split)
+        return (lambda _: python_docs(TRAIN)), (lambda _: python_docs(VALIDATION))
     drawn = data.maps or data.repeats
     if drawn is not None:
-        texts = drawn.texts(split, drawn.size if split == "train" else drawn.validation_size, seed)
-        return lambda _: texts
+        learnt, told = drawn.texts(TRAIN, drawn.size, seed), drawn.texts(VALIDATION, drawn.validation_size, seed)
+        return (lambda _: learnt), (lambda _: told)
     if data.motifs is not None:
-        size = data.motifs.size if split == "train" else data.motifs.validation_size
-        melodies = data.motifs.melodies(split, size, seed)
-        return lambda _: melodies
+        motifs = data.motifs
+        sets = motifs.melodies(TRAIN, motifs.size, seed), motifs.melodies(VALIDATION, motifs.validation_size, seed)
+        return (lambda _: sets[0]), (lambda _: sets[1])
     writing = data.writing
-    if writing is not None:
-        places = data.train if place is None else place  # a file of chorales may have both splits
-        if places is None:
-            raise InputError("data.train is missing; name a folder of MIDI files, or data.music=null data.motifs={}")
-        own = "validation" if split == "validation" and own_split(places, "validation") else "train"
+    if writing is None:
+        return None
+    if data.train is None:
+        raise InputError("data.train is missing; name a folder of MIDI files, or data.music=null data.motifs={}")
+
+    def pieces(places: Place, split: str) -> Reader[str]:
+        own = split if split == VALIDATION and own_split(places, split) else TRAIN  # a file of chorales may have both
         return lambda malformed: read_pieces(places, writing, split=own, malformed=malformed)
-    if place is None:
-        raise InputError("data.train is missing; name a file of text, or data.builtin=python_docs, or data.maps={}")
-    return lambda malformed: read_texts(place, unit=data.unit, malformed=malformed)
 
-
-def _brings_validation(data: TextData) -> bool:
-    """Whether the data has a validation split of its own."""
-    if data.music is not None:
-        return data.train is not None and own_split(data.train, "validation")
-    return data.builtin is not None or data.maps is not None or data.repeats is not None or data.motifs is not None
+    validation = data.validation or (data.train if own_split(data.train, VALIDATION) else None)
+    return pieces(data.train, TRAIN), None if validation is None else pieces(validation, VALIDATION)
 
 
 def _check_words(data: TextData, tokenizer: Tokenizer) -> None:
@@ -580,32 +521,32 @@ def _stretches(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Itera
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextEvaluation:
-    """What an evaluation found.
+class TextEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `TextScore`s.
+
+    Its metrics are `loss`, the mean of -log p over tokens, natural log; `perplexity`, exp of it; `token_accuracy`, the share of
+    tokens that were the most probable; `word_perplexity`, exp of the whole -log p over words between spaces; and
+    `bits_per_character`, the whole -log2 p over characters. An end counts as a token, a word and a character of each text. The
+    last two compare models of different vocabularies.
 
     Arguments:
-        metrics: `loss`, the mean of -log p over tokens, natural log; `perplexity`, exp of it; `token_accuracy`, the share of
-            tokens that were the most probable; `word_perplexity`, exp of the whole -log p over words between spaces; and
-            `bits_per_character`, the whole -log2 p over characters. An end counts as a token, a word and a character of each
-            text. The last two compare models of different vocabularies.
-        count: texts.
         tokens, words, characters: of all texts, ends included.
         unknown: tokens that the vocabulary does not have; each is read as one and the same, which flatters a model.
-        scores: one for each text.
     """
 
-    metrics: dict[str, float]
-    count: int
     tokens: int
     words: int
     characters: int
     unknown: int
-    scores: tuple[TextScore, ...] = field(repr=False, default=())
+
+    @property
+    def scores(self) -> tuple[TextScore, ...]:
+        """The old name of `predictions`, for one release."""
+        warnings.warn("scores is called predictions; use that name", DeprecationWarning, stacklevel=2)
+        return self.predictions
 
 
-def evaluate(
-    model: LanguageModel, texts: Sequence[str], *, batch_size: int = 32, stride: int | None = None
-) -> TextEvaluation:
+def evaluate(model: LanguageModel, texts: Any, *, batch_size: int = 32, stride: int | None = None) -> TextEvaluation:
     """Read each text as a document of its own.
 
     Arguments:
@@ -615,8 +556,7 @@ def evaluate(
     Raises:
         InputError: for an empty list, or a stride that is not between 1 and the model's positions.
     """
-    if isinstance(texts, str) or not texts:
-        raise InputError("there is nothing to evaluate; give a list with at least one text")
+    texts = TEXTS.to_measure(texts)
     scores = model.score_batch(texts, batch_size=batch_size, stride=stride)
     tokenizer = model.task.tokenizer
     tokens = sum(len(score.tokens) for score in scores)
@@ -639,7 +579,7 @@ def evaluate(
         words=words,
         characters=characters,
         unknown=unknown,
-        scores=tuple(scores),
+        predictions=tuple(scores),
     )
 
 
@@ -680,8 +620,9 @@ LANGUAGE_MODELLING = TaskSpec(
     predictor=LanguageModel,
     interface="language_model",
     sections={"data": TextData, "tokenizer": TokenizerSettings},
-    prepare=prepare,
+    prepare=prepare_stretches,
     evaluate=evaluate,
+    examples=TEXTS,
     derived_config={"vocabulary": 1, "padding_id": 0, "end_id": 0},
     from_hf=language_modelling_from_hf,
 )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
+from regard.data.malformed import MalformedRows, malformed_row, text_fault
 from regard.data.music import Writing
 from regard.data.notes import Grid
-from regard.data.running_text import Unit
+from regard.data.rows import parts_of, sound
+from regard.data.running_text import Unit, read_texts
 from regard.data.sequences import Maps, Motifs, Repeats
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
@@ -21,10 +22,9 @@ from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.card import write_with_card
-from regard.tasks.examples import Place
+from regard.tasks.examples import Examples, Place, check_amount
 from regard.tasks.losses import projected_cross_entropy
-from regard.tasks.task import LossSum, Task
+from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 from regard.text.events import Events
 
@@ -175,6 +175,7 @@ class TextData:
         train: a file of plain text, or several; gzip is recognised. With `music`, MIDI files, folders, or a file of chorales.
         validation: likewise; held out from the training data, document by document, where null.
         validation_share: of the documents, to be held out.
+        validation_size: so many instead, at most a tenth of all.
         builtin: `python_docs`, the reference text that comes with Python, instead of files.
         maps: builtin texts of pairs of one map each, to learn from in context, instead of files.
         repeats: builtin texts that say a row of symbols twice, instead of files.
@@ -193,6 +194,7 @@ class TextData:
     train: Place | None = None
     validation: Place | None = None
     validation_share: float = 0.05
+    validation_size: int | None = None
     builtin: Literal["python_docs"] | None = None
     maps: MapsData | None = None
     repeats: RepeatsData | None = None
@@ -211,8 +213,7 @@ class TextData:
         self._check_alone("repeats", "train", "validation", "builtin", "maps")
         self._check_alone("motifs", "train", "validation", "builtin", "maps", "repeats", "music")
         self._check_alone("music", "builtin", "maps", "repeats")
-        share = self.validation_share
-        check(0 < share < 1, "data.validation_share", share, "above 0 and below 1", "0.05 is usual")
+        check_amount(self)
         check(self.length >= 1, "data.length", self.length, "at least 1", "128 to 1024 is usual")
         enough = self.tokens is None or self.tokens >= self.length
         check(enough, "data.tokens", self.tokens, f"at least data.length, {self.length}", "raise it, or leave it out")
@@ -230,12 +231,37 @@ class TextData:
         return None if part is None else part.writing
 
 
+def _row(row: Any, called: str, number: int, data: Any) -> str:
+    del data
+    text = parts_of(row, called, [["text"]], TEXTS.wanted)[0] if isinstance(row, Mapping) else row
+    fault = None if text == "" else text_fault("text", text)
+    if fault is not None and fault[0] != "empty text":
+        sound(malformed_row("texts", number, *fault), TEXTS.wanted)
+    return str(text)
+
+
+def _read(data: TextData, path: str | list[str], malformed: MalformedRows) -> Iterable[str]:
+    return read_texts(path, unit=data.unit, malformed=malformed)
+
+
+TEXTS: Examples[str] = Examples(
+    type=None,
+    rows="texts",
+    wanted='a text, or a mapping with "text"',
+    file="file of text",
+    formats=", or data.builtin=python_docs, or data.maps={}",
+    row=_row,
+    read=_read,
+    empty=lambda text: not text.strip(),
+)
+
+
 COLUMN = "text"
 """Of the token stores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TextBatch:
+class TextBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
@@ -245,10 +271,6 @@ class TextBatch:
 
     tokens: Tokens
     labels: Tensor
-
-    def to(self, device: torch.device) -> TextBatch:
-        """The same batch on another device."""
-        return TextBatch(self.tokens.to(device), self.labels.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,15 +383,7 @@ class LanguageModellingTask(Task):
             Tokenizer.load(folder), before_prompts=None if before is None else tuple(before), generation=decoding
         )
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a language model into an existing folder."""
-        use = ['print(model.score("...").perplexity)']
-        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
+        return ['print(model.score("...").perplexity)']

@@ -11,7 +11,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.models import GPT2, GPT2Config
-from regard.tasks.language_modelling import prepare
+from regard.tasks.language_modelling import prepare_stretches
 from regard.tasks.language_task import TextData
 from regard.tasks.preparation import TokenizerSettings
 
@@ -37,7 +37,7 @@ def recipe(**data: Any) -> dict[str, Any]:
 
 def test_the_loss_of_packed_stretches_is_that_of_the_documents_alone(tmp_path, seeded, randomize):
     data = TextData(length=16, document_masks=True)
-    prepared = prepare(
+    prepared = prepare_stretches(
         data, TokenizerSettings(kind="word", size=20), tmp_path / "data", seed=1, given=TEXTS, given_validation=TEXTS
     )
     task, store = prepared.task, prepared.train

@@ -18,7 +18,7 @@ from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
-from regard.tasks.language_modelling import _stretches, prepare
+from regard.tasks.language_modelling import _stretches, prepare_stretches
 from regard.tasks.language_task import TextData
 from regard.tasks.preparation import TokenizerSettings
 from regard.text import Tokenizer
@@ -63,8 +63,8 @@ def test_every_token_is_told_once_and_stretches_have_the_length_asked_for(length
 
 
 def test_so_many_tokens_are_learnt_from_and_all_are_validated_on(tmp_path):
-    whole = prepare(TextData(length=10), CHARACTERS, tmp_path / "all", seed=1, given=TEXTS)
-    few = prepare(TextData(length=10, tokens=75), CHARACTERS, tmp_path / "few", seed=1, given=TEXTS)
+    whole = prepare_stretches(TextData(length=10), CHARACTERS, tmp_path / "all", seed=1, given=TEXTS)
+    few = prepare_stretches(TextData(length=10, tokens=75), CHARACTERS, tmp_path / "few", seed=1, given=TEXTS)
     assert rows(few.train) == rows(whole.train)[:7]
     assert rows(few.validation) == rows(whole.validation)
     assert few.task.tokenizer.size == whole.task.tokenizer.size
@@ -74,7 +74,7 @@ def test_so_many_tokens_are_learnt_from_and_all_are_validated_on(tmp_path):
 
 def test_documents_are_held_out_whole_by_the_seed(tmp_path):
     data = TextData(validation_share=0.25, length=10)
-    found = {seed: prepare(data, CHARACTERS, tmp_path / str(seed), seed=seed, given=TEXTS) for seed in (1, 2)}
+    found = {seed: prepare_stretches(data, CHARACTERS, tmp_path / str(seed), seed=seed, given=TEXTS) for seed in (1, 2)}
     for prepared in found.values():
         tokenizer = prepared.task.tokenizer
         texts = []
@@ -85,7 +85,7 @@ def test_documents_are_held_out_whole_by_the_seed(tmp_path):
         assert len(texts[1]) == 9
         assert sorted(texts[0] + texts[1]) == sorted(TEXTS)
     assert rows(found[1].validation) != rows(found[2].validation)
-    again = prepare(data, CHARACTERS, tmp_path / "again", seed=1, given=TEXTS)
+    again = prepare_stretches(data, CHARACTERS, tmp_path / "again", seed=1, given=TEXTS)
     assert rows(again.validation) == rows(found[1].validation)
 
 
@@ -93,9 +93,9 @@ def test_files_and_builtin_text(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(TEXTS))
     (tmp_path / "b.txt").write_text("the nut\n")
     data = TextData(train=str(tmp_path / "a.txt"), validation=str(tmp_path / "b.txt"))
-    prepared = prepare(data, CHARACTERS, tmp_path / "files", seed=0)
+    prepared = prepare_stretches(data, CHARACTERS, tmp_path / "files", seed=0)
     assert prepared.task.tokenizer.decode(stream(prepared.validation)) == "the nut"
-    builtin = prepare(TextData(builtin="python_docs"), TokenizerSettings(size=500), tmp_path / "docs", seed=0)
+    builtin = prepare_stretches(TextData(builtin="python_docs"), TokenizerSettings(size=500), tmp_path / "docs", seed=0)
     assert int(builtin.task.labels(builtin.train).sum()) > 50_000
 
 
@@ -110,7 +110,7 @@ def test_files_and_builtin_text(tmp_path):
 )
 def test_data_that_cannot_be_used(tmp_path, data, texts, message):
     with pytest.raises(InputError, match=message):
-        prepare(TextData(**data), CHARACTERS, tmp_path / "p", seed=0, given=texts)
+        prepare_stretches(TextData(**data), CHARACTERS, tmp_path / "p", seed=0, given=texts)
 
 
 @pytest.mark.parametrize(
