@@ -8,7 +8,7 @@ import regard
 from regard.data.labelled import labelled_in_memory
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.tasks.caption_data import in_memory as captions
+from regard.tasks.caption_data import CAPTIONS
 from regard.tasks.documents import DOCUMENTS
 from regard.tasks.language_task import TEXTS, TextData
 from regard.tasks.multiple_choice import QUESTIONS as CHOICES
@@ -28,7 +28,7 @@ READERS = {
     "multiple_choice": CHOICES.in_memory,
     "question_answering": QUESTIONS.in_memory,
     "picture_classification": PICTURES.in_memory,
-    "captioning": lambda rows: captions(rows, "train"),
+    "captioning": CAPTIONS.in_memory,
     "documents": DOCUMENTS.in_memory,
     "language_modelling": TEXTS.in_memory,
 }
@@ -98,7 +98,7 @@ def test_rows_by_the_names_of_columns():
     placed = {"question": "Where?", "context": "Rome, Rome", "answer": "Rome", "answer_start": 6}
     assert QUESTIONS.in_memory([placed])[0].answers[0].start == 6
     assert PICTURES.in_memory([{"image": "a.png", "label": 3}])[0].label == "3"
-    assert captions([{"image": "a.png", "caption": "a dog"}], "train")[0].captions == ("a dog",)
+    assert CAPTIONS.in_memory([{"image": "a.png", "caption": "a dog"}])[0].captions == ("a dog",)
     assert DOCUMENTS.in_memory([{"text": "One. Two."}]) == [["One.", "Two."]]
     read = TEXTS.reader(TextData(), None, [{"text": "a"}, {"text": ""}, "b"])
     assert read is not None

@@ -401,7 +401,7 @@ def evaluate_captions(request: Request, file: NewFile | None) -> Report:
     )
     result, seconds = timed(lambda: evaluate(captioner, examples, generation, batch_size=request.batch_size))
     if file is not None:
-        for found in result.captions:
+        for found in result.predictions:
             file.write(" ".join(found.text.split()) + "\n")
     return Report(
         {

@@ -14,12 +14,13 @@ from torch import Tensor
 from regard.data.labelled_pictures import read_captions
 from regard.data.malformed import MalformedRows
 from regard.data.pictures import Fit, open_pictures
-from regard.data.rows import listed, parts_of
+from regard.data.rows import parts_of
 from regard.data.scenes import Kind, Named, Objects, Scene, Scenes
 from regard.data.token_store import Ids, TokenStore
 from regard.errors import InputError
 from regard.models.captioning import Captioned, Drawn
 from regard.models.config import check
+from regard.tasks.examples import Examples, check_amount
 from regard.tasks.pictures import Picture, read_frames
 from regard.text import Tokenizer
 
@@ -187,6 +188,7 @@ class CaptionData:
         validation: another file of captions; pictures are held out of the training data where null.
         validation_pictures: where its pictures are; with the others where null.
         validation_size: how many pictures to hold out, at most a tenth of all.
+        validation_share: so many of them instead, as a share.
         scenes: builtin pictures instead of files.
         height, width: every picture becomes so large, in pixels. Scenes have their own size.
         fit: how: `crop` cuts off what stands over, `pad` puts black beside, `stretch` changes proportions.
@@ -204,6 +206,7 @@ class CaptionData:
     validation: str | None = None
     validation_pictures: str | None = None
     validation_size: int = 1_000
+    validation_share: float | None = None
     scenes: ScenesData | None = None
     height: int = 128
     width: int = 128
@@ -227,7 +230,8 @@ class CaptionData:
             raise InputError(
                 "data.train and data.pictures belong together: a file of captions and where its pictures are"
             )
-        for name in ("validation_size", "height", "width"):
+        check_amount(self)
+        for name in ("height", "width"):
             check(getattr(self, name) > 0, f"data.{name}", getattr(self, name), "above 0", "raise it")
 
 
@@ -264,24 +268,33 @@ class CaptionExample:
         return len(self.picture) if isinstance(self.picture, list | tuple) else 1
 
 
-def in_memory(given: Any, split: str) -> list[CaptionExample]:
-    """Examples in memory: `CaptionExample`s, (picture, caption), (picture, captions), or mappings with these.
+def _row(row: Any, called: str, number: int, data: Any) -> CaptionExample:
+    del number, data
+    if isinstance(row, Scene):
+        return example_of(row)
+    names = [["picture", "image"], ["captions", "caption", "text"]]
+    picture, captions = parts_of(row, called, names, CAPTIONS.wanted)
+    captions = (captions,) if isinstance(captions, str) else captions
+    if not isinstance(captions, list | tuple) or not all(isinstance(text, str) for text in captions):
+        raise InputError(f"{called} has the captions {captions!r:.60}; give {CAPTIONS.wanted}")
+    return CaptionExample(picture=picture, captions=tuple(captions))
 
-    Raises:
-        InputError: naming the first row that is none.
-    """
-    wanted = "a CaptionExample, or (picture, captions)"
-    found = []
-    for number, row in enumerate(listed(given, f"{split} examples", wanted), start=1):
-        if not isinstance(row, CaptionExample):
-            names = [["picture", "image"], ["captions", "caption", "text"]]
-            picture, captions = parts_of(row, f"example {number}", names, wanted)
-            captions = (captions,) if isinstance(captions, str) else captions
-            if not isinstance(captions, list | tuple) or not all(isinstance(text, str) for text in captions):
-                raise InputError(f"example {number} has the captions {captions!r:.60}; give {wanted}")
-            row = CaptionExample(picture=picture, captions=tuple(captions))
-        found.append(row)
-    return found
+
+def _read(data: CaptionData, path: str | list[str], malformed: MalformedRows) -> list[CaptionExample]:
+    places = (path, data.pictures) if isinstance(path, str) else path
+    notes: list[str] = []
+    del malformed  # the notes of `examples_in` tell of them
+    return examples_in(str(places[0]), str(places[1]), colour=data.colour, on_error=data.on_error, notes=notes)
+
+
+CAPTIONS: Examples[CaptionExample] = Examples(
+    type=CaptionExample,
+    rows="examples",
+    wanted="a CaptionExample, or (picture, captions)",
+    file="file of captions and its pictures",
+    row=_row,
+    read=_read,
+)
 
 
 def example_of(scene: Scene) -> CaptionExample:

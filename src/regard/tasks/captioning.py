@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.scenes import Named, Scene, Scenes
+from regard.data.scenes import Named, Scenes
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis, search
@@ -21,6 +22,7 @@ from regard.layers import Pictures, Tokens
 from regard.models.captioning import Captioned, PictureDecoder
 from regard.structure import from_mapping
 from regard.tasks.caption_data import (
+    CAPTIONS,
     TARGET,
     CaptionData,
     CaptionExample,
@@ -29,24 +31,23 @@ from regard.tasks.caption_data import (
     columns,
     example_of,
     examples_in,
-    in_memory,
     in_tokens,
     numbers_of,
     uncovered,
 )
-from regard.tasks.card import write_with_card
-from regard.tasks.examples import hold_out
+from regard.tasks.examples import amount_of, hold_out
 from regard.tasks.losses import smoothed_cross_entropy
+from regard.tasks.pairs import bleu_and_chrf
 from regard.tasks.pictures import Picture, PictureSize, frames_file, frames_of, write_frames
-from regard.tasks.predictor import Observers, Predictor
-from regard.tasks.preparation import READY, TRAIN, VALIDATION, Prepared, TokenizerSettings, cleared, finish, is_prepared
+from regard.tasks.predictor import Evaluation, Observers, Predictor
+from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, prepare
 from regard.tasks.spec import TaskSpec
-from regard.tasks.task import LossSum, Task
+from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CaptionBatch:
+class CaptionBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
@@ -58,10 +59,6 @@ class CaptionBatch:
     pictures: Pictures
     target: Tokens
     labels: Tensor
-
-    def to(self, device: torch.device) -> CaptionBatch:
-        """The same batch on another device."""
-        return CaptionBatch(self.pictures.to(device), self.target.to(device), self.labels.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,18 +183,10 @@ class CaptioningTask(Task):
             from_mapping(Objective, values.get("objective", {}), f"{where}.objective"),
         )
 
-    def write(
-        self,
-        folder: Path,
-        config: Any,
-        tensors: Mapping[str, Tensor],
-        *,
-        recipe: Mapping[str, Any],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Write all files of a model into an existing folder."""
-        use = ['print(model.caption("picture.jpg").text)']
-        write_with_card(folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use)
+    @property
+    def use(self) -> list[str]:
+        """Lines for the model card."""
+        return ['print(model.caption("picture.jpg").text)']
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,19 +281,11 @@ def compared(texts: Sequence[str], references: Sequence[Sequence[str]]) -> tuple
         )
         / len(texts)
     }
-    try:
-        from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
-    except ImportError:
-        return metrics, {}, "BLEU and chrF need sacrebleu: pip install 'regard[eval]'"
     most = max(map(len, references))
     # A column for the first reference of each, one for the second, and so on; None where there are fewer.
     columns = [[rights[i] if i < len(rights) else None for rights in references] for i in range(most)]
-    signatures: dict[str, str] = {}
-    # Captions are commonly kept with a space before their full stop; `force` keeps sacreBLEU from warning each time.
-    for name, metric in (("bleu", BLEU(tokenize="13a", force=True)), ("chrf", CHRF())):
-        metrics[name] = metric.corpus_score(list(texts), columns).score  # type: ignore[arg-type]
-        signatures[name] = str(metric.get_signature())
-    return metrics, signatures, ""
+    found, signatures, note = bleu_and_chrf(texts, columns)
+    return metrics | found, signatures, note
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -462,39 +443,41 @@ class _Found:
     words: tuple[str, ...] = ()
 
 
-def prepare(
+def prepare_captions(
     data: CaptionData,
     tokenizer: TokenizerSettings,
     generation: GenerationSettings,
     folder: Path,
     *,
     seed: int,
-    given: Sequence[CaptionExample] | None = None,
-    given_validation: Sequence[CaptionExample] | None = None,
+    given: Any = None,
+    given_validation: Any = None,
 ) -> Prepared[CaptioningTask]:
     """Read the captions once for the tokenizer and, with the pictures, once for the stores, and leave both in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of builtin data and of the choice of held-out pictures.
-        given, given_validation: pictures with captions in memory instead of what `data` names.
+        given, given_validation: pictures with captions in memory instead of what `data` names, as `CAPTIONS` takes them.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
     """
-    if is_prepared(folder):
-        size = _size_of(data, given, seed)
-    else:
-        found = _found(data, seed, given, given_validation)
-        size = found.size
-        finish(folder, _written(found, data, tokenizer, folder))
-    task = CaptioningTask(Tokenizer.load(folder), size, generation, data.objective)
-    notes = tuple(line for line in (folder / READY).read_text(encoding="utf-8").splitlines() if line)
-    return Prepared(task, CaptionStore.open(folder / TRAIN), CaptionStore.open(folder / VALIDATION), notes)
+    learnt = None if given is None else CAPTIONS.in_memory(given)
+    told = None if given_validation is None else CAPTIONS.in_memory(given_validation)
+    size = _size_of(data, learnt, seed)
+
+    def again() -> CaptioningTask:
+        return CaptioningTask(Tokenizer.load(folder), size, generation, data.objective)
+
+    def write() -> tuple[CaptioningTask, list[str]]:
+        notes = _written(_found(data, size, seed, learnt, told), data, tokenizer, folder)
+        return again(), notes
+
+    return prepare(CaptioningTask, folder, write, again=again, store=CaptionStore.open)
 
 
 def _written(found: _Found, data: CaptionData, settings: TokenizerSettings, folder: Path) -> list[str]:
-    cleared(folder)
     for split in (TRAIN, VALIDATION):
         frames_file(folder / split).unlink(missing_ok=True)
     tokenizer = _tokenizer(found, settings)
@@ -593,17 +576,15 @@ def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: in
 
 def _found(
     data: CaptionData,
+    size: PictureSize,
     seed: int,
     given: Sequence[CaptionExample] | None,
     given_validation: Sequence[CaptionExample] | None,
 ) -> _Found:
-    given = None if given is None else in_memory(given, "train")
-    given_validation = None if given_validation is None else in_memory(given_validation, "validation")
-    size = _size_of(data, given, seed)
     if given is not None:
         if given_validation is not None:
             return _Found(_in_memory(given, "train"), _in_memory(given_validation, "validation"), size, ())
-        held = _held_out(len(given), data.validation_size, seed)
+        held = _held_out(len(given), data, seed)
         train = [example for i, example in enumerate(given) if i not in held]
         return _Found(_in_memory(train, "train"), _in_memory([given[i] for i in sorted(held)], "validation"), size, ())
     if data.scenes is not None:
@@ -639,7 +620,7 @@ def _of_files(data: CaptionData, size: PictureSize, seed: int) -> _Found:
     if data.validation is not None:
         validation = _read(data.validation, data.validation_pictures or data.pictures, data, notes)
     else:
-        held = _held_out(len(train), data.validation_size, seed)
+        held = _held_out(len(train), data, seed)
         validation = [example for i, example in enumerate(train) if i in held]
         train = [example for i, example in enumerate(train) if i not in held]
     return _Found(_in_memory(train, "train"), _in_memory(validation, "validation"), size, tuple(notes))
@@ -649,34 +630,36 @@ def _read(path: str, place: str, data: CaptionData, notes: list[str]) -> list[Ca
     return examples_in(path, place, colour=data.colour, on_error=data.on_error, notes=notes)
 
 
-def _held_out(count: int, wanted: int, seed: int) -> frozenset[int]:
-    return hold_out(count, size=wanted, seed=seed, what="pictures", stream=HELD_OUT)
+def _held_out(count: int, data: CaptionData, seed: int) -> frozenset[int]:
+    return hold_out(count, **amount_of(data), seed=seed, what="pictures", stream=HELD_OUT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CaptionEvaluation:
-    """What an evaluation found.
+class CaptionEvaluation(Evaluation):
+    """What an evaluation found: `predictions` are `Caption`s.
+
+    Its metrics are `exact_match` in [0, 1]; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them, against all references. Of
+    a model with attention `uncovered`, how far the weights on a place are from summing to one, and, where it is known where
+    things are, `pointing` in [0, 1], the share of tokens that name one whose largest weight is in it.
 
     Arguments:
-        metrics: `exact_match` in [0, 1]; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them, against all references. Of a
-            model with attention `uncovered`, how far the weights on a place are from summing to one, and, where it is known where
-            things are, `pointing` in [0, 1], the share of tokens that name one whose largest weight is in it.
         signatures: what sacreBLEU says of how it computed each.
-        count: pictures.
-        captions: one for each picture.
         note: what could not be computed and why; empty where all was.
     """
 
-    metrics: dict[str, float]
     signatures: dict[str, str]
-    count: int
-    captions: tuple[Caption, ...] = field(repr=False, default=())
     note: str = ""
+
+    @property
+    def captions(self) -> tuple[Caption, ...]:
+        """The old name of `predictions`, for one release."""
+        warnings.warn("captions is called predictions; use that name", DeprecationWarning, stacklevel=2)
+        return self.predictions
 
 
 def evaluate(
     captioner: Captioner,
-    examples: Sequence[CaptionExample | Scene | tuple[Any, Any] | Mapping[str, Any]],
+    examples: Any,
     settings: GenerationSettings | None = None,
     *,
     batch_size: int = 64,
@@ -691,10 +674,7 @@ def evaluate(
     Raises:
         InputError: for an empty list, or a picture that cannot be read.
     """
-    if not examples:
-        raise InputError("there is nothing to evaluate; give at least one picture with a caption")
-    rows = [example_of(example) if isinstance(example, Scene) else example for example in examples]
-    given = in_memory(rows, "evaluation")
+    given = CAPTIONS.to_measure(examples)
     captions = captioner.caption_batch([example.picture for example in given], settings, batch_size=batch_size)
     metrics, signatures, note = compared(
         [caption.text for caption in captions],
@@ -703,7 +683,7 @@ def evaluate(
     if captioner.model.has_alignment:
         metrics |= _pointing(captioner, given, batch_size).metrics()
     return CaptionEvaluation(
-        metrics=metrics, signatures=signatures, count=len(given), captions=tuple(captions), note=note
+        metrics=metrics, signatures=signatures, count=len(given), predictions=tuple(captions), note=note
     )
 
 
@@ -732,8 +712,9 @@ CAPTIONING = TaskSpec(
     predictor=Captioner,
     interface="captioner",
     sections={"data": CaptionData, "tokenizer": TokenizerSettings, "generation": GenerationSettings},
-    prepare=prepare,
+    prepare=prepare_captions,
     evaluate=evaluate,
+    examples=CAPTIONS,
     derived_config={
         "target_vocabulary": 1,
         "padding_id": 0,

@@ -20,7 +20,7 @@ from regard.layers import Pictures, Tokens
 from regard.models import ShowAttendAndTell, ShowAttendAndTellConfig
 from regard.models.captioning import Captioned
 from regard.tasks.caption_data import CaptionExample, CaptionStore
-from regard.tasks.captioning import Captioner, compared, middles_of, pointed, prepare
+from regard.tasks.captioning import Captioner, compared, middles_of, pointed, prepare_captions
 from regard.tasks.pictures import PictureSize, frames_of
 from regard.training.recipe import read_recipe
 
@@ -80,7 +80,7 @@ def files(tmp_path) -> dict[str, str]:
 
 def prepared(folder: Path, **changes: Any):
     resolved = read_recipe(recipe(**changes))
-    return prepare(folder=folder, seed=1, **resolved.sections)
+    return prepare_captions(folder=folder, seed=1, **resolved.sections)
 
 
 def test_a_folder_gives_the_same_captions_again(captioner, tmp_path):
