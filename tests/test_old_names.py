@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import regard.layers
 import regard.prompting
@@ -12,6 +13,9 @@ from regard.data.notes import to_events
 from regard.data.running_text import split_sentences
 from regard.errors import InputError
 from regard.generation import GenerationSettings, beam_search
+from regard.tasks import TaskSpec
+from regard.tasks.predictor import Predictor
+from regard.tasks.task import Task
 
 DATA = "regard.data"
 
@@ -71,3 +75,42 @@ def test_an_old_keyword_of_beam_search_works_and_warns():
         beam_search(None, None, early_stopping=1, enough=1)
     with pytest.warns(DeprecationWarning, match="GenerationSettings.enough is called early_stopping"):
         assert GenerationSettings(beam=4, enough=2).early_stopping == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "today"),
+    [
+        ("regression", "Rater", "Regressor"),
+        ("regression", "MultiRater", "MultiOutputRegressor"),
+        ("question_answering", "Answerer", "QuestionAnswerer"),
+        ("multiple_choice", "Chooser", "MultipleChoice"),
+    ],
+)
+def test_an_old_name_of_a_predictor_is_the_class_of_today_and_warns(module, old, today):
+    found = importlib.import_module(f"regard.tasks.{module}")
+    with pytest.warns(DeprecationWarning, match=f"regard.tasks.{module}.{old} is called {today}; use that name"):
+        assert getattr(found, old) is getattr(found, today)
+
+
+def test_a_predictor_of_ones_own_that_uses_the_old_names_is_understood():
+    with pytest.warns(DeprecationWarning, match=r"Own.judged? is called (validate|metric_names); use that name"):
+
+        class Own(Predictor):
+            judged = ("right",)
+
+            def judge(self, data, count):
+                return {"right": 1.0}
+
+    assert Own.metric_names == ("right",)
+    own = Own(torch.nn.Linear(1, 1), None)
+    assert own.validate(None, 1) == {"right": 1.0}
+    with pytest.warns(DeprecationWarning, match="Predictor.judge is called validate; use that name"):
+        assert own.judge(None, 1) == {"right": 1.0}
+    with pytest.raises(AttributeError, match="'Own' object has no attribute 'unheard'"):
+        own.unheard  # noqa: B018
+
+
+def test_a_task_of_ones_own_that_uses_the_old_names_is_understood():
+    settings = {"task": Task, "predictor": Predictor, "interface": "encoder", "sections": {}, "prepare": print}
+    with pytest.warns(DeprecationWarning, match="TaskSpec.filled_in is called derived_config; use that name"):
+        assert TaskSpec(**settings, evaluate=print, filled_in={"outputs": 1}).derived_config == {"outputs": 1}

@@ -8,8 +8,9 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -86,5 +87,50 @@ def old_keywords(**renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             return function(*args, **settings)
 
         return accepting
+
+    return decorate
+
+
+def old_members(**renamed: str) -> Callable[[type[C]], type[C]]:
+    """A decorator for a base class some of whose methods and attributes had other names, given as old="new".
+
+    A subclass that defines an old name defines the one of today by it, and an old name that is read gives what the one of today
+    is, both with a warning.
+
+    >>> @old_members(judge="validate")
+    ... class Base:
+    ...     def validate(self):
+    ...         return 0
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     class Own(Base):
+    ...         def judge(self):
+    ...             return 1
+    >>> Own().validate()
+    1
+    """
+
+    def decorate(kind: type[C]) -> type[C]:
+
+        def defined(cls: type[C], **named: Any) -> None:
+            super(kind, cls).__init_subclass__(**named)
+            for old, today in renamed.items():
+                if old in vars(cls):
+                    warnings.warn(
+                        f"{cls.__name__}.{old} is called {today}; use that name", DeprecationWarning, stacklevel=2
+                    )
+                    setattr(cls, today, vars(cls)[old])
+                    delattr(cls, old)
+
+        def read(self: object, name: str) -> object:
+            if name not in renamed:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            warnings.warn(
+                f"{kind.__name__}.{name} is called {renamed[name]}; use that name", DeprecationWarning, stacklevel=2
+            )
+            return getattr(self, renamed[name])
+
+        kind.__init_subclass__ = classmethod(defined)  # type: ignore[assignment]
+        kind.__getattr__ = read  # type: ignore[attr-defined]
+        return kind
 
     return decorate

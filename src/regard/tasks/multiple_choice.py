@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import HeadKind, Tokens
 from regard.models.config import check
+from regard.old_names import old_attributes
 from regard.tasks.encoders import (
     PLACES,
     SECOND,
@@ -521,3 +522,6 @@ MULTIPLE_CHOICE = TaskSpec(
     derived_if_present=OF_SENTENCE_ENCODERS,
     from_hf=chooser_from_hf,
 )
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, {"Chooser": "MultipleChoice"})

@@ -21,6 +21,7 @@ from regard.files import new_folder
 from regard.generation import Hypothesis, SearchObserver
 from regard.layers import Source, Tokens
 from regard.machine import device_named
+from regard.old_names import old_members
 from regard.parts import FOLDER
 from regard.tasks.task import Task
 
@@ -53,6 +54,13 @@ MODEL_FILES = frozenset(
 """All that a model's folder may hold."""
 
 
+@old_members(
+    judge="validate",
+    judged="metric_names",
+    judged_of_each="metrics_of_each",
+    judged_by_own="takes_own_metrics",
+    judged_always="validates_all",
+)
 class Predictor(Generic[T]):
     """A model ready to use: strings in, typed results out.
 
@@ -64,16 +72,16 @@ class Predictor(Generic[T]):
     """
 
     metric_names: ClassVar[tuple[str, ...]] = ()
-    """The metrics that `judge` finds; none where a model's own answers are not judged."""
+    """The metrics that `validate` finds; none where a model's own answers are not evaluated."""
 
     metrics_of_each: ClassVar[tuple[str, ...]] = ()
-    """What `judge` finds besides of each of the task's `named`, as `f1.spam`."""
+    """What `validate` finds besides of each of the task's `named`, as `f1.spam`."""
 
     takes_own_metrics: ClassVar[bool] = False
-    """Whether `judge` computes metrics of the user's own too."""
+    """Whether `validate` computes metrics of the user's own too."""
 
     validates_all: ClassVar[bool] = False
-    """Whether all validation examples are judged at each evaluation, because that costs no more than their loss."""
+    """Whether all validation examples are predicted at each evaluation, because that costs no more than their loss."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from regard.data.questions import Candidate, Question
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import HeadKind
+from regard.old_names import old_attributes
 from regard.tasks.answer_spans import N_BEST, THRESHOLD, Answer, BestSpans, Findings, answer_metrics, best_spans
 from regard.tasks.encoders import (
     EncoderBatch,
@@ -690,3 +691,6 @@ QUESTION_ANSWERING = TaskSpec(
     derived_config=encoder_config("spans", 2),
     from_hf=answerer_from_hf,
 )
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, {"Answerer": "QuestionAnswerer"})

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.metrics.regression import pearson, regression_scores, spearman
 from regard.models.config import check
+from regard.old_names import old_attributes
 from regard.parts import own_scores
 from regard.tasks.encoders import EncoderBatch, bits_of, stored_numbers
 from regard.tasks.examples import Splits
@@ -527,3 +528,6 @@ MULTI_OUTPUT = TaskSpec(
     derived_if_present=OF_SENTENCE_ENCODERS,
     from_hf=multi_output_from_hf,
 )
+
+if not TYPE_CHECKING:
+    __getattr__ = old_attributes(__name__, {"Rater": "Regressor", "MultiRater": "MultiOutputRegressor"})

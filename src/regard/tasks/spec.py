@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from regard.errors import InputError, nearest
 from regard.models import MODELS
 from regard.parts import Imported, WithOwn, own_hint, own_metrics
+from regard.structure import renamed
 
 if TYPE_CHECKING:
     from regard.data.malformed import MalformedRows
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from regard.tasks.task import Task
 
 
+@renamed(filled_in="derived_config", decided_of_some="derived_if_present", beside="record", foreign="from_hf")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSpec:
     """All that recipes, training, folders and commands need to know of one task.

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.token_store import TokenStore
+from regard.old_names import old_members
+from regard.structure import renamed
 from regard.tasks.card import write_with_card
 from regard.text import Tokenizer
 
@@ -39,6 +41,7 @@ class TensorBatch:
         )
 
 
+@renamed(beside="auxiliary")
 @dataclass(frozen=True, slots=True, eq=False)
 class LossSum:
     """A loss summed over labels, so that sums of several batches add up before they are divided.
@@ -57,6 +60,7 @@ class LossSum:
     auxiliary: Mapping[str, LossSum] = field(default_factory=dict)
 
 
+@old_members(beside="auxiliary_labels", metrics_beside="auxiliary_metrics")
 class Task(ABC):
     """What turns strings into a model's tensors, and its outputs into a loss.
 
