@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.layers import Tokens
+from regard.layers import CausalStack, Tokens
 from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.tasks.language_writing import StopText
@@ -97,15 +97,18 @@ def test_the_seed_decides_samples_and_places_have_draws_of_their_own(model):
 
 
 def test_samples_of_one_prompt_read_it_once(model, monkeypatch):
-    rows: list[int] = []
-    prefill = model.model.prefill
-    monkeypatch.setattr(
-        model.model, "prefill", lambda tokens, state: (rows.append(len(tokens)), prefill(tokens, state))[1]
-    )
+    read: list[int] = []  # texts, by each call that reads prompts
+
+    def counted(name):
+        reads = getattr(model.model, name)
+        monkeypatch.setattr(model.model, name, lambda texts, state: (read.append(len(texts)), reads(texts, state))[1])
+
+    # Decoders of GPT's family read texts without padding, other models a batch.
+    counted("read_texts" if isinstance(model.model, CausalStack) else "prefill")
     settings = GenerationSettings(maximum_length=6, sample=True, n_best=8)
     found = model.generate("the cat sat", settings)
     assert len(found.alternatives) == 7
-    assert rows == [1]
+    assert read == [1]
 
 
 def test_the_stream_is_what_is_written_and_nothing_in_it_changes_again(model):
