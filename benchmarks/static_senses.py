@@ -31,9 +31,9 @@ from regard.machine import keep_freed_memory
 from regard.metrics.regression import bootstrap_interval
 from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.word_embeddings import WordVectors
-from regard.word_embeddings.evaluation.extrinsic.words import logistic
-from regard.word_embeddings.evaluation.lookup import Lookup
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.evaluation.extrinsic import logistic
+from regard.word_embeddings.evaluation.similarity import Lookup
+from regard.word_embeddings.files import read_vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -21,7 +21,7 @@ from regard.word_embeddings import WordVectors
 from regard.word_embeddings.bias import AssociationTest, NamedWords, association_test, bias_subspace, hard_debiased
 from regard.word_embeddings.evaluation.analogies import evaluate_analogies, read_analogies
 from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.files import read_vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "bias_scores.json"

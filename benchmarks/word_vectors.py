@@ -38,11 +38,10 @@ from regard.word_embeddings.evaluation.extrinsic import (
     evaluate_classification,
     evaluate_cosines,
     evaluate_pairs,
-    evaluate_tagging,
 )
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.evaluation.tagging import evaluate_tagging
+from regard.word_embeddings.files import read_vectors, write_vectors
 from regard.word_embeddings.training import VectorSettings, sentences, train_vectors
-from regard.word_embeddings.writing import write_vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 

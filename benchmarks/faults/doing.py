@@ -13,8 +13,8 @@ from judging import command
 from valid import FOREIGN, RECIPES
 
 import regard
+from regard.word_embeddings.files import read_vectors
 from regard.word_embeddings.neighbours import neighbours
-from regard.word_embeddings.reading import read_vectors
 
 TEXT = "the old dog sees"
 PICTURE = np.arange(64, dtype=np.uint8).reshape(8, 8) * 3

@@ -14,10 +14,8 @@ from PIL import Image
 
 import regard
 import regard.training.callbacks
-from regard.word_embeddings.reading import read_vectors
-from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.subwords import NgramSubwords
-from regard.word_embeddings.writing import write_vectors
+from regard.word_embeddings.files import read_vectors, write_vectors
+from regard.word_embeddings.store import NgramSubwords, WordVectors
 
 WORDS = [
     "the", "dog", "cat", "bird", "man", "woman", "king", "queen", "barks", "sleeps",

@@ -16,7 +16,24 @@ from regard.word_embeddings import Neighbour, Subwords, WordVectors, analogy, ne
 __all__ = ["Neighbour", "Subwords", "WordVectors", "analogy", "neighbours", "odd_one_out"]
 __path__: list[str] = []  # a package, whose modules the finder below gives
 
-MOVED: dict[str, str] = {}
+MOVED = {
+    "evaluation.extrinsic.tagging": "evaluation.tagging",
+    "evaluation.extrinsic.texts": "evaluation.extrinsic",
+    "evaluation.extrinsic.words": "evaluation.extrinsic",
+    "evaluation.lookup": "evaluation.similarity",
+    "evaluation.robustness": "evaluation.probes",
+    "formats.folder": "formats.files",
+    "formats.text": "formats.word2vec",
+    "formats.word2vec_binary": "formats.word2vec",
+    "judging": "survey",
+    "judging.questionnaire": "survey",
+    "judging.scores": "survey",
+    "reading": "files",
+    "subwords": "store",
+    "training.cooccurrence": "training.glove",
+    "training.settings": "training.corpus",
+    "writing": "files",
+}
 """Modules that were renamed or joined since, old name to new, both without the package's."""
 
 
@@ -35,6 +52,9 @@ class OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         sys.modules[module.__name__] = importlib.import_module(new_name(module.__name__))
+        for old in MOVED:  # the modules of a package that is one module now: nothing is looked for inside a module
+            if (name := f"{__name__}.{old}").startswith(f"{module.__name__}."):
+                sys.modules[name] = importlib.import_module(new_name(name))
 
 
 def new_name(old: str) -> str:

@@ -30,7 +30,7 @@ from regard.checkpoints.hf_format import FORMATS, hf_format
 from regard.cli.main import main
 from regard.data.token_store import TokenStore
 from regard.word_embeddings import WordVectors
-from regard.word_embeddings.writing import write_vectors
+from regard.word_embeddings.files import write_vectors
 
 WORDS = ("red", "green", "blue", "cat", "dog", "sits", "runs")
 BERT: dict[str, Any] = {"name": "bert", "width": 16, "heads": 2, "feedforward_width": 24, "layers": 1, "dropout": 0.1}

@@ -14,7 +14,7 @@ import typer
 
 from regard.cli.main import app
 from regard.word_embeddings import WordVectors
-from regard.word_embeddings.writing import write_vectors
+from regard.word_embeddings.files import write_vectors
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "folders"
 

@@ -18,7 +18,7 @@ from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.text import Tokenizer
 from regard.word_embeddings.contextual import averaged_vectors, vectors_alone
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.files import read_vectors
 
 SENTENCES = ["The bank lent money.", "He sat by the river bank.", "Money is in the bank."]
 

@@ -15,10 +15,9 @@ from regard.cli.vectors.evaluation import doesnt_match as doesnt_match_command
 from regard.cli.vectors.evaluation import neighbours as neighbours_command
 from regard.cli.vectors.training import convert as convert_command
 from regard.errors import InputError
+from regard.word_embeddings.files import read_vectors, write_vectors
 from regard.word_embeddings.neighbours import analogy, analogy_scores, cosines, neighbours, odd_one_out
-from regard.word_embeddings.reading import read_vectors
 from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.writing import write_vectors
 
 
 def random_vectors(rows: int = 200, width: int = 16, seed: int = 0) -> WordVectors:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.word_embeddings.store import CHUNK, WordVectors
-from regard.word_embeddings.subwords import NgramSubwords
+from regard.word_embeddings.store import CHUNK, NgramSubwords, WordVectors
 
 
 def table(**changes) -> WordVectors:

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.word_embeddings.reading import read_vectors
-from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.subwords import NgramSubwords, ngram_hash, ngram_rows, ngrams
-from regard.word_embeddings.writing import write_vectors
+from regard.word_embeddings.files import read_vectors, write_vectors
+from regard.word_embeddings.store import NgramSubwords, WordVectors, ngram_hash, ngram_rows, ngrams
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.sampled_from(
     ["größe", "日本語", "𝄞", "</s>"]

@@ -45,7 +45,7 @@ from regard.tasks.preparation import READY
 from regard.training.checkpoint import OPTIMIZER, PROGRESS
 from regard.training.recipe import read_yaml
 from regard.training.run import RECIPE
-from regard.word_embeddings.formats import folder as vectors_folder
+from regard.word_embeddings.formats import files as vectors_folder
 
 
 def check(folder: str | os.PathLike[str], *, code: Code | None = None) -> Report:

@@ -1,4 +1,4 @@
-"""Vectors of words: a table of them, and how a word that is not in it gets one."""
+"""A table of word vectors, and the vectors of words outside it from their n-grams of characters, as in fastText."""
 
 from __future__ import annotations
 
@@ -163,3 +163,170 @@ class WordVectors:
 
         close = difflib.get_close_matches(word, self.words[:50_000], n=1, cutoff=0.7)
         return f"did you mean {close[0]!r}?" if close else "ask for a word that was in the training text"
+
+
+# Vectors of other words from their n-grams.
+
+
+Rows = NDArray[np.int64]
+
+BEGIN, END = "<", ">"
+SENTENCE_END = "</s>"
+"""The word that fastText puts at the end of a line, which has no n-grams."""
+
+BASIS, PRIME = 2166136261, 16777619
+LONGEST = 256
+"""Characters of an n-gram; words are shorter."""
+
+TOGETHER = 1 << 13
+"""Rows of a table that are summed at once."""
+
+
+def ngrams(word: str, minimum: int = 3, maximum: int = 6) -> list[str]:
+    """The n-grams of <word>, of `minimum` to `maximum` characters, in fastText's order.
+
+    Those of one character are without the two marks.
+
+    >>> ngrams("cat", 3, 4)
+    ['<ca', '<cat', 'cat', 'cat>', 'at>']
+    """
+    if word == SENTENCE_END:
+        return []
+    marked = BEGIN + word + END
+    return [
+        marked[start:end]
+        for start in range(len(marked))
+        for end in range(start + max(minimum, 1), min(start + maximum, len(marked)) + 1)
+        if end - start > 1 or 0 < start < len(marked) - 1
+    ]
+
+
+def ngram_hash(ngram: str) -> int:
+    """Fowler, Noll and Vo's hash (FNV-1a, 32 bits) of its UTF-8 bytes, which count as signed numbers as in fastText.
+
+    >>> ngram_hash("<ca") % 2_000_000
+    916747
+    """
+    value = BASIS
+    for byte in ngram.encode(errors="surrogatepass"):
+        value ^= byte if byte < 128 else byte | 0xFFFFFF00
+        value = value * PRIME & 0xFFFFFFFF
+    return value
+
+
+def ngram_rows(words: Sequence[str], buckets: int, minimum: int = 3, maximum: int = 6) -> tuple[Rows, Rows]:
+    """The rows of the n-grams of many words at once, in a table of so many.
+
+    Returns:
+        The rows of all words one after another, and how many each word has, (len(words),).
+
+    >>> rows, counts = ngram_rows(["cat", "</s>"], 2_000_000, 3, 4)
+    >>> counts.tolist(), rows[0] == ngram_hash("<ca") % 2_000_000
+    ([5, 0], np.True_)
+    """
+    if not words:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    marked = [BEGIN + word + END if word != SENTENCE_END else "" for word in words]
+    lengths = np.array([len(each) for each in marked])
+    maximum = max(1, min(maximum, int(lengths.max())))
+    ends = np.cumsum(lengths)
+    letters = np.frombuffer("".join(marked).encode("utf-32-le", errors="surrogatepass"), dtype="<u4")
+    left = np.repeat(ends, lengths) - np.arange(len(letters))  # letters from each to the end of its word
+    size, utf_8 = _signed_utf_8(letters)
+    hashes = np.zeros((len(letters), maximum), dtype=np.uint32)
+    asked = np.zeros((len(letters), maximum), dtype=bool)
+    starts, values = np.arange(len(letters)), np.full(len(letters), BASIS, dtype=np.uint32)
+    for length in range(1, maximum + 1):
+        fits = left[starts] >= length
+        starts, values = starts[fits], values[fits]
+        last = starts + length - 1
+        for byte in range(4):
+            there = size[last] > byte
+            values[there] = (values[there] ^ utf_8[byte][last[there]]) * np.uint32(PRIME)
+        hashes[starts, length - 1] = values
+        asked[starts, length - 1] = length >= minimum
+    if minimum <= 1:
+        asked[ends[lengths > 0] - lengths[lengths > 0], 0] = False
+        asked[ends[lengths > 0] - 1, 0] = False
+    owners = np.repeat(np.arange(len(words)), lengths)
+    counts = np.bincount(owners, weights=asked.sum(axis=1), minlength=len(words)).astype(np.int64)
+    return (hashes[asked] % np.uint32(buckets)).astype(np.int64), counts
+
+
+def _signed_utf_8(letters: NDArray[np.uint32]) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
+    """How many bytes each letter has in UTF-8, and its first, second, third and fourth, with their sign extended."""
+    size = 1 + (letters > 0x7F).astype(np.int64) + (letters > 0x7FF) + (letters > 0xFFFF)
+    marks = np.array([0, 0, 0xC0, 0xE0, 0xF0], dtype=np.uint32)[size]
+    found = []
+    for place in range(4):
+        shift = 6 * np.maximum(size - 1 - place, 0).astype(np.uint32)
+        bits = letters >> shift
+        byte = np.where(place == 0, bits | marks, (bits & 0x3F) | 0x80).astype(np.uint32)
+        found.append(np.where(byte > 0x7F, byte | np.uint32(0xFFFFFF00), byte))
+    return size, found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NgramSubwords:
+    """Vectors of words from a table of n-grams: the mean of the rows of a word's n-grams.
+
+        vector(w) = 1 / |G(w)|  sum over g in G(w) of table[hash(g) mod B]
+
+    for a word that has no row of its own (Bojanowski et al. 2017).
+
+    Arguments:
+        table: (B, W) float32; it may be mapped from a file.
+        minimum, maximum: the lengths of n-grams, in characters.
+
+    Raises:
+        InputError: for a table of another shape, or lengths that do not fit.
+
+    >>> subwords = NgramSubwords(table=np.ones((10, 2), dtype=np.float32))
+    >>> subwords.vector("cats").tolist(), subwords.vector("</s>")
+    ([1.0, 1.0], None)
+    """
+
+    table: Matrix
+    minimum: int = 3
+    maximum: int = 6
+
+    def __post_init__(self) -> None:
+        if self.table.ndim != 2 or self.table.dtype != np.float32 or not len(self.table):
+            raise InputError(
+                f"the table of n-grams is {self.table.dtype} of the shape {self.table.shape}; give (B, W) float32"
+            )
+        if not 1 <= self.minimum <= self.maximum <= LONGEST:
+            raise InputError(
+                f"n-grams of {self.minimum} to {self.maximum} characters cannot be; give 1 to {LONGEST}, the smaller first"
+            )
+
+    def rows(self, word: str) -> Rows:
+        """The row of each of the word's n-grams."""
+        found = [ngram_hash(ngram) % len(self.table) for ngram in ngrams(word, self.minimum, self.maximum)]
+        return np.array(found, dtype=np.int64)
+
+    def vector(self, word: str) -> Matrix | None:
+        """The mean of the rows, (W,) float32; None for a word without n-grams."""
+        rows = self.rows(word)
+        if not len(rows):
+            return None
+        total = np.zeros(self.table.shape[1])
+        for start in range(0, len(rows), TOGETHER):
+            total += self.table[rows[start : start + TOGETHER]].sum(axis=0, dtype=np.float64)
+        return (total / len(rows)).astype(np.float32)
+
+    def sums(self, words: Sequence[str]) -> tuple[NDArray[np.float64], Rows]:
+        """For each of many words the sum of its rows, (n, W) float64, and how many they are, (n,)."""
+        rows, counts = ngram_rows(words, len(self.table), self.minimum, self.maximum)
+        totals = np.zeros((len(words), self.table.shape[1]))
+        some = np.flatnonzero(counts)
+        ends = np.cumsum(counts[some])
+        first = 0
+        while first < len(some):  # as many words at once as have not too many rows
+            before = ends[first] - counts[some[first]]
+            beyond = max(int(np.searchsorted(ends, before + TOGETHER, side="right")), first + 1)
+            here = rows[before : ends[beyond - 1]]
+            starts = ends[first:beyond] - counts[some[first:beyond]] - before
+            totals[some[first:beyond]] = np.add.reduceat(self.table[here].astype(np.float64), starts, axis=0)
+            first = beyond
+        return totals, counts

@@ -20,7 +20,7 @@ from regard.errors import InputError
 from regard.metrics.classification import chunk_scores
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.files import read_vectors
 from regard.word_embeddings.store import WordVectors
 from regard_claims.shared import file_of, split_file
 

@@ -10,9 +10,8 @@ from regard.files import scratch_folder
 from regard.word_embeddings.evaluation.analogies import evaluate_analogies, read_analogies
 from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
 from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.training.corpus import Tokenisation, count_words
+from regard.word_embeddings.training.corpus import Tokenisation, VectorSettings, Weighting, count_words
 from regard.word_embeddings.training.glove import glove_tables
-from regard.word_embeddings.training.settings import VectorSettings, Weighting
 from regard_claims.shared import file_of, training_text
 
 SUM, ALONE, ANALOGIES = "similarity", "similarity of w alone", "analogies"

@@ -11,8 +11,7 @@ from regard.word_embeddings.evaluation.categories import builtin_categories, eva
 from regard.word_embeddings.evaluation.probes import frequency_probe
 from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
 from regard.word_embeddings.training import settings_of, train_vectors
-from regard.word_embeddings.training.corpus import Tokenisation
-from regard.word_embeddings.training.settings import Method
+from regard.word_embeddings.training.corpus import Method, Tokenisation
 from regard_claims.shared import file_of, training_text
 
 SIMILARITY, PURITY, PROBE = "similarity", "purity", "frequency probe"

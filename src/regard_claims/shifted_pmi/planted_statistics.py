@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from regard.metrics.regression import pearson
 from regard.models.config import check, check_sizes
-from regard.word_embeddings.training.corpus import count_words
-from regard.word_embeddings.training.settings import Method, settings_of
+from regard.word_embeddings.training.corpus import Method, count_words, settings_of
 from regard.word_embeddings.training.train import train_word2vec
 
 Table = NDArray[np.float64]

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from regard.models.config import check
 from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
-from regard.word_embeddings.training.corpus import Tokenisation
-from regard.word_embeddings.training.settings import Method, settings_of
+from regard.word_embeddings.training.corpus import Method, Tokenisation, settings_of
 from regard.word_embeddings.training.train import train_vectors
 from regard_claims.shared import file_of, training_text
 

@@ -14,8 +14,7 @@ from regard.models.config import check_sizes
 from regard.word_embeddings.evaluation.analogies import evaluate_analogies, read_analogies
 from regard.word_embeddings.neighbours import neighbours
 from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.training.corpus import Tokenisation, Vocabulary, count_words
-from regard.word_embeddings.training.settings import Method, settings_of
+from regard.word_embeddings.training.corpus import Method, Tokenisation, Vocabulary, count_words, settings_of
 from regard.word_embeddings.training.train import train_vectors
 from regard_claims.shared import file_of, training_text
 

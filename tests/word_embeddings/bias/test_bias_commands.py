@@ -18,9 +18,8 @@ from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
 from regard.text import Tokenizer
 from regard.word_embeddings.bias import bias_subspace, leftover
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.files import read_vectors, write_vectors
 from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.writing import write_vectors
 
 PAIRS = [["she", "he"], ["her", "his"], ["woman", "man"], ["aunt", "uncle"]]
 

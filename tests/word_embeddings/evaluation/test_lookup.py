@@ -7,7 +7,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.word_embeddings import WordVectors
-from regard.word_embeddings.evaluation.lookup import Lookup
+from regard.word_embeddings.evaluation.similarity import Lookup
 
 
 class Made:

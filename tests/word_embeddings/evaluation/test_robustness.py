@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.word_embeddings import WordVectors, neighbours
-from regard.word_embeddings.evaluation.robustness import evaluate_robustness, typo, variant
+from regard.word_embeddings.evaluation.probes import evaluate_robustness, typo, variant
 
 
 class Letters:

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.word_embeddings.reading import read_vectors
-from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.subwords import NgramSubwords
-from regard.word_embeddings.writing import write_vectors
+from regard.word_embeddings.files import read_vectors, write_vectors
+from regard.word_embeddings.store import NgramSubwords, WordVectors
 
 VECTORS = WordVectors(
     words=("the", "New York", ""),

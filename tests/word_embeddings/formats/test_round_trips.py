@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from regard.errors import InputError
-from regard.word_embeddings.formats.text import digits
-from regard.word_embeddings.reading import read_vectors
-from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.subwords import NgramSubwords
-from regard.word_embeddings.writing import KINDS, Kind, write_vectors
+from regard.word_embeddings.files import KINDS, Kind, read_vectors, write_vectors
+from regard.word_embeddings.formats.word2vec import digits
+from regard.word_embeddings.store import NgramSubwords, WordVectors
 
 NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

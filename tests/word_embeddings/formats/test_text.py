@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.files import read_vectors
 
 GOOD = [
     b"the 1 2 3",

@@ -12,7 +12,7 @@ from regard.cli.console import Interruption
 from regard.cli.vectors import training as module
 from regard.cli.vectors.training import train
 from regard.errors import InputError
-from regard.word_embeddings.reading import read_vectors
+from regard.word_embeddings.files import read_vectors
 from regard.word_embeddings.training import sentences, settings_of, train_vectors
 
 

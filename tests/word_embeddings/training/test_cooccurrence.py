@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.word_embeddings.training import cooccurrence
-from regard.word_embeddings.training.cooccurrence import ENTRY, cooccurrences, shuffled
+from regard.word_embeddings.training import glove as cooccurrence
+from regard.word_embeddings.training.glove import ENTRY, cooccurrences, shuffled
 
 
 def plainly(sentences, window):

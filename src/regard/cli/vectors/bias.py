@@ -95,7 +95,7 @@ def bias(
       regard vectors bias path/to/minilm --seat sent-weat7.jsonl --ddof 1
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.word_embeddings.bias import GENDER_PAIRS, OCCUPATIONS, audit, audit_of_texts, read_word_sets, read_words
-    from regard.word_embeddings.evaluation.lookup import known_case
+    from regard.word_embeddings.evaluation.similarity import known_case
 
     chosen: Literal[0, 1] = 1 if ddof else 0
     word_tests, sentence_tests = read_tests(weat or ()), read_tests(seat or ())
@@ -113,7 +113,7 @@ def bias(
             tests = [*word_tests, *sentence_tests]
             audits.append(audit_of_texts(path.name, encoder.embed, tests, ddof=chosen, seed=seed))
         else:
-            from regard.word_embeddings.reading import read_vectors
+            from regard.word_embeddings.files import read_vectors
 
             audits.append(
                 audit(
@@ -316,9 +316,8 @@ def debias(
     )
     from regard.word_embeddings.bias.lists import Presence, said_missing
     from regard.word_embeddings.evaluation import read_analogies, read_similarity
-    from regard.word_embeddings.evaluation.lookup import known_case
-    from regard.word_embeddings.reading import read_vectors
-    from regard.word_embeddings.writing import checked_kind, kind_like, write_vectors
+    from regard.word_embeddings.evaluation.similarity import known_case
+    from regard.word_embeddings.files import checked_kind, kind_like, read_vectors, write_vectors
 
     if output.exists() and output.resolve() == vectors.resolve():
         raise InputError(f"{output}: is what is read; give another place for what is written")

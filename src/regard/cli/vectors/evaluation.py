@@ -28,8 +28,8 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.word_embeddings.evaluation.battery import Report
-    from regard.word_embeddings.judging.scores import Judgement
     from regard.word_embeddings.store import WordVectors
+    from regard.word_embeddings.survey import Judgement
 
 
 @renamed(count="n_best")
@@ -49,8 +49,8 @@ def neighbours(
       regard vectors neighbours glove.6B.300d.txt king
       regard vectors neighbours cc.en.300.bin unkingly kings --n-best 5 --among 50000 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.word_embeddings.files import read_vectors
     from regard.word_embeddings.neighbours import neighbours as nearest_words
-    from regard.word_embeddings.reading import read_vectors
 
     table = read_vectors(vectors, say=say)
     found = {word: nearest_words(table, word, n_best, among=among) for word in words}
@@ -90,9 +90,9 @@ def analogy(
       regard vectors analogy vectors.bin France Paris Italy --method multiply --n-best 3 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.errors import InputError, nearest
+    from regard.word_embeddings.files import read_vectors
     from regard.word_embeddings.neighbours import METHODS, Method
     from regard.word_embeddings.neighbours import analogy as answers
-    from regard.word_embeddings.reading import read_vectors
 
     if method not in METHODS:
         raise InputError(f"--method: there is no method {method!r}; {nearest(method, METHODS)}")
@@ -119,8 +119,8 @@ def doesnt_match(
     Example:
       regard vectors doesnt-match glove.6B.300d.txt breakfast lunch dinner car
     """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.word_embeddings.files import read_vectors
     from regard.word_embeddings.neighbours import odd_one_out
-    from regard.word_embeddings.reading import read_vectors
 
     found = odd_one_out(read_vectors(vectors, say=say), words)
     if as_json:
@@ -284,7 +284,7 @@ def read_tables(paths: Sequence[Path], limit: int | None = None) -> list[WordVec
     """Several tables of vectors, each called by a name of its own: that of its file, or its path where two are alike."""
     from dataclasses import replace
 
-    from regard.word_embeddings.reading import read_vectors
+    from regard.word_embeddings.files import read_vectors
 
     found = [read_vectors(path, limit=limit, say=say) for path in paths]
     names = [each.name for each in found]
@@ -341,7 +341,7 @@ def create(
       regard vectors survey create a.vec b.vec c.vec --word coffee --word bank --intruders 0 -o page.html
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.files import replace_file
-    from regard.word_embeddings.judging import html_page, make_questionnaire
+    from regard.word_embeddings.survey import html_page, make_questionnaire
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: is no page; give a name that ends in .html")
@@ -381,8 +381,8 @@ def score(
       regard vectors survey score page.key.json answers-anna.jsonl answers-ben.jsonl --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.data.malformed import MalformedRows
-    from regard.word_embeddings.judging import judge as judging
-    from regard.word_embeddings.judging import read_answers, read_key
+    from regard.word_embeddings.survey import judge as judging
+    from regard.word_embeddings.survey import read_answers, read_key
 
     questionnaire = read_key(key)
     malformed = MalformedRows()

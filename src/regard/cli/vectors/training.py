@@ -19,12 +19,11 @@ from regard.errors import InputError, nearest
 if TYPE_CHECKING:
     from regard.word_embeddings.contextual import Sentence
     from regard.word_embeddings.store import WordVectors
-    from regard.word_embeddings.training.corpus import Progress
-    from regard.word_embeddings.training.settings import Method
+    from regard.word_embeddings.training.corpus import Method, Progress
 
 
 VECTORS = Settings(
-    place="regard.word_embeddings.training.settings:VectorSettings",
+    place="regard.word_embeddings.training.corpus:VectorSettings",
     names=(
         *("method", "width", "window", "minimum_count", "epochs", "learning_rate", "seed"),
         *("negative", "subsample", "workers", "buckets", "largest_count", "vectors", "memory"),
@@ -91,10 +90,10 @@ def train(
       regard vectors train books/ -o books.vec --method fasttext --ngrams 3-5 --buckets 200000
       regard vectors train wiki.train.tokens -o wiki --method glove --x-max 10 --tokens whitespace --cleaning wikitext
     """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.word_embeddings.files import checked_kind, write_vectors
     from regard.word_embeddings.training import sentences as read
     from regard.word_embeddings.training import settings_of, train_vectors
-    from regard.word_embeddings.training.settings import METHODS
-    from regard.word_embeddings.writing import checked_kind, write_vectors
+    from regard.word_embeddings.training.corpus import METHODS
 
     chosen = checked_kind(output, format)
     _check_place(output)
@@ -225,7 +224,7 @@ def extract(
     from regard.embeddings.vector_file import digest_of
     from regard.quantization.linear import check_precision
     from regard.tasks.loading import model_folder
-    from regard.word_embeddings.writing import write_vectors
+    from regard.word_embeddings.files import write_vectors
 
     check_precision(dtype)
     sentences = None if how == "pieces" else _Sentences(list(texts or ()), lines=lines, spaces=spaces)
@@ -316,8 +315,7 @@ def convert(
       regard vectors convert GoogleNews-vectors-negative300.bin.gz news --limit 500000
       regard vectors convert news news.vec.gz
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.word_embeddings.reading import read_vectors
-    from regard.word_embeddings.writing import checked_kind, write_vectors
+    from regard.word_embeddings.files import checked_kind, read_vectors, write_vectors
 
     chosen = checked_kind(target, format)
     vectors = read_vectors(source, limit=limit, say=say)

@@ -15,7 +15,7 @@ from regard.errors import InputError
 from regard.metrics.regression import pearson
 from regard.word_embeddings.bias import cautions
 from regard.word_embeddings.bias.lists import AssociationTest, NamedWords, Presence, unit64
-from regard.word_embeddings.evaluation.lookup import Case
+from regard.word_embeddings.evaluation.similarity import Case
 from regard.word_embeddings.store import Matrix, WordVectors
 
 Numbers = NDArray[np.float64]

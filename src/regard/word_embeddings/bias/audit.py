@@ -28,7 +28,7 @@ from regard.word_embeddings.bias.direction import (
     random_direct_bias,
 )
 from regard.word_embeddings.bias.lists import AssociationTest, Presence, WordSet, said_missing
-from regard.word_embeddings.evaluation.lookup import Case
+from regard.word_embeddings.evaluation.similarity import Case
 from regard.word_embeddings.store import WordVectors
 
 LEAST = 0.005

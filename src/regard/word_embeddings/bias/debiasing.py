@@ -16,8 +16,7 @@ from regard.word_embeddings.bias.direction import BiasSubspace, direct_bias
 from regard.word_embeddings.bias.lists import AssociationTest, Presence, WordSet, rows_of, unit64
 from regard.word_embeddings.evaluation.analogies import AnalogySet, evaluate_analogies
 from regard.word_embeddings.evaluation.categories import k_means
-from regard.word_embeddings.evaluation.lookup import Case, Lookup
-from regard.word_embeddings.evaluation.similarity import SimilaritySet, evaluate_similarity
+from regard.word_embeddings.evaluation.similarity import Case, Lookup, SimilaritySet, evaluate_similarity
 from regard.word_embeddings.store import CHUNK, Matrix, WordVectors
 
 NOISE = 1e-6

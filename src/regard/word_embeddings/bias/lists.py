@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from regard.data.lines import open_file, reading_errors
 from regard.errors import InputError
 from regard.reading import json_value_at
-from regard.word_embeddings.evaluation.lookup import Case, Lookup
+from regard.word_embeddings.evaluation.similarity import Case, Lookup
 from regard.word_embeddings.store import WordVectors
 
 WordSet = tuple[str, ...]

@@ -12,7 +12,7 @@ import numpy as np
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.metrics.regression import Interval, bootstrap_interval
-from regard.word_embeddings.evaluation.lookup import (
+from regard.word_embeddings.evaluation.similarity import (
     Case,
     Lookup,
     Unknown,

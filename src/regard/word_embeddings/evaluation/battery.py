@@ -22,21 +22,27 @@ from regard.word_embeddings.evaluation.categories import (
     intruder_items,
     read_categories,
 )
-from regard.word_embeddings.evaluation.lookup import Case, Lookup, Unknown, check_unknown, known_case, set_files
 from regard.word_embeddings.evaluation.probes import (
     PROBES,
     FrequencyProbe,
     Probe,
     ProbeResult,
+    RobustnessResult,
+    evaluate_robustness,
     frequency_probe,
     run_probes,
 )
-from regard.word_embeddings.evaluation.robustness import RobustnessResult, evaluate_robustness
 from regard.word_embeddings.evaluation.similarity import (
+    Case,
+    Lookup,
     SimilarityResult,
     SimilaritySet,
+    Unknown,
+    check_unknown,
     evaluate_similarity,
+    known_case,
     read_similarity,
+    set_files,
 )
 from regard.word_embeddings.neighbours import Method, check_method
 from regard.word_embeddings.store import WordVectors

@@ -16,7 +16,7 @@ from regard.data.malformed import MalformedRows
 from regard.embeddings.pooling import unit
 from regard.errors import InputError
 from regard.metrics.classification import check_alike
-from regard.word_embeddings.evaluation.lookup import Case, Lookup, record_line, set_name, text_lines
+from regard.word_embeddings.evaluation.similarity import Case, Lookup, record_line, set_name, text_lines
 from regard.word_embeddings.neighbours import neighbours, odd_one_out
 from regard.word_embeddings.store import WordVectors
 

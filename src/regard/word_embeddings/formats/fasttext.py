@@ -21,8 +21,7 @@ from regard.word_embeddings.formats.files import (
     gathered,
     vectors_of,
 )
-from regard.word_embeddings.store import Counts, Matrix, WordVectors
-from regard.word_embeddings.subwords import LONGEST, NgramSubwords
+from regard.word_embeddings.store import LONGEST, Counts, Matrix, NgramSubwords, WordVectors
 
 MAGIC = struct.pack("<i", 793712314)
 VERSION, OLDEST = 12, 11

@@ -14,11 +14,18 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.files import scratch_folder, writing_errors
-from regard.word_embeddings.store import WordVectors
-from regard.word_embeddings.subwords import NgramSubwords
-from regard.word_embeddings.training.corpus import Corpus, Progress, Report, Vocabulary, count_words, per_second, quiet
+from regard.word_embeddings.store import NgramSubwords, WordVectors
+from regard.word_embeddings.training.corpus import (
+    Corpus,
+    Progress,
+    Report,
+    VectorSettings,
+    Vocabulary,
+    count_words,
+    per_second,
+    quiet,
+)
 from regard.word_embeddings.training.glove import glove_tables
-from regard.word_embeddings.training.settings import VectorSettings
 
 
 def train_vectors(

@@ -15,9 +15,8 @@ from regard.data.tagged import TaggedSentence
 from regard.data.tags import Scheme, convert, scheme_of, spans_of
 from regard.errors import InputError
 from regard.metrics.regression import Interval, bootstrap_interval
-from regard.word_embeddings.evaluation.extrinsic.texts import count_f1
-from regard.word_embeddings.evaluation.extrinsic.words import ExtrinsicResult, TaskWords, Unknown, gathered
-from regard.word_embeddings.evaluation.lookup import Case
+from regard.word_embeddings.evaluation.extrinsic import ExtrinsicResult, TaskWords, Unknown, count_f1, gathered
+from regard.word_embeddings.evaluation.similarity import Case
 from regard.word_embeddings.store import WordVectors
 
 Tags = Sequence[str]

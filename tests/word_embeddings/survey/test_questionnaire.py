@@ -9,7 +9,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.word_embeddings import WordVectors, neighbours
-from regard.word_embeddings.judging import make_questionnaire, read_key
+from regard.word_embeddings.survey import make_questionnaire, read_key
 
 WORDS = tuple(f"word{number}" for number in range(300))
 

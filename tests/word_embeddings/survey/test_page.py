@@ -6,7 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-from regard.word_embeddings.judging import Item, Questionnaire, html_page
+from regard.word_embeddings.survey import Item, Questionnaire, html_page
 
 EVIL = ("</script><img src=x onerror=alert(1)>", "<!--<script>", "{{data}}", "tea & \"milk\" 'x'", "שלום\u2028")
 

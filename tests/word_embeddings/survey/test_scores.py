@@ -9,7 +9,7 @@ import pytest
 
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
-from regard.word_embeddings.judging import Item, Questionnaire, judge, read_answers
+from regard.word_embeddings.survey import Item, Questionnaire, judge, read_answers
 
 
 def questionnaire(count: int = 20) -> Questionnaire:

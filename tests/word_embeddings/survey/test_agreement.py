@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from regard.errors import InputError
-from regard.word_embeddings.judging.scores import cohen_kappa, fleiss_kappa
+from regard.word_embeddings.survey import cohen_kappa, fleiss_kappa
 
 choices = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=30)
 

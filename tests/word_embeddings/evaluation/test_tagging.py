@@ -13,9 +13,8 @@ from regard.data.tags import convert, spans_of
 from regard.errors import InputError
 from regard.metrics.classification import chunk_scores
 from regard.word_embeddings import WordVectors
-from regard.word_embeddings.evaluation.extrinsic import evaluate_tagging, gathered
-from regard.word_embeddings.evaluation.extrinsic.tagging import _counts, fit_windows, scaled, windows_around
-from regard.word_embeddings.evaluation.extrinsic.texts import count_f1
+from regard.word_embeddings.evaluation.extrinsic import count_f1, gathered
+from regard.word_embeddings.evaluation.tagging import _counts, evaluate_tagging, fit_windows, scaled, windows_around
 
 PLACES, PEOPLE, REST = ["Rome", "Oslo", "Lima"], ["Ann", "Bob", "Eve"], ["went", "to", "and", "saw", "the", "old"]
 TAGS = ["O", "B-PER", "I-PER", "B-LOC"]

@@ -12,8 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from regard.data.labelled import LabelledText
 from regard.errors import InputError
 from regard.word_embeddings import WordVectors
-from regard.word_embeddings.evaluation.extrinsic import evaluate_cosines, evaluate_pairs
-from regard.word_embeddings.evaluation.extrinsic.words import RIDGES
+from regard.word_embeddings.evaluation.extrinsic import RIDGES, evaluate_cosines, evaluate_pairs
 
 WORDS = [f"w{number}" for number in range(40)]
 
