@@ -214,8 +214,8 @@ class Wrong:
 
 def test_the_trial_tells_what_comes_out_wrong():
     assert interface.fault(kernels().library) == ""
-    assert interface.fault(Wrong("regard_linear")) == "a linear map of 8 bits comes out wrong"
-    assert interface.fault(Wrong("regard_blocks")) == "a block comes out wrong"
+    assert interface.fault(Wrong("regard_linear")) == "a linear layer of 32 bits comes out wrong"
+    assert interface.fault(Wrong("regard_blocks")) == "a block with keys and values of 32 bits comes out wrong"
 
 
 def test_of_many_that_start_at_once_one_builds(cache, compiler):

@@ -15,7 +15,7 @@ from regard.errors import InputError
 from regard.inspection.editing import ScaleHeads, ablate, change, patch
 from regard.layers import Tokens
 from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
-from regard.quantization import QuantizedLinear, quantized
+from regard.quantization import InferenceDecoder, InferenceTransformer, QuantizedLinear, quantized
 from regard.quantization.native import Kernels, kernels
 
 ODD = {"vocabulary": 53, "width": 96, "heads": 3, "feedforward_width": 160, "layers": 3, "maximum_positions": 21}
@@ -207,6 +207,38 @@ def test_an_encoder_is_looked_at_and_changed_as_any_other(precision, compiled, g
         model.to("meta")
     with pytest.raises(InputError, match="bfloat16: the model cannot be prepared: an encoder is quantized to int8 or"):
         quantized(plain, "bfloat16")
+
+
+@built
+@pytest.mark.parametrize(("precision", "share"), [("float32", 1e-5), ("bfloat16", 0.02)])
+def test_plain_weights_take_the_fast_path_too(precision, share, generator):
+    """Decoders and translators, of any number of rows; a row hears of no other, and whoever looks sees the same."""
+    plain = gpt2(generator)
+    decoder, tokens = InferenceDecoder(plain, precision), Tokens.pad([[3, 9, 4, 7, 5]] * 7)
+    ids = torch.arange(4, 11)
+    assert decoder.kernel is not None
+    state = decoder.read(tokens, decoder.start(7))[1]
+    found = decoder.step(ids, state)[0]
+    with torch.no_grad():
+        assert near(found, plain.step(ids, plain.read(tokens, plain.start(7))[1])[0], share)
+    for rows in ([2], [5, 0], [6, 1, 3]):
+        hidden = decoder.hidden(Tokens.pad([[int(ids[row])] for row in rows]), state.select(torch.tensor(rows)))[0]
+        whole = decoder.hidden(Tokens.pad(ids[:, None].tolist()), state)[0]
+        assert torch.equal(hidden, whole[rows])
+    with regard.look(decoder):
+        assert near(decoder.step(ids, state)[0], found, share)
+
+    plain, source = translator(generator), Tokens.pad([[3, 4, 5, 6, 2], [9, 8, 2]])
+    model = InferenceTransformer(plain, precision)
+    assert model.kernel is not None
+    state, wanted = model.start(source), plain.start(source)
+    with torch.no_grad():
+        for tokens in ([1, 1], [7, 8]):
+            logits, state = model.step(torch.tensor(tokens), state)
+            expected, wanted = plain.step(torch.tensor(tokens), wanted)
+            assert near(logits[:, 1:], expected[:, 1:], 2 * share)
+    with pytest.raises(InputError, match=f"laid out in {precision}, which is for inference"):
+        model.train()
 
 
 @every_precision

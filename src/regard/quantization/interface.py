@@ -68,6 +68,7 @@ class CacheStruct(ctypes.Structure):
         ("rows", ctypes.c_int64),
         ("capacity", ctypes.c_int64),
         ("columns", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
     )
 
 
@@ -97,11 +98,12 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
 
 def fault(library: ctypes.CDLL) -> str:
     """What the library computes wrongly, as half a sentence; empty where everything comes out as it ought to."""
-    for bits in (8, 4):
+    for bits in (32, 16, 8, 4):
         if not _maps_linearly(library, bits):
-            return f"a linear map of {bits} bits comes out wrong"
-    if not _goes_through_a_block(library):
-        return "a block comes out wrong"
+            return f"a linear layer of {bits} bits comes out wrong"
+    for bits in (32, 16):
+        if not _goes_through_a_block(library, bits):
+            return f"a block with keys and values of {bits} bits comes out wrong"
     return ""
 
 
@@ -115,8 +117,11 @@ def _weight(output: int, place: int) -> int:
 
 def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
     """Numbers that neither rounding changes, so that the product is exact; a row of tiny ones; rows with NaN or infinite ones."""
-    values = (ctypes.c_uint8 * (OUTPUTS * INPUTS * bits // 8))()
-    for output in range(OUTPUTS):
+    values: ctypes.Array = (ctypes.c_uint8 * (OUTPUTS * INPUTS * bits // 8))()
+    if bits > 8:
+        halves = [_weight(output, place) / 2 for output in range(OUTPUTS) for place in range(INPUTS)]
+        values = _floats(halves) if bits == 32 else _bfloats(halves)
+    for output in range(OUTPUTS if bits <= 8 else 0):
         tile, own = divmod(output, TILE)
         for place in range(INPUTS):
             if bits == 8:
@@ -144,21 +149,26 @@ def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
     library.regard_linear(linear, _place(x), ROWS, _place(y), REAL, _place(scratch))
     for row, given in enumerate(rows):
         found = y[row * REAL : (row + 1) * REAL]
-        if row in (3, 9, 10):
-            if any(map(math.isfinite, found)):
-                return False
-        elif found != [
+        if row in (3, 9, 10) and any(map(math.isfinite, found)):
+            return False
+        wanted = (
             (row != 8) * sum(_weight(output, place) * given[place] for place in range(INPUTS)) / 2 + output
             for output in range(REAL)
-        ]:
+        )
+        if row not in (3, 9, 10) and not all(
+            abs(one - other) <= 1e-30 for one, other in zip(found, wanted, strict=True)
+        ):
             return False
     return True
 
 
-def _goes_through_a_block(library: ctypes.CDLL) -> bool:
-    """The input plus attention and swish(3), by maps that pass on what they get, with a column before that is hidden or seen.
+def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
+    """The input plus attention and swish(3), by layers that pass on what they get, with a column before that is hidden or seen.
 
     The last row is infinite.
+
+    Arguments:
+        bits: of keys and values.
     """
     width = GROUP
     zero, one = (ctypes.c_uint8 * width**2)(*[128] * width**2), (ctypes.c_uint8 * width**2)()
@@ -187,12 +197,12 @@ def _goes_through_a_block(library: ctypes.CDLL) -> bool:
     )
     rows, capacity, columns = 3, 18, 2
     for hidden, attended in ((True, 2.0), (False, 3.0)):
-        before = 0x7FC0 if hidden else 0x4080  # of the first column the values, in bfloat16: NaN, or 4
-        held = (ctypes.c_uint16 * (2 * rows * capacity * width))()
+        before = math.nan if hidden else 4.0  # the values of the first column
+        held = (_bfloats if bits == 16 else _floats)([0.0] * (2 * rows * capacity * width))
         for row in range(rows):
             start = (rows + row) * capacity * width
-            held[start : start + width] = [before] * width
-        cache = CacheStruct(_place(held), None, rows, capacity, columns)
+            held[start : start + width] = (_bfloats if bits == 16 else _floats)([before] * width)[:]
+        cache = CacheStruct(_place(held), None, rows, capacity, columns, bits)
         seen = (ctypes.c_uint8 * (rows * columns))(*[0, 1] * rows)
         x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
         scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns))()
@@ -205,6 +215,16 @@ def _goes_through_a_block(library: ctypes.CDLL) -> bool:
         if not all(math.isclose(x[place], place + added, rel_tol=1e-5) for place in range(finite)):
             return False
     return True
+
+
+def _floats(numbers: Sequence[float]) -> ctypes.Array:
+    return (ctypes.c_float * len(numbers))(*numbers)
+
+
+def _bfloats(numbers: Sequence[float]) -> ctypes.Array:
+    """Numbers that bfloat16 holds, as it holds them: the upper half of a float."""
+    words = (ctypes.c_uint32 * len(numbers)).from_buffer(_floats(numbers))
+    return (ctypes.c_uint16 * len(numbers))(*(word >> 16 for word in words))
 
 
 def _place(array: ctypes.Array) -> int:

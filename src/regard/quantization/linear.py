@@ -50,8 +50,7 @@ NARROWINGS = torch.linspace(0.7, 1.0, 13)
 finer."""
 
 INFERENCE_ONLY = (
-    "its weights are rounded to {bits} bits, which is for inference, not for training or saving; take the model it was "
-    "made of"
+    "its weights are {weights}, which is for inference, not for training or saving; take the model it was made of"
 )
 
 M = TypeVar("M", bound=nn.Module)
@@ -305,7 +304,7 @@ class QuantizedLinear(nn.Module):
         Raises:
             InputError: always.
         """
-        raise InputError(INFERENCE_ONLY.format(bits=self.bits))
+        raise InputError(INFERENCE_ONLY.format(weights=f"rounded to {self.bits} bits"))
 
     def train(self, mode: bool = True) -> Self:
         """Refused but for `train(False)`.
@@ -314,7 +313,7 @@ class QuantizedLinear(nn.Module):
             InputError: where `mode` is true.
         """
         if mode:
-            raise InputError(INFERENCE_ONLY.format(bits=self.bits))
+            raise InputError(INFERENCE_ONLY.format(weights=f"rounded to {self.bits} bits"))
         return self
 
     def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:

@@ -129,7 +129,10 @@ class InferenceOnly(nn.Module, ABC):
         raise InputError("a model with quantized weights stays as it is, on the processor it was made for")
 
     def _refuse(self) -> NoReturn:
-        raise InputError(INFERENCE_ONLY.format(bits=BITS.get(self.precision, self.precision)))
+        rounded = (
+            f"rounded to {BITS[self.precision]} bits" if self.precision in BITS else f"laid out in {self.precision}"
+        )
+        raise InputError(INFERENCE_ONLY.format(weights=rounded))
 
 
 class InferenceEmbedding(nn.Module):

@@ -86,7 +86,8 @@ class SharedRows:
             raise RuntimeError("the kernel was called without a room")
         rows = None if self.rows is None else self.rows.data_ptr()
         count, columns = room.memory.shape[1], self.held.key.shape[2]
-        return CacheStruct(room.memory.data_ptr(), rows, count, room.capacity, columns)
+        bits = 8 * room.memory.element_size()
+        return CacheStruct(room.memory.data_ptr(), rows, count, room.capacity, columns, bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -279,7 +280,7 @@ def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
     norms = [_norm_struct(norm, held) for residual in residuals for norm in (residual.before, residual.after)]
     fitting = [struct for struct in structs if struct is not None]
     head_width = attention.query.out_features // attention.heads
-    if len(fitting) < len(structs) or head_width % KERNEL_HEAD or {struct.bits for struct in fitting} not in ({8}, {4}):
+    if len(fitting) < len(structs) or head_width % KERNEL_HEAD or len({struct.bits for struct in fitting}) != 1:
         return None
     scale = product_scale(attention, head_width)
     struct = BlockStruct(*fitting[:6], *norms[:4], fitting[3].outputs, attention.heads, head_width, scale)

@@ -1,4 +1,4 @@
-// One query over keys and values in bfloat16.
+// One query over keys and values (K) in bfloat16 or float.
 
 #pragma once
 
@@ -13,7 +13,10 @@ inline __m512 sixteen(const uint16_t* x) {
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x))), 16));
 }
 
-inline float dot(const float* query, const uint16_t* key, int width) {
+inline __m512 sixteen(const float* x) { return _mm512_loadu_ps(x); }
+
+template <class K>
+inline float dot(const float* query, const K* key, int width) {
     __m512 one = _mm512_setzero_ps(), two = _mm512_setzero_ps();
     for (int e = 0; e < width; e += GROUP) {
         one = _mm512_fmadd_ps(_mm512_loadu_ps(query + e), sixteen(key + e), one);
@@ -23,8 +26,8 @@ inline float dot(const float* query, const uint16_t* key, int width) {
 }
 
 // V vectors of 16 entries of what is gathered.
-template <int V, class Place>
-inline void gather_some(const uint16_t* values, const float* shares, int columns, Place place, int width, float factor,
+template <int V, class K, class Place>
+inline void gather_some(const K* values, const float* shares, int columns, Place place, int width, float factor,
                         float* y) {
     __m512 sums[V];
 #pragma GCC unroll 4
@@ -39,8 +42,8 @@ inline void gather_some(const uint16_t* values, const float* shares, int columns
     for (int v = 0; v < V; ++v) _mm512_storeu_ps(y + v * TILE, _mm512_mul_ps(sums[v], _mm512_set1_ps(factor)));
 }
 
-template <class Place>
-inline void gather(const uint16_t* values, const float* shares, int columns, Place place, int width, float factor,
+template <class K, class Place>
+inline void gather(const K* values, const float* shares, int columns, Place place, int width, float factor,
                    float* y) {
     int e = 0;
     for (; e + 2 * GROUP <= width; e += 2 * GROUP)
@@ -50,30 +53,32 @@ inline void gather(const uint16_t* values, const float* shares, int columns, Pla
 
 #else
 
-inline float dot(const float* query, const uint16_t* key, int width) {
+template <class K>
+inline float dot(const float* query, const K* key, int width) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int e = 0; e < width; ++e) sum += query[e] * from_bf16(key[e]);
+    for (int e = 0; e < width; ++e) sum += query[e] * as_float(key[e]);
     return sum;
 }
 
-template <class Place>
-inline void gather(const uint16_t* values, const float* shares, int columns, Place place, int width, float factor,
+template <class K, class Place>
+inline void gather(const K* values, const float* shares, int columns, Place place, int width, float factor,
                    float* y) {
     for (int e = 0; e < width; ++e) y[e] = 0;
     for (int c = 0; c < columns; ++c)
-        for (int e = 0; e < width; ++e) y[e] += factor * shares[c] * from_bf16(values[place(c) * width + e]);
+        for (int e = 0; e < width; ++e) y[e] += factor * shares[c] * as_float(values[place(c) * width + e]);
 }
 
 #endif
 
-inline void fetch(const uint16_t* row, int width) {
+template <class K>
+inline void fetch(const K* row, int width) {
     for (int e = 0; e < width; e += GROUP) __builtin_prefetch(row + e);
 }
 
 // One query over the keys and values in `columns` places, into y (width, a multiple of GROUP); zeros where there are none.
-template <class Place>
-void attend_to(const float* query, const uint16_t* keys, const uint16_t* values, int columns, Place place, int width,
+template <class K, class Place>
+void attend_to(const float* query, const K* keys, const K* values, int columns, Place place, int width,
                float scale, float* shares, float* y) {
     float highest = -INFINITY;
     for (int c = 0; c < columns; ++c) {
@@ -93,7 +98,8 @@ void attend_to(const float* query, const uint16_t* keys, const uint16_t* values,
 }
 
 // The same over those of the first `columns` places that are visible (all where null); scratch holds two numbers for each.
-void attend(const float* query, const uint16_t* keys, const uint16_t* values, int columns, int width, float scale,
+template <class K>
+void attend(const float* query, const K* keys, const K* values, int columns, int width, float scale,
             const uint8_t* visible, float* scratch, float* y) {
     if (!visible) {
         attend_to(query, keys, values, columns, [](int c) { return int64_t(c); }, width, scale, scratch, y);

@@ -23,10 +23,11 @@ struct Block {
 
 // What rows attend to. Rows come in groups of `beside`, one group for each text: hypotheses about one source, or a row alone.
 struct Cache {
-    uint16_t* values;      // bfloat16 (2, rows, blocks, heads, capacity, head_width): keys, then values
+    void* values;          // (2, rows, blocks, heads, capacity, head_width): keys, then values
     const int64_t* homes;  // (groups) the row of the cache that is each group's; null: in order
     int64_t rows, capacity;
     int32_t columns;  // filled, the new ones of this step among them
+    int32_t bits;     // 16: bfloat16; 32: float
 };
 }
 
@@ -61,6 +62,7 @@ int64_t regard_linear_scratch(const Linear* w, int32_t rows) {
 void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int32_t real, uint8_t* scratch) {
     Bytes bytes = laid_in(scratch, rows, w->inputs);
     float* last = floats_in(scratch, int64_t(rows) * UNIT);  // a unit that is not all real
+    if (w->bits > 8) bytes.plain = x;
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
@@ -88,6 +90,9 @@ int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns) {
            rounded(int64_t(rows) * inner * 4) + rounded(int64_t(rows) * b->inner.outputs * 4) +
            int64_t(rows) * b->heads * rounded(int64_t(columns) * 8);
 }
+}
+
+namespace {
 
 // One token of each row through all blocks: x (rows, width) is changed in place.
 //
@@ -95,9 +100,10 @@ int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns) {
 // visible: of each block (rows, past columns), true = may be attended to; null = all.
 // source: of the sources, which all blocks that have weights for it attend to; source_visible (groups, source columns) likewise.
 // asked: the block whose queries to the source (rows, heads * head_width) are wanted in `queries`; -1 = of none.
-void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const Cache* past,
-                   const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible, int32_t asked,
-                   float* queries, uint8_t* scratch) {
+template <class K>  // of keys and values
+void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const Cache* past,
+                    const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible, int32_t asked,
+                    float* queries, uint8_t* scratch) {
     const int width = blocks->width, heads = blocks->heads, each = blocks->head_width, inner = heads * each;
     const int wide = blocks->inner.outputs, stride = 3 * inner;
     Bytes input = laid_in(scratch, rows, width), attended = laid_in(scratch, rows, inner),
@@ -106,12 +112,13 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
     float* projected = floats_in(scratch, int64_t(rows) * stride);
     float* gathered = floats_in(scratch, int64_t(rows) * inner);
     float* inside = floats_in(scratch, int64_t(rows) * wide);
+    if (blocks->query.bits > 8) input.plain = normal, attended.plain = gathered, hidden.plain = inside;
     const int most = source && source->columns > past->columns ? source->columns : past->columns;
 
     // The head's keys in a cache for a row; the values stand `apart` further on.
     auto keys_of = [=](const Cache* cache, int row, int number, int head) {
         int64_t home = cache->homes ? cache->homes[row / beside] : row / beside;
-        return cache->values + ((home * count + number) * heads + head) * cache->capacity * each;
+        return static_cast<K*>(cache->values) + ((home * count + number) * heads + head) * cache->capacity * each;
     };
     auto apart = [=](const Cache* cache) { return cache->rows * count * heads * cache->capacity * each; };
     auto weights_of = [=](int pair) { return reinterpret_cast<float*>(scratch + pair * rounded(int64_t(most) * 8)); };
@@ -157,12 +164,12 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
         for (int pair = 0; pair < rows * heads; ++pair) {
             int row = pair / heads, head = pair % heads;
             const float* query = projected + int64_t(row) * stride + head * each;
-            uint16_t* keys = keys_of(past, row, number, head);
-            uint16_t* values = keys + apart(past);
+            K* keys = keys_of(past, row, number, head);
+            K* values = keys + apart(past);
             int64_t own = int64_t(past->columns - beside + row % beside) * each;
             for (int e = 0; e < each; ++e) {
-                keys[own + e] = to_bf16(query[inner + e]);
-                values[own + e] = to_bf16(query[2 * inner + e]);
+                keep(keys[own + e], query[inner + e]);
+                keep(values[own + e], query[2 * inner + e]);
             }
             const uint8_t* seen = visible[number] ? visible[number] + int64_t(row) * past->columns : nullptr;
             float* y = gathered + int64_t(row) * inner + head * each;
@@ -179,7 +186,7 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
                 const float* query = projected + int64_t(row) * inner + head * each;
                 if (number == asked)
                     std::memcpy(queries + int64_t(row) * inner + head * each, query, each * sizeof(float));
-                const uint16_t* keys = keys_of(source, row, number, head);
+                const K* keys = keys_of(source, row, number, head);
                 const uint8_t* seen = source_visible ? source_visible + int64_t(row / beside) * source->columns : nullptr;
                 float* y = gathered + int64_t(row) * inner + head * each;
                 attend(query, keys, keys + apart(source), source->columns, each, b->source_scale, seen, weights_of(pair),
@@ -208,5 +215,16 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
             normalise(b->feedforward_after, own, own, width);
         }
     }
+}
+}  // namespace
+
+extern "C" {
+
+// See `through_blocks`.
+void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const Cache* past,
+                   const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible, int32_t asked,
+                   float* queries, uint8_t* scratch) {
+    auto run = past->bits == 32 ? through_blocks<float> : through_blocks<uint16_t>;
+    run(blocks, count, x, rows, beside, past, visible, source, source_visible, asked, queries, scratch);
 }
 }

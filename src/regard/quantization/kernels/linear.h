@@ -1,4 +1,4 @@
-// The linear map of weights of 8 or 4 bits and activations in bytes.
+// The linear layer: weights of 8 or 4 bits and activations in bytes, or weights in bfloat16 or float and activations in float.
 //
 // Reading a token is reading the weights: everything here serves to take them from memory once, in order, by all threads, and
 // to be done with the arithmetic meanwhile. Weights stand in tiles of 16 outputs, four inputs after one another, as the
@@ -12,6 +12,8 @@
 // with X_k = round(x_k / s_g), s_g = max |x_k| / 127 over a group of 32 inputs. Sums over integers do not depend on their order,
 // and those over groups are taken in theirs, so a row's result is the same to the bit whatever else is in the batch, and on any
 // number of threads.
+//
+// Weights in bfloat16 (16 bits) and float (32 bits) stand as PyTorch has them: an output's inputs after one another.
 
 #pragma once
 
@@ -22,7 +24,7 @@ extern "C" {
 struct Linear {
     int32_t outputs, inputs, bits, activation;  // outputs a multiple of UNIT, inputs of GROUP; what is beyond the real ones is zero
     const uint8_t* weight;
-    const void* scale;  // 8 bits: float (outputs); 4 bits: bfloat16 (outputs / TILE, inputs / GROUP, TILE)
+    const void* scale;  // 8 bits: float (outputs); 4 bits: bfloat16 (outputs / TILE, inputs / GROUP, TILE); of others none
     const float* bias;  // (outputs)
 };
 }
@@ -36,6 +38,7 @@ struct Bytes {
     float* scales;
     int32_t* sums;
     int rows, inputs;
+    const float* plain;  // the rows as they are (rows, inputs), where weights want them so; then there are no bytes
 
     // The band that a row belongs to: how many rows it has, its first one.
     int band(int row, int& first) const {
@@ -49,6 +52,7 @@ struct Bytes {
     }
 
     void quantise(int row, int from, const float* x) const {  // one group
+        if (plain) return;
         int first, size = band(row, first), own = row - first;
         float largest = 0, poison = 0;  // what is not finite makes the scale, and with it all that follows, not finite
 #pragma omp simd reduction(max : largest) reduction(+ : poison)
@@ -75,6 +79,7 @@ struct Bytes {
     }
 
     void quantise_row(int row, const float* x) const {
+        if (plain) return;
         for (int from = 0; from < inputs; from += GROUP) quantise(row, from, x + from);
     }
 };
@@ -229,7 +234,7 @@ inline void unit(const Linear& w, const Bytes& x, int row, int tile, float* y, i
                 for (int o = 0; o < TILE; ++o) {
                     float scale = x.scales[group];
                     if (w.bits == 4)
-                        scale *= from_bf16(static_cast<const uint16_t*>(w.scale)[(int64_t(t) * groups + g) * TILE + o]);
+                        scale *= as_float(static_cast<const uint16_t*>(w.scale)[(int64_t(t) * groups + g) * TILE + o]);
                     sums[o] = std::fma(float(part[o]), scale, sums[o]);
                 }
             }
@@ -242,8 +247,75 @@ inline void unit(const Linear& w, const Bytes& x, int row, int tile, float* y, i
 
 #endif
 
+#ifdef __AVX512F__
+constexpr int LANES = 16;
+#else
+constexpr int LANES = 8;
+#endif
+typedef float Lanes __attribute__((vector_size(LANES * 4)));
+
+inline Lanes lanes(const float* x) {
+    Lanes y;
+    std::memcpy(&y, x, sizeof(y));
+    return y;
+}
+
+inline Lanes lanes(const uint16_t* x) {  // bfloat16
+    typedef uint16_t Halves __attribute__((vector_size(LANES * 2)));
+    typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
+    Halves halves;
+    std::memcpy(&halves, x, sizeof(halves));
+    return __builtin_bit_cast(Lanes, __builtin_convertvector(halves, Words) << 16);
+}
+
+// R rows times 4 outputs of weights W; the sum of a row is taken in the same order whatever R is.
+template <int R, class W>
+inline void four_outputs(const W* weight, const float* bias, int inputs, const float* x, float* y, int64_t stride) {
+    Lanes sums[R][4];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+        for (int o = 0; o < 4; ++o) sums[r][o] = Lanes{};
+    for (int k = 0; k < inputs; k += LANES)
+#pragma GCC unroll 8
+        for (int o = 0; o < 4; ++o) {
+            const W* here = weight + int64_t(o) * inputs + k;
+            __builtin_prefetch(here + int64_t(4) * inputs);
+            Lanes own = lanes(here);
+#pragma GCC unroll 8
+            for (int r = 0; r < R; ++r) sums[r][o] += own * lanes(x + int64_t(r) * inputs + k);
+        }
+    for (int r = 0; r < R; ++r)
+        for (int o = 0; o < 4; ++o) {
+            float total = 0;
+            for (int i = 0; i < LANES; ++i) total += sums[r][o][i];
+            y[r * stride + o] = total + bias[o];
+        }
+}
+
+template <class W>
+void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* y, int64_t stride) {
+    for (int o = first; o < first + UNIT; o += 4) {
+        const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;
+        for (int row = 0; row < rows;) {
+            const float* own = x.plain + int64_t(row) * w.inputs;
+            float* to = y + row * stride + o - first;
+            int size = rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
+            if (size == 4)
+                four_outputs<4>(weight, w.bias + o, w.inputs, own, to, stride);
+            else if (size == 2)
+                four_outputs<2>(weight, w.bias + o, w.inputs, own, to, stride);
+            else
+                four_outputs<1>(weight, w.bias + o, w.inputs, own, to, stride);
+            row += size;
+        }
+    }
+}
+
 // UNIT outputs of all rows, from `first` on; y is where those of row 0 go.
 void outputs_of(const Linear& w, const Bytes& x, int rows, int first, float* y, int64_t stride) {
+    if (w.bits == 32) return plain_outputs<float>(w, x, rows, first, y, stride);
+    if (w.bits == 16) return plain_outputs<uint16_t>(w, x, rows, first, y, stride);
     int tile = first / TILE;
     for (int row = 0; row < rows;) {
         int first, size = x.band(row, first);
@@ -268,6 +340,7 @@ int64_t bytes_of(int rows, int inputs) {
 
 Bytes laid_in(uint8_t*& place, int rows, int inputs) {
     Bytes bytes;
+    bytes.plain = nullptr;
     bytes.rows = rows;
     bytes.inputs = inputs;
     bytes.values = reinterpret_cast<int8_t*>(place);

@@ -18,16 +18,20 @@ constexpr int TILE = 16;   // outputs that stand together
 constexpr int UNIT = 32;   // outputs that a thread takes at a time: a group of whoever reads them
 constexpr int ROWS = 8;    // rows that share one reading of the weights
 
-enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3, SWISH = 4 };
+inline float as_float(float x) { return x; }
 
-inline float from_bf16(uint16_t x) {
+inline float as_float(uint16_t x) {  // bfloat16
     return __builtin_bit_cast(float, uint32_t(x) << 16);
 }
 
-inline uint16_t to_bf16(float x) {
+enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3, SWISH = 4 };
+
+inline void keep(float& place, float x) { place = x; }
+
+inline void keep(uint16_t& place, float x) {  // in bfloat16, rounded to nearest
     uint32_t bits = __builtin_bit_cast(uint32_t, x);
-    if ((bits & 0x7fffffff) > 0x7f800000) return uint16_t(bits >> 16 | 0x40);  // a NaN stays one
-    return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    bool nan = (bits & 0x7fffffff) > 0x7f800000;  // which stays one
+    place = nan ? uint16_t(bits >> 16 | 0x40) : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 // e^x for -87 <= x <= 88 to a few units in the last place, without branches, so that loops over it become vectors (Cephes'
