@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from regard.inspection import look
     from regard.planning.plan import plan
     from regard.tasks.evaluation import evaluate
-    from regard.tasks.exporting import export
     from regard.tasks.loading import load
+    from regard.tasks.predictor import export
     from regard.training.run import train
 
 __version__ = "0.1.0"
@@ -27,7 +27,7 @@ _HOMES = {
     "InputError": "regard.errors",
     "compare": "regard.claims.comparing",
     "evaluate": "regard.tasks.evaluation",
-    "export": "regard.tasks.exporting",
+    "export": "regard.tasks.predictor",
     "load": "regard.tasks.loading",
     "look": "regard.inspection",
     "plan": "regard.planning.plan",

@@ -114,7 +114,7 @@ def test_the_command_keeps_the_same_places(trained, capsys, monkeypatch):
 
 
 def test_the_message_counts_and_an_empty_text_has_a_vector(tmp_path):
-    from regard.tasks.gaps import refuse_gaps
+    from regard.tasks.predictor import refuse_gaps
 
     with pytest.raises(regard.InputError, match=r"^text 1 is empty; there is nothing to read, leave it out$"):
         refuse_gaps([" "])

@@ -366,7 +366,7 @@ def export(
       regard export runs/dates dates
       regard export runs/dates dates-at-the-end --checkpoint last
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.tasks.exporting import export as write
+    from regard.tasks.predictor import export as write
 
     exported = write(run, folder, checkpoint=checkpoint, max_shard_size=max_shard_size)
     for note in exported.notes:

@@ -163,7 +163,7 @@ def _answer_all(
     together: int,
     empty: Callable[[Text], bool],
 ) -> None:
-    from regard.tasks.gaps import with_gaps
+    from regard.tasks.predictor import with_gaps
     from regard.text.tokenizer import CutTexts
 
     cuts: list[CutTexts] = []

@@ -3,8 +3,7 @@
 from regard.embeddings.features import LAYER_NAMES, Features, WordFeatures, features, layer_choice
 from regard.embeddings.nearest import Nearest, nearest
 from regard.embeddings.pooling import PoolingMode, normalised, pool, unit
-from regard.embeddings.readers import Readers
-from regard.embeddings.reading import PlainReader, Reader, read_all
+from regard.embeddings.reading import PlainReader, Reader, Readers, read_all
 from regard.embeddings.sentence_transformers import packaged
 from regard.layers import LayerChoice, ScalarMix
 from regard.quantization.encoder import Group, PackedEncoder

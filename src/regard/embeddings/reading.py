@@ -1,7 +1,11 @@
-"""Many texts through an encoder, in batches of like length: the model as it is, or a prepared copy of it."""
+"""Many texts through an encoder, in batches of like length: by the model as it is, or by a copy prepared for inference.
+
+`Readers` says which: the copy is made once where it can be, and anew where the model has changed.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers import SentenceEncoderModel, TextEncoder, Tokens
-from regard.quantization.encoder import Group
+from regard.quantization import PackedEncoder, unsupported_encoder
+from regard.quantization.encoder import Group, own_precision
+from regard.quantization.linear import Precision, check_precision
 
 BATCH_TOKENS = 2048
 """Tokens read together by one core: enough for its matrix products, and few enough to stay in its cache."""
@@ -131,3 +137,51 @@ def read_all(
                 pass
     finally:
         torch.set_num_threads(threads)  # a thread's number is also what later threads begin with
+
+
+class Readers:
+    """The readers of one model.
+
+    Arguments:
+        model: in evaluation mode while it is read.
+        padding_id: what fills padding.
+    """
+
+    def __init__(self, model: TextEncoder | SentenceEncoderModel, padding_id: int) -> None:
+        self.model = model
+        self._padding_id = padding_id
+        self._prepared: dict[Precision, PackedEncoder] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Readers], tuple[TextEncoder | SentenceEncoderModel, int]]:
+        """A copy, or one in another process, prepares its own."""
+        return (Readers, (self.model, self._padding_id))
+
+    @property
+    def plain(self) -> Reader:
+        """The model itself."""
+        return PlainReader(self.model, self._padding_id)
+
+    def reader(self, precision: str | None = None) -> Reader:
+        """What reads texts: a prepared copy of the model, or the model itself where none can be made.
+
+        A model that is looked at, or changed from outside, is read itself, in its own precision: a copy would show nothing, and
+        would not be changed.
+
+        Arguments:
+            precision: `float32`, `bfloat16`, `int8` or `int4`; the model's own where None.
+
+        Raises:
+            InputError: for an unknown precision.
+        """
+        wanted = None if precision is None else check_precision(precision)
+        if wanted is None:
+            wanted = own_precision(self.model)
+        if wanted is None or not isinstance(self.model, TextEncoder) or unsupported_encoder(self.model):
+            return self.plain
+        with self._lock:
+            found = self._prepared.get(wanted)
+            if found is None or not found.is_of(self.model):
+                found = PackedEncoder.of(self.model, wanted)
+                self._prepared = {wanted: found}  # one copy of the weights is enough
+            return found

@@ -36,7 +36,7 @@ from regard.tasks.encoders import (
     tokens_of,
 )
 from regard.tasks.examples import Examples, Place, Splits, check_amount
-from regard.tasks.gaps import refuse_gaps
+from regard.tasks.predictor import refuse_gaps
 from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,

@@ -39,9 +39,8 @@ from regard.tasks.encoders import (
     tokenizer_from_hf,
 )
 from regard.tasks.examples import Place, amount_of, check_amount, hold_out
-from regard.tasks.gaps import refuse_empty, refuse_gaps
 from regard.tasks.losses import smoothed_cross_entropy, stands_out, summed_losses
-from regard.tasks.predictor import Evaluation
+from regard.tasks.predictor import Evaluation, refuse_empty, refuse_gaps
 from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from regard.checkpoints import located
 from regard.data.token_store import TokenStore
-from regard.embeddings.angular import SimilarityMeasure, angular, check_measure
 from regard.embeddings.features import Features, LayerChoice, features, layer_choice
-from regard.embeddings.pooling import POOLER, check_modes, unit
-from regard.embeddings.readers import Readers
-from regard.embeddings.reading import BATCH_TOKENS, read_all
+from regard.embeddings.pooling import POOLER, SimilarityMeasure, angular, check_measure, check_modes, unit
+from regard.embeddings.reading import BATCH_TOKENS, Readers, read_all
 from regard.embeddings.sentence_transformers import SentenceModules, read_modules
 from regard.errors import InputError
 from regard.layers import SentenceEncoderModel

@@ -19,11 +19,10 @@ from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.documents import DOCUMENTS, DocumentReaders, DocumentSplits, encoded_documents, texts_of
 from regard.tasks.examples import Place, check_amount
-from regard.tasks.gaps import refuse_gaps
 from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_pair_tokenizer_config
 from regard.tasks.losses import summed_losses
 from regard.tasks.pairs import PairBatch, PairPredictor, PairTask, written_tokens
-from regard.tasks.predictor import Evaluation
+from regard.tasks.predictor import Evaluation, refuse_gaps
 from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,

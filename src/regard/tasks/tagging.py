@@ -32,10 +32,9 @@ from regard.tasks.encoders import (
     tokenizer_from_hf,
 )
 from regard.tasks.examples import Splits
-from regard.tasks.gaps import refuse_gaps
 from regard.tasks.labelled import names_of
 from regard.tasks.losses import smoothed_cross_entropy
-from regard.tasks.predictor import Evaluation
+from regard.tasks.predictor import Evaluation, refuse_gaps
 from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,

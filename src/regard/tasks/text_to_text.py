@@ -25,7 +25,6 @@ from regard.models.config import check
 from regard.reading import read_json_object
 from regard.structure import coerced, from_mapping
 from regard.tasks.examples import Examples, Place, check_amount
-from regard.tasks.gaps import refuse_empty
 from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_generation_config
 from regard.tasks.language_writing import StopText, Written
 from regard.tasks.pairs import (
@@ -37,7 +36,7 @@ from regard.tasks.pairs import (
     measured,
     written_tokens,
 )
-from regard.tasks.predictor import Evaluation
+from regard.tasks.predictor import Evaluation, refuse_empty
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, encoder_tokenizer, prepare, write_store
 from regard.tasks.span_corruption import SentinelTokenizerSettings
 from regard.tasks.spec import TaskSpec

@@ -23,7 +23,6 @@ from regard.parts import own_metrics
 from regard.quantization import InferenceTransformer, QuantizedPrecision
 from regard.structure import coerced, from_mapping
 from regard.tasks.examples import Reader
-from regard.tasks.gaps import refuse_empty
 from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_generation_config
 from regard.tasks.losses import summed_losses
 from regard.tasks.pairs import (
@@ -35,7 +34,7 @@ from regard.tasks.pairs import (
     in_chunks,
     written_tokens,
 )
-from regard.tasks.predictor import Evaluation
+from regard.tasks.predictor import Evaluation, refuse_empty
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
 from regard.tasks.translation_data import PAIRS, PairTokenizerSettings, TranslationData

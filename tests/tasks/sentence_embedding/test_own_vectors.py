@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.data.synthetic_texts import RoleTriples
-from regard.embeddings.angular import angular
+from regard.embeddings.pooling import angular
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import Bert, BertConfig

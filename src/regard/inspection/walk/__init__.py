@@ -1,7 +1,6 @@
 """The walk: one query's way through one attention, step by step, with a model's own numbers and the lines that compute them."""
 
-from regard.inspection.walk.mechanism_steps import alignment_steps, weight_steps
-from regard.inspection.walk.score_steps import score_steps
+from regard.inspection.walk.mechanism_steps import alignment_steps, score_steps, weight_steps
 from regard.inspection.walk.steps import Shown, SourceLine, Step
 from regard.inspection.walk.walking import Walk, walk, walk_attention
 
