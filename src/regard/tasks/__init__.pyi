@@ -1,4 +1,3 @@
-from .gaps import with_gaps as with_gaps
 from .language_modelling import LanguageModel as LanguageModel
 from .language_modelling import TextScore as TextScore
 from .language_task import LanguageModellingTask as LanguageModellingTask
@@ -8,6 +7,7 @@ from .losses import smoothed_cross_entropy as smoothed_cross_entropy
 from .pairs import PairBatch as PairBatch
 from .predictor import PredictionObserver as PredictionObserver
 from .predictor import Predictor as Predictor
+from .predictor import with_gaps as with_gaps
 from .span_corruption import FilledSpans as FilledSpans
 from .span_corruption import SpanCorruptionTask as SpanCorruptionTask
 from .span_corruption import SpanFiller as SpanFiller
