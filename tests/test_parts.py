@@ -209,7 +209,7 @@ def test_without_the_copy_only_the_file_can_be_compared(run, code, monkeypatch):
     forgotten(monkeypatch)
     (run / "code" / "my.py").write_text("# not what was copied")
     code.write_text(CODE + "\n# changed\n")
-    with pytest.warns(UserWarning, match=r"my\.py changed since .*; whether the score 'distance' did cannot be told"):
+    with pytest.warns(UserWarning, match=r"my\.py changed since .*; whether the score 'distance' did cannot be known"):
         regard.load(run, code=code)
 
 

@@ -128,9 +128,9 @@ def test_equal_tokens_for_unequal_batches(small, tmp_path):
 def test_data_that_is_the_same_is_prepared_once(small, tmp_path, monkeypatch):
     from regard.tasks import translation as preparation
 
-    made: list[Path] = []
-    real = preparation._Preparation.run
-    monkeypatch.setattr(preparation._Preparation, "run", lambda self: made.append(self.folder) or real(self))
+    made: list[int] = []  # the seed of each preparation that reads its data
+    real = preparation._parts
+    monkeypatch.setattr(preparation, "_parts", lambda data, seed, *given: made.append(seed) or real(data, seed, *given))
     arms = {"a": ["model.norm=pre"], "b": ["model.norm=post"], "c": ["data.sequences.longest=4"]}
     shared = regard.compare(small(), arms=arms, seeds=2, measures=["loss"], output=tmp_path / "runs")
     assert len(made) == 4  # a and c with each seed

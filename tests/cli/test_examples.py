@@ -109,7 +109,7 @@ ELSEWHERE = {
     "push": "test_push_command.py",
     "bench": "test_bench_command.py",
     "claims run": "test_claims_command.py",
-    "vectors survey score": "../word_embeddings/judging/test_command.py",
+    "vectors survey score": "../word_embeddings/survey/test_command.py",
 }
 """Commands that are run in other tests, for they need the network, or minutes, or people."""
 

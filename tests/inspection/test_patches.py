@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import io
 
 import numpy as np
@@ -43,5 +44,5 @@ def test_patches_have_to_be_among_the_tokens():
 
 def test_the_old_name_of_the_module_of_patches_works_with_a_warning():
     with pytest.warns(DeprecationWarning, match=r"regard\.inspection\.patches is now regard\.inspection\.view"):
-        from regard.inspection.view import Patches as old
+        old = importlib.import_module("regard.inspection" + ".patches").Patches
     assert old is Patches

@@ -231,5 +231,5 @@ def test_what_cannot_be_is_told(changes, said):
 
 
 def test_a_model_without_words_tells_none(build):
-    with pytest.raises(InputError, match="tells no words"):
+    with pytest.raises(InputError, match="predicts no words"):
         build("none")(batch(), reduce=lambda h, w, b: h)

@@ -222,7 +222,9 @@ def test_the_best_by_bleu_is_the_highest(monkeypatch, recipe, pairs, tmp_path):
     bleu = {2: 10.0, 4: 30.0, 6: 20.0}
     steps = iter(bleu)
     scripted(monkeypatch, dict.fromkeys(bleu, 1.0))
-    monkeypatch.setattr(Translator, "judge", lambda self, data, count: {"exact_match": 0.5, "bleu": bleu[next(steps)]})
+    monkeypatch.setattr(
+        Translator, "validate", lambda self, data, count: {"exact_match": 0.5, "bleu": bleu[next(steps)]}
+    )
     values = recipe(steps=6, evaluate_every=2, evaluate_generated=3, best="bleu")
     trained = regard.train(values, output=tmp_path / "run", data=pairs)
     assert trained.best_step == 4
