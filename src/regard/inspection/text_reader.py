@@ -133,7 +133,7 @@ class TextReader:
     ...         return self.attention(x, x, x)[0]
     >>> tokenizer = Tokenizer.train(["a cat sat"], kind="bert", size=30)
     >>> TextReader(Own().eval(), tokenizer).view("a cat").maps[0].key_tokens
-    ('[CLS]', 'a', 'cat', '[SEP]')
+    ('[CLS]', 'a', 'c', '##at', '[SEP]')
     """
 
     model: nn.Module
