@@ -508,3 +508,14 @@ def test_look_shows_the_attention_in_a_text_model_of_ones_own(kind, tmp_path, ca
     assert found["address"] == "inside"
     assert (found["query_tokens"][0], found["query_tokens"][-1], len(found["weights"])) == ("[CLS]", "[SEP]", 2)
     torch.testing.assert_close(torch.tensor(found["weights"]), seen.weights("inside")[0], atol=1e-6, rtol=1e-4)
+
+
+def test_training_a_text_model_that_returns_logits_alone_says_what_to_return(tmp_path):
+    inside, called = INSIDE["none"]
+    file = tmp_path / "reader.py"
+    whole = TEXT_MODEL.replace("{inside}", inside).replace("{called}", called)
+    file.write_text(whole.replace("Encoded(vectors, pooled, logits=self.output(pooled))", "self.output(pooled)"))
+    settings = ["model.name=reader", "tokenizer.size=40", "training.epochs=null", "training.steps=1"]
+    data = [("a fine film", "good"), ("a dull film", "bad")] * 9
+    with pytest.raises(InputError, match=r"the forward of Reader returns a tensor; return a regard\.layers\.Encoded"):
+        regard.train("classify", settings, output=tmp_path / "run", data=data, code=str(file))

@@ -102,3 +102,9 @@ def test_a_text_has_the_same_bits_alone_and_in_any_batch(
         assert answers(decoder, texts[::-1], way)[::-1] == together
         for text, found in zip(texts, together, strict=True):
             assert answers(decoder, [text], way) == [found]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_of_one_text_pays_for_the_mode_only_where_it_changes_bits(name: str) -> None:
+    model, batch_invariant = MODELS[name]
+    assert Continuation(model, batch_invariant=batch_invariant).same_alone == (name == "gpt2, bfloat16")

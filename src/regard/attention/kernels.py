@@ -245,8 +245,9 @@ def _linear_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **na
 
 
 def _vectors_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **named: Any) -> Tensor:
-    if not x.dim() or not x.numel():
-        return function(x, *args, **named)
+    whole = x.dim() and x.numel() < SERIAL and x.shape[-1] % VECTOR == 0 and x.is_contiguous()
+    if whole or not x.dim() or not x.numel():
+        return function(x, *args, **named)  # whole vectors on one thread already
     flat = x.reshape(-1, x.shape[-1])
     width = flat.shape[1]
     if width % VECTOR:
@@ -267,6 +268,8 @@ def _attention_of_rows(
 ) -> Tensor:
     if query.dim() != 4:
         return function(query, key, value, attn_mask=attn_mask, **named)
+    if len(query) == 1 and attn_mask is None:
+        return function(*map(_aligned, (query, key, value)), **named)
     outputs = []
     for row in range(len(query)):
         own = slice(row, row + 1)

@@ -13,7 +13,8 @@ from typing import Any, Generic, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention import BatchInvariant
+from regard.attention import AttentionLayer, BatchInvariant
+from regard.attention.kernels import ALIGNED, VECTOR
 from regard.errors import InputError
 from regard.generation.choosing import check_choosable, inverse_transform
 from regard.generation.hypothesis import Hypothesis, Paths
@@ -91,6 +92,7 @@ class Continuation(Generic[S]):
             kinds = {part.dtype for part in model.parameters()} if isinstance(model, nn.Module) else set()
             batch_invariant = torch.bfloat16 in kinds
         self.batch_invariant = batch_invariant
+        self.same_alone = batch_invariant and _same_alone(model)
         config = model.config
         self.config = ContinuationConfig(config.vocabulary, config.padding_id, config.padding_id, config.end_id)
 
@@ -140,13 +142,26 @@ class Continuation(Generic[S]):
     def step(self, tokens: Tensor, state: ContinuationState) -> tuple[Tensor, ContinuationState]:
         """Consume tokens (N,), or the prompts' last ones; logits (N, V) of what follows, and the state after."""
         reader: Any = state.reader
-        with BatchInvariant() if self.batch_invariant else nullcontext():
+        plain = self.same_alone and len(tokens) == 1 and reader.cache.seen is None
+        with BatchInvariant() if self.batch_invariant and not plain else nullcontext():
             logits, after = self.model.step(tokens if state.last is None else state.last, reader)
         return logits, state.advanced(reader=after, last=None)
 
     def alignment(self, state: ContinuationState) -> Tensor:
         """Zeros: which tokens of the prompt were looked at is no one answer of so many layers."""
         return state.no_alignment()
+
+
+def _same_alone(model: object) -> bool:
+    """Whether `BatchInvariant` changes no bit of a step of one text without padding, which then does without the mode's cost."""
+    if not isinstance(model, CausalStack) or not model.packs_texts or any(model.sliding_windows):
+        return False
+    heads = [part.key.out_features // part.key_heads for part in model.modules() if isinstance(part, AttentionLayer)]
+    return (
+        all(part.dtype == torch.bfloat16 for part in model.parameters())
+        and all(part.out_features % VECTOR == 0 for part in model.modules() if isinstance(part, nn.Linear))
+        and all(width * torch.bfloat16.itemsize % ALIGNED == 0 for width in heads)
+    )
 
 
 def _ending_together(prompts: Tokens) -> Tokens:

@@ -298,6 +298,21 @@ class EncoderTask(Task):
         write_tokenizer_config(folder, self.tokenizer, maximum=config.maximum_positions)
 
 
+def encoded_by(model: nn.Module, tokens: Tokens, segments: Tensor, **settings: Any) -> Encoded:
+    """What a model returns for a batch of whole texts.
+
+    Raises:
+        InputError: for a model of the user's own that returns its logits alone.
+    """
+    found = model(tokens, segments, **settings)
+    if isinstance(found, Tensor):
+        raise InputError(
+            f"the forward of {type(model).__name__} returns a tensor; return a regard.layers.Encoded with the "
+            "logits in it: Encoded(hidden, pooled, logits=logits)"
+        )
+    return found
+
+
 NEXT_TOKEN = "next_token"
 """The auxiliary loss, beside the task's own."""
 
@@ -329,9 +344,9 @@ class WholeTextTask(EncoderTask):
     def read(self, model: nn.Module, tokens: Tokens, segments: Tensor) -> tuple[Encoded, dict[str, LossSum]]:
         """What the model makes of a batch, and the losses beside the task's."""
         if not self.auxiliary:
-            return model(tokens, segments, readings=self.readings), {}
+            return encoded_by(model, tokens, segments, readings=self.readings), {}
         at, labels = next_tokens(tokens, self.tokenizer)
-        encoded = model(tokens, segments, at=at, readings=self.readings)
+        encoded = encoded_by(model, tokens, segments, at=at, readings=self.readings)
         total, correct = smoothed_cross_entropy(encoded.next_token, labels)
         return encoded, {NEXT_TOKEN: LossSum(self.auxiliary * total, len(labels), correct)}
 
@@ -418,12 +433,7 @@ class EncoderPredictor(Predictor[E]):
             tokens = tokens.to(self.device)
             with torch.no_grad():
                 places = None if at is None else at(tokens)
-                found = self.model(tokens, segments.to(self.device), at=places, readings=readings)
-            if isinstance(found, Tensor):
-                raise InputError(
-                    f"the forward of {type(self.model).__name__} returns a tensor; return a regard.layers.Encoded with the "
-                    "logits in it: Encoded(hidden, pooled, logits=logits)"
-                )
+                found = encoded_by(self.model, tokens, segments.to(self.device), at=places, readings=readings)
             for part in (found.logits, found.next_sentence, found.next_token):
                 if part is not None:
                     # Of each token, padding too, or of each text, or of the places asked for.

@@ -33,6 +33,7 @@ from regard.tasks.encoders import (
     EncoderTask,
     Joined,
     columns_of,
+    encoded_by,
     join,
     padded,
     read_inputs,
@@ -320,7 +321,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         """Cross-entropy of the hidden tokens, summed over them; beside it that of next sentences, or what a teacher adds."""
         if batch.taught and self.teacher is not None:
             return self.teacher.loss(model, batch, smoothing=smoothing)
-        encoded = model(batch.tokens, batch.segments, at=batch.at)
+        encoded = encoded_by(model, batch.tokens, batch.segments, at=batch.at)
         total, correct = smoothed_cross_entropy(encoded.logits, batch.labels, smoothing=smoothing)
         auxiliary = {}
         if batch.next is not None:

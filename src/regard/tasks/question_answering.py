@@ -24,6 +24,7 @@ from regard.tasks.encoders import (
     EncoderPredictor,
     EncoderTask,
     Joined,
+    encoded_by,
     padded,
     read_inputs,
     tokenizer_from_hf,
@@ -127,7 +128,7 @@ class QuestionAnsweringTask(EncoderTask):
 
         Smoothing is spread over the places at which the answer may be.
         """
-        logits = model(batch.tokens, batch.segments).logits.float()
+        logits = encoded_by(model, batch.tokens, batch.segments).logits.float()
         labels, places = batch.labels[:, :2], batch.labels[:, 2:]
         counts = (labels != NOWHERE).all(dim=1)
         allowed = _allowed(logits.shape[1], places)

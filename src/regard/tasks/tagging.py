@@ -28,6 +28,7 @@ from regard.tasks.encoders import (
     EncoderPredictor,
     EncoderTask,
     columns_of,
+    encoded_by,
     padded,
     tokenizer_from_hf,
 )
@@ -151,7 +152,7 @@ class TaggingTask(EncoderTask):
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the tags, summed over words."""
-        logits = model(batch.tokens, batch.segments).logits
+        logits = encoded_by(model, batch.tokens, batch.segments).logits
         labels = batch.labels.flatten()
         valid = labels != NO_TAG
         total, correct = smoothed_cross_entropy(logits.flatten(0, 1), labels, valid=valid, smoothing=smoothing)
