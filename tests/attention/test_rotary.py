@@ -7,9 +7,19 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
-from regard.attention import AttentionInputs, Causal, MultiHeadAttention, Positions, Rotary, SharedAttention
+from regard.attention import (
+    AttentionInputs,
+    Causal,
+    MultiHeadAttention,
+    Positions,
+    Rotary,
+    RotaryScaling,
+    SharedAttention,
+)
 from regard.attention.layer import split_heads
+from regard.errors import InputError
 
 B, H, L, E = 2, 3, 5, 8
 PLACES = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 30]])
@@ -95,3 +105,105 @@ def test_a_shared_projection_is_turned_once(generator, seeded):
     assert torch.equal(layer.queries(x[:, 4:], key), key[:, :, 4:])
     torch.testing.assert_close(key, layer.rotary(split_heads(linear[0](x), 2), torch.arange(6)[None]))
     assert AttentionInputs(query=key, key=key).in_order
+
+
+# --- scaling for longer texts --------------------------------------------------------------------------------------
+
+TRAINED = 16
+SCALINGS = {
+    "linear": RotaryScaling(kind="linear", factor=2.5),
+    "dynamic": RotaryScaling(kind="dynamic", factor=2.0, trained_positions=TRAINED),
+    "llama3": RotaryScaling(
+        kind="llama3", factor=8.0, trained_positions=TRAINED, low_frequency=0.5, high_frequency=2.0
+    ),
+    "yarn": RotaryScaling(kind="yarn", factor=4.0, trained_positions=TRAINED, beta_fast=3.0, beta_slow=0.4),
+    "yarn of whole channels": RotaryScaling(kind="yarn", factor=4.0, trained_positions=TRAINED, attention_factor=1.5),
+}
+
+
+def frequency(kind: str, k: int, place: int, width: int, base: float) -> float:
+    """w_k of each scaling, written plainly."""
+    said = SCALINGS[kind]
+    plain = base ** (-2 * k / width)
+    if kind == "linear":
+        return plain / 2.5
+    if kind == "dynamic":
+        length = max(place + 1, TRAINED)
+        return (base * (2.0 * length / TRAINED - 1) ** (width / (width - 2))) ** (-2 * k / width)
+    if kind == "llama3":
+        wave = 2 * math.pi / plain
+        if wave < TRAINED / said.high_frequency:
+            return plain
+        if wave > TRAINED / said.low_frequency:
+            return plain / 8.0
+        share = (TRAINED / wave - said.low_frequency) / (said.high_frequency - said.low_frequency)
+        return (1 - share) * plain / 8.0 + share * plain
+
+    def channel(turns: float) -> float:
+        return width * math.log(TRAINED / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    first = max(math.floor(channel(said.beta_fast)), 0)
+    last = min(math.ceil(channel(said.beta_slow)), width - 1)
+    ramp = min(max((k - first) / (last - first), 0.0), 1.0)
+    return (1 - ramp) * plain + ramp * plain / 4.0
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+def test_a_scaling_turns_by_its_own_frequencies(kind):
+    width, base = 12, 50.0
+    angles = Rotary(width, 40, base=base, scaling=SCALINGS[kind]).angles(torch.arange(40))
+    expected = [[place * frequency(kind, k, place, width, base) for k in range(width // 2)] for place in range(40)]
+    torch.testing.assert_close(angles, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_yarn_makes_vectors_longer_and_the_others_do_not(generator):
+    x = torch.randn(1, 1, 3, 8, generator=generator)
+    for kind, longer in (("yarn", 0.1 * math.log(4) + 1), ("yarn of whole channels", 1.5), ("llama3", 1.0)):
+        found = Rotary(8, 20, scaling=SCALINGS[kind])(x, torch.tensor([[4, 9, 19]]))
+        torch.testing.assert_close(found.norm(dim=-1), x.norm(dim=-1) * longer)
+
+
+def test_the_first_channels_alone_are_turned_where_it_is_narrower_than_a_head(generator):
+    rotary, x = Rotary(4, 9), torch.randn(2, 3, 5, 10, generator=generator)
+    places = torch.arange(5)[None]
+    found = rotary(x, places)
+    assert torch.equal(found[..., 4:], x[..., 4:])
+    assert torch.equal(found[..., :4], rotary(x[..., :4].contiguous(), places))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"kind": "longer", "factor": 2.0}, "kind is 'longer'"),
+        ({"kind": "linear", "factor": 0.5}, "factor is 0.5"),
+        ({"kind": "yarn", "factor": 2.0}, "trained_positions is None"),
+        ({"kind": "llama3", "factor": 2.0, "trained_positions": 4, "low_frequency": 5.0}, "low_frequency is 5.0"),
+        ({"kind": "yarn", "factor": 2.0, "trained_positions": 4, "beta_slow": 40.0}, "beta_slow is 40.0"),
+        ({"kind": "yarn", "factor": 2.0, "trained_positions": 4, "attention_factor": 0.0}, "attention_factor is 0.0"),
+    ],
+)
+def test_a_scaling_that_cannot_be_is_refused(said, message):
+    with pytest.raises(InputError, match=message):
+        RotaryScaling(**said)
+
+
+def test_queries_and_keys_are_normalised_in_each_head_before_they_are_turned(generator):
+    norms = [nn.RMSNorm(4) for _ in range(2)]
+    for norm in norms:
+        nn.init.normal_(norm.weight, generator=generator)
+    layer = MultiHeadAttention(6, 2, head_width=4, rotary=Rotary(4, 9), query_norm=norms[0], key_norm=norms[1])
+    x = torch.randn(2, 5, 6, generator=generator)
+    keys = layer.keys_values(x).key
+    seen = layer.inputs(x, keys, mask=Causal())
+    plain = split_heads(layer.query(x), 2), split_heads(layer.key(x), 2)
+    places = torch.arange(5)[None]
+    for found, projected, norm in zip((seen.query, keys), plain, norms, strict=True):
+        size = projected.pow(2).mean(dim=-1, keepdim=True) + torch.finfo(torch.float32).eps
+        torch.testing.assert_close(found, layer.rotary(projected / size.sqrt() * norm.weight, places))
+
+
+def test_heads_may_have_a_width_of_their_own_and_the_output_no_bias():
+    layer = MultiHeadAttention(6, 4, head_width=5, key_heads=2, output_bias=False)
+    assert [layer.query.out_features, layer.key.out_features, layer.output.in_features] == [20, 10, 20]
+    assert layer.output.bias is None
+    assert layer.query.bias is not None

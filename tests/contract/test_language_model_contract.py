@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.attention import RotaryScaling
 from regard.errors import InputError
 from regard.layers import Tokens, join
 from regard.models import (
@@ -16,6 +17,7 @@ from regard.models import (
     GPT2Config,
     GPT3Config,
     GPTConfig,
+    LlamaConfig,
     LSTMLanguageModelConfig,
     LSTMNConfig,
     MusicTransformerConfig,
@@ -51,12 +53,35 @@ def music(**changes: Any) -> MusicTransformerConfig:
     return MusicTransformerConfig(**(sizes | {"maximum_distance": 5, "dropout": 0.3} | changes))
 
 
+def llama(**changes: Any) -> LlamaConfig:
+    sizes: dict[str, Any] = {
+        "vocabulary": 11,
+        "width": 12,
+        "heads": 6,
+        "key_heads": 2,
+        "feedforward_width": 20,
+        "layers": 3,
+    }
+    return LlamaConfig(**(sizes | {"maximum_positions": 8, "dropout": 0.3} | changes))
+
+
+LONGER: dict[str, Any] = {"factor": 2.0, "trained_positions": 3}
+
 VARIANTS = {
     "gpt": gpt(GPTConfig),
     "gpt2": gpt(GPT2Config),
     "gpt2 of one head": gpt(GPT2Config, heads=1, layers=1, activation="relu"),
     "gpt3": gpt(GPT3Config, band=2),
     "gpt3 of wide bands": gpt(GPT3Config, band=8),
+    "llama": llama(),
+    "llama as mistral": llama(sliding_window=4, tied_output=False, rotary_base=100.0),
+    "llama as qwen2": llama(attention_bias=True, sliding_window=3, window_from=1),
+    "llama as qwen3": llama(query_key_norm=True, head_width=4, key_heads=6, activation="gelu"),
+    "llama with every bias": llama(attention_bias=True, attention_output_bias=True, feedforward_bias=True, key_heads=1),
+    "llama of linear scaling": llama(rotary_scaling=RotaryScaling(kind="linear", factor=2.0)),
+    "llama of dynamic scaling": llama(head_width=6, rotary_scaling=RotaryScaling(kind="dynamic", **LONGER)),
+    "llama of its own scaling": llama(head_width=6, rotary_scaling=RotaryScaling(kind="llama3", **LONGER)),
+    "llama of yarn": llama(head_width=6, rotary_scaling=RotaryScaling(kind="yarn", **LONGER)),
     "reformer": reformer(layers=("lsh", "lsh"), rounds=2),
     "reformer with local layers": reformer(
         layers=("local", "lsh"), local_chunk=2, axial_shape=(2, 4), axial_widths=(4, 8), output_bias=True
@@ -73,7 +98,7 @@ VARIANTS = {
     "music transformer of absolute positions": music(maximum_distance=None, positions="learned", maximum_positions=6),
 }
 CROPPABLE = {"lstm_language_model": False, "lstmn": False, "reformer": True} | dict.fromkeys(
-    ("gpt", "gpt2", "gpt3", "music_transformer"), True
+    ("gpt", "gpt2", "gpt3", "llama", "music_transformer"), True
 )
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}

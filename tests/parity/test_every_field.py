@@ -7,6 +7,7 @@ they change none is checked too, on their own model. A field that a new version 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
@@ -76,6 +77,7 @@ NOTHING: Mapping[str, tuple[Any, str]] = {
     "chunk_size_lm_head": (2, "how many places pass at a time"),
     "encoder_stride": (8, "a decoder for masked pictures, of a class that we do not read"),
     "pooler_output_size": (9, "a pooling layer that a classifier has not"),
+    "pretraining_tp": (2, "in how many parts a product is computed"),
     "pooler_act": ("relu", "a pooling layer that a classifier has not"),
 }
 """Fields that change no logits: a value to try, and why."""
@@ -239,6 +241,45 @@ OF_T5: dict[str, list[Any]] = {
     "is_encoder_decoder": [False],  # then their decoder mixes up what it keeps of the two attentions
 }
 
+OF_LLAMA: dict[str, Any] = {
+    "vocab_size": 30,
+    "hidden_size": 24,
+    "intermediate_size": 14,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 16,
+    "bos_token_id": 28,
+    "eos_token_id": 29,
+}
+ROTATIONS: list[dict[str, Any]] = [
+    {"rope_type": "linear", "factor": 3.0, "rope_theta": 90.0},
+    {"rope_type": "dynamic", "factor": 3.0, "rope_theta": 90.0},
+    {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8, "mscale": 0.7, "mscale_all_dim": 1.2},
+    {"rope_type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [1.0, 2.0], "factor": 2.0},
+    {"rope_type": "default", "partial_rotary_factor": 0.5},
+]
+VALUES_OF_LLAMA: dict[str, list[Any]] = {
+    "vocab_size": [33],
+    "hidden_size": [36],
+    "intermediate_size": [10],
+    "num_hidden_layers": [1],
+    "num_attention_heads": [3],
+    "num_key_value_heads": [1, 2, 6],
+    "hidden_act": ["relu", "gelu", "gelu_pytorch_tanh", "tanh"],
+    "max_position_embeddings": [9],
+    "rms_norm_eps": [0.3],
+    "tie_word_embeddings": [True],
+    "rope_parameters": ROTATIONS,
+}
+WINDOWED: dict[str, Any] = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}
+WINDOWS: dict[str, list[Any]] = {
+    "use_sliding_window": [False],
+    "sliding_window": [2, None],
+    "max_window_layers": [0, 2],
+    "layer_types": [["sliding_attention"] * 2, ["full_attention"] * 2, ["sliding_attention", "full_attention"]],
+}
+
 FAMILIES: Mapping[str, Family] = {
     "bert": Family(
         config="BertConfig",
@@ -332,6 +373,34 @@ FAMILIES: Mapping[str, Family] = {
             "add_cross_attention": [True],
             "tie_word_embeddings": [False],
         },
+        call=of_decoder,
+    ),
+    "llama": Family(
+        config="LlamaConfig",
+        model="LlamaForCausalLM",
+        base=OF_LLAMA,
+        values={**VALUES_OF_LLAMA, "attention_bias": [True], "mlp_bias": [True], "head_dim": [6, 10]},
+        call=of_decoder,
+    ),
+    "mistral": Family(
+        config="MistralConfig",
+        model="MistralForCausalLM",
+        base=OF_LLAMA,
+        values={**VALUES_OF_LLAMA, "head_dim": [6, 10], "sliding_window": [2, None]},
+        call=of_decoder,
+    ),
+    "qwen2": Family(
+        config="Qwen2Config",
+        model="Qwen2ForCausalLM",
+        base={**OF_LLAMA, **WINDOWED},
+        values={**VALUES_OF_LLAMA, **WINDOWS},
+        call=of_decoder,
+    ),
+    "qwen3": Family(
+        config="Qwen3Config",
+        model="Qwen3ForCausalLM",
+        base={**OF_LLAMA, "head_dim": 8, **WINDOWED},
+        values={**VALUES_OF_LLAMA, **WINDOWS, "head_dim": [6, 10], "attention_bias": [True]},
         call=of_decoder,
     ),
     "t5": Family(config="T5Config", model="T5ForConditionalGeneration", base=T5, values=OF_T5, call=of_translator),
@@ -446,6 +515,9 @@ MORE: Mapping[str, Mapping[str, Any]] = {
 }
 """What has to change with a value, where theirs or ours refuses it alone."""
 
+SEVERAL_ENDS = ("llama", "mistral", "qwen2", "qwen3")
+"""Of whose end tokens the model has the first, and generation all."""
+
 THEIRS = (AssertionError, ValueError, NotImplementedError, KeyError, TypeError, RuntimeError)
 """What their configs and models raise of what they cannot be."""
 
@@ -464,11 +536,13 @@ REFUSED = {
     "hidden_act quick_gelu",
     "hidden_act tanh",
     "is_decoder False",
+    "layer_types ['sliding_attention', 'full_attention']",
     "is_encoder_decoder False",
     "local_num_chunks_after 1",
     "lsh_num_chunks_after 1",
     "num_buckets None",
     "patch_size [6, 4]",
+    *(f"rope_parameters {rotation}" for rotation in ROTATIONS[3:]),
     "scale_attn_by_inverse_layer_idx True",
     "scale_attn_weights False",
     "scale_embedding False",
@@ -492,7 +566,8 @@ CHANGES = [
 @pytest.mark.parametrize(("name", "key", "value"), CHANGES)
 def test_a_field_is_followed_or_refused_by_name(name, key, value, randomize, tmp_path):
     family, more = FAMILIES[name], MORE.get(f"{key} {value}", {})
-    changes = {key: value} | {other: each for other, each in more.items() if other in family.base}
+    # A copy: their configs write into what they are given.
+    changes = {key: copy.deepcopy(value)} | {other: each for other, each in more.items() if other in family.base}
     try:
         theirs = family.made(randomize, tmp_path, **changes)
     except THEIRS:  # a file that says so must be refused here too
@@ -571,7 +646,8 @@ def test_a_value_that_cannot_be_is_called_by_the_name_it_has_there(name, randomi
     ]
     wrong = [(key, value) for key, value in wrong if (key, value) != ("hash_seed", -1)]  # which is a seed
     if "eos_token_id" in written and "bert" not in name:
-        wrong += [("eos_token_id", value) for value in ("x", -1, 99, [1, 2])]
+        several = [] if name in SEVERAL_ENDS else [[1, 2]]
+        wrong += [("eos_token_id", value) for value in ("x", -1, 99, *several)]
     if "pad_token_id" in written:
         wrong += [("pad_token_id", value) for value in ("x", -1, 99)]
     for key, value in wrong:

@@ -49,6 +49,8 @@ class AttentionLayer(nn.Module):
         sequences: which the queries and the keys come from: (source, source) in an encoder, (target, source) where a decoder
             attends to the source. Nothing is computed from it; it names the axes of the weights.
         rotary: turns projected queries and keys by their positions; None for none.
+        query_norm, key_norm: norms over the width of each projected head, before its rotation (Henry et al. 2020; Qwen3); None
+            for none.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class AttentionLayer(nn.Module):
         key_heads: int | None = None,
         sequences: tuple[Side, Side] = ("source", "source"),
         rotary: Rotary | None = None,
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.query = query
@@ -74,6 +78,8 @@ class AttentionLayer(nn.Module):
         self.key_heads = heads if key_heads is None else key_heads
         self.sequences = sequences
         self.rotary = rotary
+        self.query_norm = query_norm
+        self.key_norm = key_norm
 
     def keys_values(self, source: Tensor, positions: Tensor | None = None) -> KeysValues:
         """What is attended to, projected: keys (B, G, S, E) and values (B, G, S, Ev).
@@ -88,13 +94,17 @@ class AttentionLayer(nn.Module):
     def queries(self, target: Tensor, keys: Tensor, positions: Positions | None = None) -> Tensor:
         """What asks, projected: target (B, L, D) to (B, H, L, E); for a layer whose queries are among its keys, those."""
         query = split_heads(self.query(target), self.heads)
+        if self.query_norm is not None:
+            query = self.query_norm(query)
         if self.rotary is None:
             return query
         positions = Positions(query.shape[2], keys.shape[2], device=query.device) if positions is None else positions
         return self.rotary(query, positions.queries)
 
     def placed(self, x: Tensor, positions: Tensor | None) -> Tensor:
-        """Projected keys (B, G, S, E) as they are at their positions (B or 1, S): turned, where there is a rotary embedding."""
+        """Projected keys (B, G, S, E) at positions (B or 1, S): normalised, then turned, where the layer does so."""
+        if self.key_norm is not None:
+            x = self.key_norm(x)
         if self.rotary is None:
             return x
         return self.rotary(x, torch.arange(x.shape[2], device=x.device)[None] if positions is None else positions)
@@ -184,15 +194,18 @@ class MultiHeadAttention(AttentionLayer):
     Arguments:
         width: D, of the model.
         heads: H; must divide D.
-        key_heads: G, fewer key and value heads shared by groups of query heads; H where None.
-        bias: whether the four projections have biases (the published model has none).
+        key_heads: G, fewer key and value heads shared by groups of query heads (Ainslie et al. 2023); H where None.
+        head_width: E, of a head; D / H where None.
+        bias: whether the projections have biases (the published model has none).
+        output_bias: whether the output projection has one, where that is another than `bias`.
         dropout: probability of dropping a weight in training.
         attention: another mechanism in place of scaled dot product.
         sequences: which the queries and the keys come from.
-        rotary: turns queries and keys by their positions, E = D / H wide; None for none.
+        rotary: turns queries and keys by their positions, all E channels or the first of them; None for none.
+        query_norm, key_norm: norms over the E channels of each head, before the rotation; None for none.
 
     Raises:
-        ValueError: where `heads` does not divide `width`, or `key_heads` does not divide `heads`.
+        ValueError: where `heads` does not divide `width` and no `head_width` is given, or `key_heads` does not divide `heads`.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> x = torch.randn(2, 5, 12)
@@ -206,28 +219,34 @@ class MultiHeadAttention(AttentionLayer):
         heads: int,
         *,
         key_heads: int | None = None,
+        head_width: int | None = None,
         bias: bool = True,
+        output_bias: bool | None = None,
         dropout: float = 0.0,
         attention: Attention | None = None,
         sequences: tuple[Side, Side] = ("source", "source"),
         rotary: Rotary | None = None,
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
     ) -> None:
         key_heads = heads if key_heads is None else key_heads
-        if heads < 1 or width % heads:
+        if heads < 1 or (head_width is None and width % heads):
             raise ValueError(f"width {width} does not divide into {heads} heads; choose a multiple")
         if key_heads < 1 or heads % key_heads:
             raise ValueError(f"{heads} query heads do not divide into {key_heads} key heads; choose a divisor")
-        key_width = width // heads * key_heads
+        each = width // heads if head_width is None else head_width
         super().__init__(
-            query=nn.Linear(width, width, bias=bias),
-            key=nn.Linear(width, key_width, bias=bias),
-            value=nn.Linear(width, key_width, bias=bias),
-            output=nn.Linear(width, width, bias=bias),
+            query=nn.Linear(width, each * heads, bias=bias),
+            key=nn.Linear(width, each * key_heads, bias=bias),
+            value=nn.Linear(width, each * key_heads, bias=bias),
+            output=nn.Linear(each * heads, width, bias=bias if output_bias is None else output_bias),
             attention=attention if attention is not None else ScoredAttention(ScaledDot(), dropout=dropout),
             heads=heads,
             key_heads=key_heads,
             sequences=sequences,
             rotary=rotary,
+            query_norm=query_norm,
+            key_norm=key_norm,
         )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -142,6 +144,115 @@ class NoPositions(nn.Module):
         return torch.zeros_like(positions).unsqueeze(-1)
 
 
+RotaryKind = Literal["linear", "dynamic", "llama3", "yarn"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RotaryScaling:
+    """How a rotary embedding is changed so that a model reads longer texts than it was trained on.
+
+    With w_k the frequencies as published, s the factor, P the positions trained on and l_k = 2 pi / w_k a wavelength:
+
+    - `linear` (Chen et al. 2023, equation 4): w_k / s.
+    - `dynamic` (NTK-aware, by the length so far): the frequencies of the larger base
+      base (s n / P - (s - 1))^(E / (E - 2)) at position n - 1, for n > P; as published before. A token keeps the frequencies it
+      was read with, as in generation token by token; what a whole text gives is therefore the same as its steps.
+    - `llama3` (the released code of Llama 3.1): w_k where l_k < P / high_frequency, w_k / s where l_k > P / low_frequency, and
+      between them (1 - t) w_k / s + t w_k with t = (P / l_k - low_frequency) / (high_frequency - low_frequency).
+    - `yarn` (Peng et al. 2023, equations 17 to 25): (1 - r_k) w_k + r_k w_k / s with a ramp r_k from 0 to 1 between the channels
+      that turn `beta_fast` and `beta_slow` times within P; cosines and sines are times `attention_factor`.
+
+    Arguments:
+        kind: which of them.
+        factor: s, how much longer the texts are.
+        trained_positions: P; all kinds but `linear` need it.
+        low_frequency, high_frequency: of `llama3`.
+        beta_fast, beta_slow: turns within P, of `yarn`.
+        attention_factor: of `yarn`; 0.1 ln s + 1 where None.
+        truncated: of `yarn`: whether the ramp begins and ends at whole channels.
+
+    Raises:
+        InputError: naming the setting, its value and what is allowed.
+    """
+
+    kind: RotaryKind
+    factor: float
+    trained_positions: int | None = None
+    low_frequency: float = 1.0
+    high_frequency: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    attention_factor: float | None = None
+    truncated: bool = True
+
+    def __post_init__(self) -> None:
+        wrong = ""
+        if self.kind not in get_args(RotaryKind):
+            wrong = f"kind is {self.kind!r}; choose one of {', '.join(get_args(RotaryKind))}"
+        elif not (math.isfinite(self.factor) and self.factor >= 1):
+            wrong = f"factor is {self.factor}; it must be at least 1"
+        elif self.kind != "linear" and (self.trained_positions is None or self.trained_positions < 1):
+            wrong = (
+                f"trained_positions is {self.trained_positions}; {self.kind} needs the number of positions trained on"
+            )
+        elif self.kind == "llama3" and not 0 < self.low_frequency < self.high_frequency:
+            wrong = f"low_frequency is {self.low_frequency}; it must lie above 0 and below high_frequency {self.high_frequency}"
+        elif self.kind == "yarn" and not 0 < self.beta_slow <= self.beta_fast:
+            wrong = f"beta_slow is {self.beta_slow}; it must lie above 0 and not above beta_fast {self.beta_fast}"
+        elif self.attention_factor is not None and not self.attention_factor > 0:
+            wrong = f"attention_factor is {self.attention_factor}; it must be above 0"
+        if wrong:
+            raise InputError(f"rotary scaling: {wrong}")
+
+    @property
+    def magnitude(self) -> float:
+        """What cosines and sines are multiplied with."""
+        if self.kind != "yarn":
+            return 1.0
+        return 0.1 * math.log(self.factor) + 1 if self.attention_factor is None else self.attention_factor
+
+    def frequencies(self, published: Tensor, base: float, positions: Tensor) -> Tensor:
+        """The frequencies at each position.
+
+        Arguments:
+            published: (E/2,) float64, w_k = base^(-2k / E).
+            base: of the published frequencies.
+            positions: (P,) float64.
+
+        Returns:
+            (E/2,), or (P, E/2) where they differ from position to position; float64.
+        """
+        slower = published / self.factor
+        if self.kind == "linear":
+            return slower
+        trained = float(self.trained_positions or 0)
+        if self.kind == "dynamic":
+            width = 2 * len(published)
+            grown = (self.factor * (positions + 1).clamp_min(trained) / trained - (self.factor - 1)) ** (
+                width / (width - 2) if width > 2 else 1.0
+            )
+            exponents = torch.arange(0, width, 2, dtype=torch.float64, device=published.device) / width
+            return (base * grown).unsqueeze(-1) ** -exponents
+        if self.kind == "llama3":
+            turns = trained * published / (2 * math.pi)
+            share = (turns - self.low_frequency) / (self.high_frequency - self.low_frequency)
+            return torch.lerp(slower, published, share.clamp(0, 1))
+        return torch.lerp(published, slower, self._ramp(len(published), base, trained).to(published.device))
+
+    def _ramp(self, pairs: int, base: float, trained: float) -> Tensor:
+        """(E/2,) float64: 0 where a channel keeps its frequency, 1 where it is divided by the factor."""
+
+        def channel(turns: float) -> float:
+            return 2 * pairs * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+        first, last = channel(self.beta_fast), channel(self.beta_slow)
+        if self.truncated:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, 2 * pairs - 1)
+        span = last - first or 0.001  # both at one channel: a step
+        return ((torch.arange(pairs, dtype=torch.float64) - first) / span).clamp(0, 1)
+
+
 class Rotary(nn.Module):
     """Turns pairs of channels of a query or a key by an angle that grows with its position (Su et al. 2021, section 3.2.2).
 
@@ -150,13 +261,15 @@ class Rotary(nn.Module):
 
     So the product of a query at i and a key at j hangs on j - i alone, and lengths stay as they are. Channels are paired half
     by half, as in the code of GPT-NeoX and LLaMA; with `neighbours` as in the paper, 2k with 2k + 1. The two differ by a
-    permutation of channels. Nothing here is trained or saved.
+    permutation of channels. Of queries and keys that are wider than E the first E channels are turned and the others left as they
+    are, as in GPT-NeoX. Nothing here is trained or saved, and the layers of a model may share one.
 
     Arguments:
-        width: E, of a query, even.
+        width: E, channels that are turned, even.
         maximum: number of positions tabulated.
         base: of the geometrically spaced frequencies.
         neighbours: whether pairs are of neighbouring channels.
+        scaling: how the frequencies are changed for longer texts; None for not at all.
 
     Raises:
         ValueError: for an odd width.
@@ -169,7 +282,15 @@ class Rotary(nn.Module):
     cosines: Tensor
     sines: Tensor
 
-    def __init__(self, width: int, maximum: int, *, base: float = 10000.0, neighbours: bool = False) -> None:
+    def __init__(
+        self,
+        width: int,
+        maximum: int,
+        *,
+        base: float = 10000.0,
+        neighbours: bool = False,
+        scaling: RotaryScaling | None = None,
+    ) -> None:
         super().__init__()
         if width % 2:
             raise ValueError(
@@ -179,21 +300,36 @@ class Rotary(nn.Module):
         self.maximum = maximum
         self.base = base
         self.neighbours = neighbours
+        self.scaling = scaling
         self.register_buffer("cosines", torch.empty(maximum, width // 2), persistent=False)
         self.register_buffer("sines", torch.empty(maximum, width // 2), persistent=False)
         if not self.cosines.is_meta:
             self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Compute the tables again, for a module that came from the meta device."""
-        device = self.cosines.device
+    def angles(self, positions: Tensor) -> Tensor:
+        """(P,) positions to the angles (P, E/2) in float64, p w_k."""
+        device = positions.device
         # In float64 first: at a position of 10000 float32 angles would already be off by 1e-3.
         frequencies = self.base ** (-torch.arange(0, self.width, 2, dtype=torch.float64, device=device) / self.width)
-        angles = torch.arange(self.maximum, dtype=torch.float64, device=device).unsqueeze(-1) * frequencies
-        self.cosines, self.sines = angles.cos().to(self.cosines.dtype), angles.sin().to(self.sines.dtype)
+        if self.scaling is not None:
+            frequencies = self.scaling.frequencies(frequencies, self.base, positions.double())
+        return positions.double().unsqueeze(-1) * frequencies
+
+    def reset_parameters(self) -> None:
+        """Compute the tables again, for a module that came from the meta device."""
+        angles = self.angles(torch.arange(self.maximum, device=self.cosines.device))
+        magnitude = 1.0 if self.scaling is None else self.scaling.magnitude
+        self.cosines = (angles.cos() * magnitude).to(self.cosines.dtype)
+        self.sines = (angles.sin() * magnitude).to(self.sines.dtype)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(B, H, L, E) at positions (B or 1, L) below `maximum` to the same shape and dtype."""
+        """(B, H, L, E or more) at positions (B or 1, L) below `maximum` to the same shape and dtype."""
+        if x.shape[-1] > self.width:
+            turned, rest = x.split((self.width, x.shape[-1] - self.width), dim=-1)
+            return torch.cat((self._turned(turned, positions), rest), dim=-1)
+        return self._turned(x, positions)
+
+    def _turned(self, x: Tensor, positions: Tensor) -> Tensor:
         cosine, sine = (table[positions].unsqueeze(1) for table in (self.cosines, self.sines))
         first, second = x.unflatten(-1, (-1, 2)).unbind(-1) if self.neighbours else x.chunk(2, dim=-1)
         turned = (first * cosine - second * sine, second * cosine + first * sine)
@@ -202,7 +338,8 @@ class Rotary(nn.Module):
 
     def extra_repr(self) -> str:
         """Its sizes."""
-        return f"width={self.width}, maximum={self.maximum}, base={self.base}, neighbours={self.neighbours}"
+        scaling = "" if self.scaling is None else f", scaling={self.scaling}"
+        return f"width={self.width}, maximum={self.maximum}, base={self.base}, neighbours={self.neighbours}{scaling}"
 
 
 def check_length(length: int, maximum: int, what: str, setting: str = "model.maximum_positions") -> None:

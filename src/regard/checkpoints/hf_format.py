@@ -41,6 +41,10 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "openai-gpt": "decoders:GPT",
         "gpt2": "decoders:GPT2",
         "reformer": "decoders:REFORMER",
+        "llama": "rotary_decoders:LLAMA",
+        "mistral": "rotary_decoders:MISTRAL",
+        "qwen2": "rotary_decoders:QWEN2",
+        "qwen3": "rotary_decoders:QWEN3",
         "t5": "translators:T5",
         "mt5": "translators:MT5",
         "vit": "pictures:VIT",
@@ -57,6 +61,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gpt2": ("gpt2",),
         "gpt3": ("gpt2",),
         "reformer": ("reformer",),
+        "llama": ("llama", "mistral", "qwen2", "qwen3"),
         "t5": ("t5",),
         "vit": ("vit",),
     }

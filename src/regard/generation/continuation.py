@@ -156,7 +156,8 @@ def _same_alone(model: object) -> bool:
     """Whether `BatchInvariant` changes no bit of a step of one text without padding, which then does without the mode's cost."""
     if not isinstance(model, CausalStack) or not model.packs_texts or any(model.sliding_windows):
         return False
-    heads = [part.key.out_features // part.key_heads for part in model.modules() if isinstance(part, AttentionLayer)]
+    layers: list[Any] = [part for part in model.modules() if isinstance(part, AttentionLayer)]
+    heads = [layer.key.out_features // layer.key_heads for layer in layers]
     return (
         all(part.dtype == torch.bfloat16 for part in model.parameters())
         and all(part.out_features % VECTOR == 0 for part in model.modules() if isinstance(part, nn.Linear))

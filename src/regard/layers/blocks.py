@@ -142,15 +142,22 @@ class GatedFeedForward(nn.Module):
         inner_width: F; three matrices of it weigh as much as two of 1.5 F.
         activation: f.
         dropout: probability of dropping an inner entry in training.
+        bias: whether the three maps have biases.
     """
 
     def __init__(
-        self, width: int, inner_width: int, *, activation: Callable[[Tensor], Tensor], dropout: float = 0.0
+        self,
+        width: int,
+        inner_width: int,
+        *,
+        activation: Callable[[Tensor], Tensor],
+        dropout: float = 0.0,
+        bias: bool = False,
     ) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, inner_width, bias=False)
-        self.inner = nn.Linear(width, inner_width, bias=False)
-        self.outer = nn.Linear(inner_width, width, bias=False)
+        self.gate = nn.Linear(width, inner_width, bias=bias)
+        self.inner = nn.Linear(width, inner_width, bias=bias)
+        self.outer = nn.Linear(inner_width, width, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 

@@ -105,6 +105,7 @@ class CausalStack(nn.Module):
         layers: the blocks, called as `CausalBlock`s are, or as `_through` of a stack of other blocks calls them.
         norm: after the last of them; `nn.Identity()` for none.
         sliding_windows: how many tokens back each block looks, itself included; None = all the way. One for each block.
+        output: the last map, from D to V; the embedding table where None.
     """
 
     length_setting: str = "model.maximum_positions"
@@ -118,12 +119,14 @@ class CausalStack(nn.Module):
         layers: Sequence[nn.Module],
         norm: nn.Module,
         sliding_windows: Sequence[int | None] = (),
+        output: nn.Linear | None = None,
     ) -> None:
         super().__init__()
         self.config = config
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)
         self.norm = norm
+        self.output = output
         self.sliding_windows = tuple(sliding_windows) or (None,) * len(layers)
 
     @property
@@ -282,8 +285,8 @@ class CausalStack(nn.Module):
         return x, tuple(present)
 
     def output_map(self) -> tuple[Tensor, Tensor | None]:
-        """The last map, from D to V, and its bias: the embedding table, without one."""
-        return self.embedding.tokens.weight, None
+        """The last map (V, D) and its bias (V,), or None for no bias."""
+        return (self.embedding.tokens.weight, None) if self.output is None else (self.output.weight, self.output.bias)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., D) to (..., V), by the last map."""

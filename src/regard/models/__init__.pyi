@@ -37,6 +37,8 @@ from .lambda_network import LambdaNetwork as LambdaNetwork
 from .lambda_network import LambdaNetworkConfig as LambdaNetworkConfig
 from .lecture_network import LectureNetwork as LectureNetwork
 from .lecture_network import LectureNetworkConfig as LectureNetworkConfig
+from .llama import Llama as Llama
+from .llama import LlamaConfig as LlamaConfig
 from .lstm_language_model import LSTMLanguageModel as LSTMLanguageModel
 from .lstm_language_model import LSTMLanguageModelConfig as LSTMLanguageModelConfig
 from .lstmn import LSTMN as LSTMN

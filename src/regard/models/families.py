@@ -137,6 +137,7 @@ MODELS: WithOwn[Family] = WithOwn(
         "gpt3_classifier": Family(
             "regard.models.gpt_classifiers:GPT3Classifier", interface="whole_text", input_tokens=True
         ),
+        "llama": Family("regard.models.llama:Llama", interface="language_model"),
         "lstmn": Family("regard.models.lstmn:LSTMN", interface="language_model"),
         "lstm_transducer": Family("regard.models.ntm:LSTMTransducer", interface="transducer"),
         "music_transformer": Family("regard.models.music_transformer:MusicTransformer", interface="language_model"),

@@ -298,8 +298,8 @@ class EncoderTask(Task):
         write_tokenizer_config(folder, self.tokenizer, maximum=config.maximum_positions)
 
 
-def encoded_by(model: nn.Module, tokens: Tokens, segments: Tensor, **settings: Any) -> Encoded:
-    """What a model returns for a batch of whole texts.
+def encoded_by(model: nn.Module, tokens: Tokens, segments: Tensor, **settings: Any) -> Any:
+    """What a model returns for a batch of whole texts, an `Encoded`, of which its head fills a part.
 
     Raises:
         InputError: for a model of the user's own that returns its logits alone.

@@ -1,0 +1,400 @@
+"""Hugging Face's layouts of decoders with rotary positions: Llama, Mistral, Qwen2 and Qwen3, all of our one family `llama`.
+
+They differ in what their config.json may say: Llama has biases everywhere or nowhere, Mistral a sliding window in all blocks,
+Qwen2 biases of queries, keys and values, Qwen3 norms of queries and keys, and the last two a window from one block on. A model
+is written as the first of them that can say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.attention import RotaryScaling
+from regard.checkpoints.hf_format import HFFormat, Reading, TensorTable
+from regard.errors import InputError
+from regard.models.llama import LlamaConfig, head_width_of
+from regard.structure import from_mapping
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LlamaExtra:
+    """What their config.json cannot say."""
+
+    padding_id: int | None = None
+    end_id: int | None = None
+    maximum_positions: int | None = None
+    dropout: float | None = None
+
+
+def _extra(config: LlamaConfig) -> dict[str, Any]:
+    scaling = config.rotary_scaling
+    longest = config.maximum_positions if scaling is not None and scaling.kind == "dynamic" else None
+    kept = {"padding_id": config.padding_id, "end_id": config.end_id, "maximum_positions": longest}
+    return {**kept, "dropout": config.dropout or None}
+
+
+# --- config.json ------------------------------------------------------------------------------------------------
+
+SCALINGS: Mapping[str, Mapping[str, str]] = {
+    "linear": {},
+    "dynamic": {},
+    "llama3": {"low_frequency": "low_freq_factor", "high_frequency": "high_freq_factor"},
+    "yarn": {
+        "beta_fast": "beta_fast",
+        "beta_slow": "beta_slow",
+        "attention_factor": "attention_factor",
+        "truncated": "truncate",
+    },
+}
+"""By the kind of scaling, our names of its settings and theirs, beside its factor."""
+
+TRAINED = "original_max_position_embeddings"
+
+
+def _rotary_to_hf(config: LlamaConfig) -> dict[str, Any]:
+    """Under the names that all versions of transformers read."""
+    scaling, found = config.rotary_scaling, {"rope_theta": config.rotary_base, "rope_scaling": None}
+    if scaling is None:
+        return {**found, "max_position_embeddings": config.maximum_positions}
+    said = {"rope_type": scaling.kind, "factor": scaling.factor}
+    said |= {theirs: getattr(scaling, ours) for ours, theirs in SCALINGS[scaling.kind].items()}
+    if scaling.kind in ("llama3", "yarn"):
+        said[TRAINED] = scaling.trained_positions
+    longest = scaling.trained_positions if scaling.kind == "dynamic" else config.maximum_positions
+    said = {key: value for key, value in said.items() if value is not None}
+    return {**found, "rope_scaling": said, "max_position_embeddings": longest}
+
+
+def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
+    """The base and the scaling, from `rope_parameters` or, in files before version 5, `rope_scaling` and `rope_theta`.
+
+    Raises:
+        InputError: for a kind of scaling or a setting of one that Regard does not have.
+    """
+    values, positions = reading.values, _given(reading, "max_position_embeddings")
+    name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
+    where, said = f"{reading.where}.{name}", dict(values.get(name) or {})
+    if values.get(name) is not None and not isinstance(values[name], Mapping):
+        raise InputError(f"{where} is {values[name]!r}; it must be an object")
+    base = said.pop("rope_theta", _given(reading, "rope_theta"))
+    kind = said.pop("rope_type", said.get("type", "default"))
+    said.pop("type", None)
+    partial = said.pop("partial_rotary_factor", values.get("partial_rotary_factor"))
+    if partial not in (None, 1, 1.0):
+        raise InputError(f"{where}.partial_rotary_factor is {partial!r}; Regard's Llama turns whole heads")
+    found = {"rotary_base": float(base) if isinstance(base, int) else base, "maximum_positions": positions}
+    if kind == "default":
+        return found
+    if kind not in SCALINGS:
+        raise InputError(f"{where}.rope_type is {kind!r}; Regard's Llama knows default, {', '.join(SCALINGS)}")
+    trained = said.pop(TRAINED, values.get(TRAINED, positions))
+    settings: dict[str, Any] = {"kind": kind, "factor": said.pop("factor", None)}
+    if settings["factor"] is None and kind == "yarn":
+        settings["factor"] = positions / trained
+    if kind != "linear":
+        settings["trained_positions"] = positions if kind == "dynamic" else trained
+    if kind == "yarn":
+        settings["attention_factor"] = _attention_factor(said, settings["factor"])
+    for ours, theirs in SCALINGS[kind].items():
+        value = said.pop(theirs, None)
+        if value is not None:
+            settings[ours] = value
+    if said:
+        raise InputError(f"{where}: Regard's {kind} scaling knows no {', '.join(sorted(said))}; take it out")
+    if kind == "dynamic":
+        longest = int(positions * settings["factor"]) if isinstance(settings["factor"], int | float) else positions
+        found["maximum_positions"] = reading.extra.maximum_positions or longest
+    settings = {name: value for name, value in settings.items() if value is not None}
+    found["rotary_scaling"] = from_mapping(RotaryScaling, settings, where)
+    return found
+
+
+def _attention_factor(said: dict[str, Any], factor: Any) -> float | None:
+    """What two settings of DeepSeek's say in the place of `attention_factor`."""
+    scale, of_all = said.pop("mscale", None), said.pop("mscale_all_dim", None)
+    given = said.pop("attention_factor", None)
+    if given is not None or not (scale and of_all):
+        return given
+    more = RotaryScaling(kind="yarn", factor=factor, trained_positions=1).magnitude - 1
+    return (more * scale + 1) / (more * of_all + 1)
+
+
+def _given(reading: Reading, name: str) -> Any:
+    """What a field says, or what leaving it out means."""
+    value = reading.values.get(name)
+    return reading.defaults[name] if value is None else value
+
+
+def _heads_to_hf(config: LlamaConfig) -> dict[str, Any]:
+    return {"num_key_value_heads": config.key_heads, "head_dim": head_width_of(config)}
+
+
+def _heads_from_hf(reading: Reading) -> dict[str, Any]:
+    """As many heads of keys as of queries where none are named; heads as wide as the width allows where no width is."""
+    values = reading.values
+    heads, whole = reading.settings.get("heads"), reading.settings.get("width")
+    given = (
+        values["num_key_value_heads"]
+        if "num_key_value_heads" in values
+        else reading.defaults.get("num_key_value_heads")
+    )
+    width = values["head_dim"] if "head_dim" in values else reading.defaults.get("head_dim")
+    if isinstance(heads, int) and isinstance(whole, int) and isinstance(width, int) and width * heads == whole:
+        width = None
+    return {"key_heads": heads if given is None else given, "head_width": width}
+
+
+def _tokens_to_hf(config: LlamaConfig) -> dict[str, Any]:
+    return {"bos_token_id": config.end_id, "eos_token_id": config.end_id, "pad_token_id": config.padding_id}
+
+
+def _tokens_from_hf(reading: Reading) -> dict[str, Any]:
+    """The first of several end tokens, which generation_config.json has all of; padding is the end where none is named."""
+    end = reading.extra.end_id
+    if end is None:
+        end = reading.values["eos_token_id"] if "eos_token_id" in reading.values else reading.defaults["eos_token_id"]
+        end = end[0] if isinstance(end, list) and end else end
+        end = 0 if end is None else end
+    padding = reading.extra.padding_id
+    if padding is None:
+        padding = reading.values.get("pad_token_id")
+    reading.words |= {"end_id": "eos_token_id", "padding_id": "eos_token_id" if padding is None else "pad_token_id"}
+    return {"end_id": end, "padding_id": end if padding is None else padding}
+
+
+def _llama_biases_to_hf(config: LlamaConfig) -> dict[str, Any]:
+    return {"attention_bias": config.attention_bias}
+
+
+def _llama_biases_from_hf(reading: Reading) -> dict[str, Any]:
+    bias = bool(_given(reading, "attention_bias"))
+    return {"attention_bias": bias, "attention_output_bias": bias}
+
+
+def _mistral_window_from_hf(reading: Reading) -> dict[str, Any]:
+    kinds = set(reading.values.get("layer_types") or ())
+    if len(kinds) > 1:
+        raise InputError(
+            f"{reading.where}.layer_types has several kinds; Regard's Mistral has one window for all blocks"
+        )
+    window = reading.values.get("sliding_window", 4096)
+    return {"sliding_window": None if kinds == {"full_attention"} else window, "window_from": 0}
+
+
+def _qwen_window_to_hf(config: LlamaConfig) -> dict[str, Any]:
+    first = config.window_from
+    return {
+        "use_sliding_window": config.sliding_window is not None,
+        "sliding_window": config.sliding_window,
+        "max_window_layers": first,
+        "layer_types": [
+            "full_attention" if config.sliding_window is None or index < first else "sliding_attention"
+            for index in range(config.layers)
+        ],
+    }
+
+
+def _qwen_window_from_hf(reading: Reading) -> dict[str, Any]:
+    """Blocks look all the way up to a block, and back by a window from there on."""
+    values = reading.values
+    used = values.get("use_sliding_window")
+    if used not in (None, True, False):
+        raise InputError(f"{reading.where}.use_sliding_window is {used!r}; it must be true or false")
+    window = _given(reading, "sliding_window") if used else None
+    kinds, count = values.get("layer_types"), reading.settings.get("layers")
+    first = _given(reading, "max_window_layers")
+    if not isinstance(first, int) or first < 0:
+        raise InputError(f"{reading.where}.max_window_layers is {first!r}; it must be a whole number of at least 0")
+    if kinds is not None:
+        slides = [kind == "sliding_attention" for kind in kinds]
+        first = slides.index(True) if any(slides) else len(slides)
+        if not all(slides[first:]) or (isinstance(count, int) and 0 < count != len(slides)):
+            raise InputError(
+                f"{reading.where}.layer_types is {kinds!r}; Regard's {reading.values['model_type']} has full attention up to a "
+                "block and sliding attention from there on, one entry for each block"
+            )
+        if any(slides) and window is None:
+            raise InputError(
+                f"{reading.where}.layer_types has sliding_attention and there is no window; set use_sliding_window and "
+                "sliding_window"
+            )
+    if isinstance(count, int) and isinstance(first, int) and first >= count:
+        window, first = None, 0
+    return {"sliding_window": window, "window_from": 0 if window is None else first}
+
+
+def _biases_apart(config: LlamaConfig) -> str:
+    """Llama's and Qwen3's attention has biases in all four projections or in none."""
+    return (
+        "" if config.attention_bias == config.attention_output_bias else "its attention has biases in some projections"
+    )
+
+
+def _not_a_llama(config: LlamaConfig) -> str:
+    uneven = config.width % config.heads
+    return _biases_apart(config) or (f"{config.heads} heads do not divide the width {config.width}" if uneven else "")
+
+
+def _not_a_qwen2(config: LlamaConfig) -> str:
+    return "" if head_width_of(config) * config.heads == config.width else "its heads have a width of their own"
+
+
+FIELDS = {
+    "vocabulary": "vocab_size",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "feedforward_width": "intermediate_size",
+    "layers": "num_hidden_layers",
+    "activation": "hidden_act",
+    "attention_dropout": "attention_dropout",
+    "norm_epsilon": "rms_norm_eps",
+    "init_std": "initializer_range",
+    "tied_output": "tie_word_embeddings",
+}
+SPECIAL = {
+    "key_heads": "num_key_value_heads",
+    "head_width": "head_dim",
+    "maximum_positions": "max_position_embeddings",
+    "rotary_base": "rope_theta",
+    "rotary_scaling": "rope_scaling",
+    "end_id": "eos_token_id",
+    "padding_id": "pad_token_id",
+}
+BIASES = {"attention_bias": "attention_bias", "attention_output_bias": "attention_bias"}
+NO_BIASES = {"attention_bias": False, "attention_output_bias": False, "feedforward_bias": False}
+WINDOWS = {"sliding_window": "sliding_window", "window_from": "max_window_layers"}
+IGNORED = {
+    "rope_parameters": "followed, as rope_scaling and rope_theta",
+    TRAINED: "followed, with the scaling",
+    "partial_rotary_factor": "refused where heads are turned in part",
+    "pretraining_tp": "in how many parts a product is computed",
+    "rope_interleaved": "a setting of other programs",
+}
+DEFAULTS: Mapping[str, Any] = {
+    "vocab_size": 32_000,
+    "hidden_size": 4096,
+    "intermediate_size": 11_008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "hidden_act": "silu",
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "rope_theta": 10_000.0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "eos_token_id": 2,
+}
+QWEN_DEFAULTS = {
+    **{name: value for name, value in DEFAULTS.items() if name != "mlp_bias"},
+    "vocab_size": 151_936,
+    "intermediate_size": 22_016,
+    "max_position_embeddings": 32_768,
+    "num_key_value_heads": 32,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+    "eos_token_id": None,
+}
+
+
+def _tensors(config: LlamaConfig) -> TensorTable:
+    output: TensorTable = {} if config.tied_output else {"output.weight": "lm_head.weight"}
+    return {**TENSORS, **output}
+
+
+TENSORS: TensorTable = {
+    "embedding.tokens.weight": "model.embed_tokens.weight",
+    "layers.{i}.attention.query.{*}": "model.layers.{i}.self_attn.q_proj.{*}",
+    "layers.{i}.attention.key.{*}": "model.layers.{i}.self_attn.k_proj.{*}",
+    "layers.{i}.attention.value.{*}": "model.layers.{i}.self_attn.v_proj.{*}",
+    "layers.{i}.attention.output.{*}": "model.layers.{i}.self_attn.o_proj.{*}",
+    "layers.{i}.attention.query_norm.{*}": "model.layers.{i}.self_attn.q_norm.{*}",
+    "layers.{i}.attention.key_norm.{*}": "model.layers.{i}.self_attn.k_norm.{*}",
+    "layers.{i}.feedforward.gate.{*}": "model.layers.{i}.mlp.gate_proj.{*}",
+    "layers.{i}.feedforward.inner.{*}": "model.layers.{i}.mlp.up_proj.{*}",
+    "layers.{i}.feedforward.outer.{*}": "model.layers.{i}.mlp.down_proj.{*}",
+    "layers.{i}.attention_residual.before.{*}": "model.layers.{i}.input_layernorm.{*}",
+    "layers.{i}.feedforward_residual.before.{*}": "model.layers.{i}.post_attention_layernorm.{*}",
+    "norm.{*}": "model.norm.{*}",
+}
+
+COMMON: Mapping[str, Any] = {
+    "configs": (LlamaConfig,),
+    "extra": LlamaExtra,
+    "extra_metadata": _extra,
+    "tensors": _tensors,
+    "prefix": "model.",
+    "outside": ("lm_head.", "score."),
+    "repeated": {"lm_head.weight": "model.embed_tokens.weight"},
+    # Files of Llama 2's time hold the rotary frequencies.
+    "ignored_tensors": ("{*}.rotary_emb.inv_freq",),
+}
+
+LLAMA = HFFormat(
+    model_type="llama",
+    title="Llama",
+    architecture="LlamaForCausalLM",
+    fields={**FIELDS, "feedforward_bias": "mlp_bias"},
+    special_fields={**SPECIAL, **BIASES},
+    defaults=DEFAULTS,
+    implied={"sliding_window": None, "window_from": 0, "query_key_norm": False},
+    ignored=IGNORED,
+    unsupported=_not_a_llama,
+    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _llama_biases_to_hf),
+    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _llama_biases_from_hf),
+    **COMMON,
+)
+
+MISTRAL = HFFormat(
+    model_type="mistral",
+    title="Mistral",
+    architecture="MistralForCausalLM",
+    fields=FIELDS,
+    special_fields={**SPECIAL, "sliding_window": "sliding_window"},
+    defaults={
+        **{name: value for name, value in DEFAULTS.items() if name not in ("attention_bias", "mlp_bias")},
+        "intermediate_size": 14_336,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 131_072,
+    },
+    must_be={"attention_bias": False, "mlp_bias": False},
+    implied={**NO_BIASES, "query_key_norm": False, "window_from": 0},
+    ignored={**IGNORED, "layer_types": "refused where they are of several kinds"},
+    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, lambda config: {"sliding_window": config.sliding_window}),
+    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _mistral_window_from_hf),
+    **COMMON,
+)
+
+QWEN2 = HFFormat(
+    model_type="qwen2",
+    title="Qwen2",
+    architecture="Qwen2ForCausalLM",
+    fields=FIELDS,
+    special_fields={**SPECIAL, **WINDOWS},
+    defaults={name: value for name, value in QWEN_DEFAULTS.items() if name != "attention_bias"},
+    must_be={"attention_bias": True, "mlp_bias": False},
+    implied={**NO_BIASES, "attention_bias": True, "query_key_norm": False},
+    ignored={**IGNORED, "use_sliding_window": "followed", "layer_types": "followed"},
+    unsupported=_not_a_qwen2,
+    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _qwen_window_to_hf),
+    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _qwen_window_from_hf),
+    **COMMON,
+)
+
+QWEN3 = HFFormat(
+    model_type="qwen3",
+    title="Qwen3",
+    architecture="Qwen3ForCausalLM",
+    fields=FIELDS,
+    special_fields={**SPECIAL, **WINDOWS, **BIASES},
+    defaults={**QWEN_DEFAULTS, "head_dim": 128},
+    must_be={"mlp_bias": False},
+    implied={"query_key_norm": True, "feedforward_bias": False},
+    ignored={**IGNORED, "use_sliding_window": "followed", "layer_types": "followed"},
+    unsupported=_biases_apart,
+    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _qwen_window_to_hf, _llama_biases_to_hf),
+    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _qwen_window_from_hf, _llama_biases_from_hf),
+    **COMMON,
+)
