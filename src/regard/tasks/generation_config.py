@@ -178,7 +178,8 @@ def read_generation_config(
     try:
         if path.name == CONFIG:
             values = {key: value for key, value in values.items() if key in GENERATION_FIELDS and value is not None}
-            if not values.keys() - NO_EFFECT - IDS:
+            several_ends = isinstance(values.get("eos_token_id"), list)
+            if not values.keys() - NO_EFFECT - IDS and not several_ends:
                 return usual
         fields = _Fields(path, values)
         settings = _settings(fields, start_id, end_id, usual)
@@ -361,6 +362,7 @@ def write_pair_tokenizer_config(folder: Path, tokenizer: Tokenizer, maximum: int
         for role, index in (
             ("pad_token", tokenizer.padding_id),
             ("eos_token", tokenizer.end_id),
+            ("bos_token", tokenizer.start_id if tokenizer.names_start else None),
             ("unk_token", tokenizer.unknown_id),
         )
         if index is not None

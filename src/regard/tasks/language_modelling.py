@@ -21,6 +21,7 @@ from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.layers.embeddings import check_finite
 from regard.quantization import InferenceDecoder, QuantizedPrecision
+from regard.reading import read_json_object
 from regard.structure import from_mapping
 from regard.tasks.examples import Place, Reader
 from regard.tasks.generation_config import read_generation_config
@@ -603,7 +604,8 @@ def language_modelling_from_hf(folder: Path, config: Any) -> LanguageModellingTa
             f"{folder}: its tokenizer has {tokenizer.size} tokens where config.json's vocab_size is {config.vocabulary}; "
             "tokenizer and model must come from the same folder"
         )
-    if tokenizer.end_id != config.end_id:
+    ends = read_json_object(folder / "config.json", "mend it").get("eos_token_id")
+    if tokenizer.end_id not in (ends if isinstance(ends, list) else [config.end_id]):
         raise InputError(
             f"{folder}: the tokenizer's end of text, {tokenizer.tokens([tokenizer.end_id])[0]}, has the id "
             f"{tokenizer.end_id} where config.json's eos_token_id is {config.end_id}; tokenizer and model must come from the "

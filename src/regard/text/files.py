@@ -56,6 +56,24 @@ def cleaning_beside(file: Path) -> Cleaning:
     )
 
 
+def special_names(file: Path) -> dict[str, str]:
+    """The tokens that the tokenizer_config.json next to a tokenizer.json names as start, end and padding.
+
+    Raises:
+        InputError: for a damaged file, or an end token that is no string.
+    """
+    values = object_of(file.parent / CONFIG_NAME)
+    found: dict[str, str] = {}
+    for role, key in (("start", "bos_token"), ("end", "eos_token"), ("padding", "pad_token")):
+        token = values.get(key)
+        token = token.get("content") if isinstance(token, dict) else token  # an added token with its settings
+        if token is not None and not isinstance(token, str):
+            raise InputError(f"{file.parent / CONFIG_NAME}: {key} is {token!r}; it must be a token")
+        if token:
+            found[role] = token
+    return found
+
+
 def check_basic(file: Path) -> None:
     """Refuse a vocab.txt whose words are split otherwise than by white space and punctuation, as the Japanese ones are.
 
@@ -110,6 +128,7 @@ def tokenizer_config(tokenizer: Vocabulary, *, maximum_length: int | None = None
         "pad_token": tokenizer.padding_id,
         "unk_token": tokenizer.unknown_id,
         "mask_token": tokenizer.mask_id,
+        "bos_token": tokenizer.start_id if tokenizer.names_start else None,
         **(
             {"cls_token": tokenizer.start_id, "sep_token": tokenizer.end_id}
             if bert

@@ -6,11 +6,12 @@ parts are those of the whole. What a model cannot read is reported: unknown toke
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +20,20 @@ import tokenizers
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.text import bert, bpe
-from regard.text.files import TOKENIZER_FILE, check_basic, check_layout, cleaning_beside, overruled, text_of
+from regard.text.files import (
+    CONFIG_NAME,
+    TOKENIZER_FILE,
+    check_basic,
+    check_layout,
+    cleaning_beside,
+    overruled,
+    special_names,
+    text_of,
+    tokenizer_config,
+)
 from regard.text.sampling import guarded, half_a_pair
 from regard.text.training import train_backend
-from regard.text.vocabulary import CLEANED, INPUT_TOKENS, Kind, Vocabulary
+from regard.text.vocabulary import CLEANED, INPUT_TOKENS, NO_NAMES, Kind, Vocabulary
 
 
 class Tokenizer(Vocabulary):
@@ -146,7 +157,7 @@ class Tokenizer(Vocabulary):
                 space_chinese=cleaning.space_chinese is not False,
             )
         text = text_of(file)
-        tokenizer = cls.from_json(text, name=str(file))
+        tokenizer = cls.from_json(text, name=str(file), names=special_names(file))
         if tokenizer.kind != "bert":
             return tokenizer
         believed = overruled(text, cleaning_beside(file))
@@ -189,8 +200,14 @@ class Tokenizer(Vocabulary):
         )
 
     @classmethod
-    def from_json(cls, text: str, *, name: str = TOKENIZER_FILE) -> Tokenizer:
-        """The tokenizer written in `text`, the content of a `tokenizer.json`; `name` is what errors call it.
+    def from_json(cls, text: str, *, name: str = TOKENIZER_FILE, names: Mapping[str, str] = NO_NAMES) -> Tokenizer:
+        """The tokenizer written in `text`, the content of a `tokenizer.json`.
+
+        Arguments:
+            text: the content.
+            name: what errors call it.
+            names: the tokens that start and end a text and fill rows up (`start`, `end`, `padding`), where they are not called as
+                in the families that are known, such as `<|im_end|>`.
 
         Raises:
             InputError: as `load`.
@@ -198,7 +215,7 @@ class Tokenizer(Vocabulary):
         check_layout(text, name)
         tokenizer = cls.__new__(cls)
         try:
-            guarded(lambda: tokenizer._adopt(text), "the tokenizers library failed on it")
+            guarded(lambda: tokenizer._adopt(text, names), "the tokenizers library failed on it")
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except Exception as error:  # the library raises bare Exception for every fault in a file
@@ -228,7 +245,7 @@ class Tokenizer(Vocabulary):
                     f"the tokenizer cannot be given {token}: its id would be {index}, which a piece of the vocabulary has; "
                     "take another tokenizer"
                 )
-        return type(self)(backend) if wanted else self
+        return type(self).from_json(backend.to_str(), names=self._names) if wanted else self
 
     def to_json(self) -> str:
         """The content of a `tokenizer.json`, as the `tokenizers` library writes it."""
@@ -237,7 +254,8 @@ class Tokenizer(Vocabulary):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `tokenizer.json` into `folder`, made where needed; a previous file is replaced in one step.
 
-        Beside BERT's a `vocab.txt` is written too, for programs that read no other file.
+        Beside BERT's a `vocab.txt` is written too, for programs that read no other file; and a tokenizer_config.json beside one
+        whose special tokens play parts that their names do not tell.
 
         Raises:
             InputError: the folder cannot be written, or the disk is full; a previous file is intact.
@@ -246,6 +264,9 @@ class Tokenizer(Vocabulary):
             text = bert.vocabulary_text(self._backend.get_vocab(with_added_tokens=True))
             if text is not None:
                 replace_file(Path(folder) / bert.VOCABULARY_FILE, text)
+        if self._names:
+            named = json.dumps(tokenizer_config(self), indent=2, ensure_ascii=False)
+            replace_file(Path(folder) / CONFIG_NAME, named + "\n")
         replace_file(Path(folder) / TOKENIZER_FILE, self.to_json())
 
     def encode(self, text: str) -> list[int]:
@@ -372,8 +393,8 @@ class Tokenizer(Vocabulary):
             self.tokens(plain)
         return self._backend.decode(plain, skip_special_tokens=False)
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return (_from_json, (self._backend.to_str(),))
+    def __reduce__(self) -> tuple[object, tuple[str, dict[str, str]]]:
+        return (_from_json, (self._backend.to_str(), self._names))
 
     def _read(
         self, texts: Sequence[str], encode: Callable[..., list[tokenizers.Encoding]]
@@ -401,8 +422,8 @@ class Tokenizer(Vocabulary):
         return [self._roles.unknown_id if index in self._roles.special else index for index in ids]
 
 
-def _from_json(text: str) -> Tokenizer:
-    return Tokenizer.from_json(text)
+def _from_json(text: str, names: Mapping[str, str] = NO_NAMES) -> Tokenizer:
+    return Tokenizer.from_json(text, names=names)
 
 
 def _fault(texts: Sequence[str]) -> Exception:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +22,9 @@ from regard.text.training import CHARACTER_PATTERN, SENTINEL
 CLEANED = ("bert", "gpt")
 """The kinds that clean and split a text as BERT does."""
 
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+"""Of no special token does a tokenizer_config.json say which part it plays."""
+
 
 class Vocabulary:
     """Ids and their tokens, and which of them play which part: what `Tokenizer` is besides reading and writing text.
@@ -32,19 +36,26 @@ class Vocabulary:
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._adopt(backend.to_str())
 
-    def _adopt(self, text: str) -> None:
+    def _adopt(self, text: str, names: Mapping[str, str] = NO_NAMES) -> None:
         backend = tokenizers.Tokenizer.from_str(text)
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = True  # not part of the file, so set here
         layout = json.loads(text)
         self._backend = backend
-        self._roles = Roles.of(backend)
+        self._roles = Roles.of(backend, names)
+        # Kept where the vocabulary does not say it by itself: the tokenizer is then saved with them.
+        self._names = dict(names) if names and _unnamed(backend) != self._roles else {}
         self._kind = kind_of(layout)
         self._prepends = prepends(layout)
         # An added token that is no special one may have spaces in it, and must be met whole.
         whole = any(not token.special for token in backend.get_added_tokens_decoder().values())
         self._cuts = self._kind in CLEANED and not whole
+
+    @property
+    def names_start(self) -> bool:
+        """Whether a tokenizer_config.json named the token that starts a text."""
+        return self._names.get("start") == self.tokens([self._roles.start_id])[0]
 
     @property
     def size(self) -> int:
@@ -195,7 +206,7 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
             return NotImplemented
-        return self.layout == other.layout
+        return self._roles == other._roles and self.layout == other.layout
 
     def __hash__(self) -> int:
         return hash((self._kind, self._roles.size))
@@ -261,8 +272,13 @@ class Roles:
     special: frozenset[int]
 
     @classmethod
-    def of(cls, backend: tokenizers.Tokenizer) -> Roles:
+    def of(cls, backend: tokenizers.Tokenizer, names: Mapping[str, str] = NO_NAMES) -> Roles:
         """The roles in a tokenizer, by the names that the families give them.
+
+        Arguments:
+            backend: the tokenizer.
+            names: the tokens that the tokenizer_config.json next to it names: `start`, `end` and `padding`. Where it names an end
+                and there is no padding token, the end fills rows up.
 
         Raises:
             InputError: there is no padding token, no end token, or nothing besides special tokens.
@@ -273,15 +289,17 @@ class Roles:
         unknown = _first(UNKNOWN_TOKENS, vocabulary)
         # GPT's vocabulary has no special token but this one, which then plays every part.
         alone = unknown if getattr(backend.model, "end_of_word_suffix", None) else None
-        padding = _first(PADDING_TOKENS, vocabulary, alone)
-        end = between.get(EXTRACT, _first(END_TOKENS, vocabulary, alone))
+        named = {role: vocabulary[token] for role, token in names.items() if token in vocabulary}
+        end = between.get(EXTRACT, named.get("end", _first(END_TOKENS, vocabulary, alone)))
+        padding = named.get("padding", _first(PADDING_TOKENS, vocabulary, alone))
+        padding = named.get("end") if padding is None else padding
         if padding is None or end is None:
-            role, names = ("padding", PADDING_TOKENS) if padding is None else ("end", END_TOKENS)
+            role, usual = ("padding", PADDING_TOKENS) if padding is None else ("end", END_TOKENS)
             raise InputError(
-                f"the tokenizer has no {role} token; add one of {', '.join(names)} to its special tokens, "
+                f"the tokenizer has no {role} token; add one of {', '.join(usual)} to its special tokens, "
                 "or train one with Tokenizer.train"
             )
-        start = between.get(START, _first(START_TOKENS, vocabulary))
+        start = between.get(START, named.get("start", _first(START_TOKENS, vocabulary)))
         mask = _first(MASK_TOKENS, vocabulary)
         start = padding if start is None else start
         roles = {padding, end, start} | {each for each in (unknown, mask) if each is not None}
@@ -299,6 +317,14 @@ class Roles:
             sentinels=_sentinels(vocabulary, special),
             special=special,
         )
+
+
+def _unnamed(backend: tokenizers.Tokenizer) -> Roles | None:
+    """The roles without a tokenizer_config.json; None where they cannot be told."""
+    try:
+        return Roles.of(backend)
+    except InputError:
+        return None
 
 
 def kind_of(layout: dict) -> str | None:
