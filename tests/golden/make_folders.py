@@ -201,6 +201,7 @@ CASES: dict[str, Case] = {
     "gpt": _language({"name": "gpt", **SMALL}),
     "gpt2": _language({"name": "gpt2", **SMALL}),
     "gpt3": _language({"name": "gpt3", **SMALL, "band": 4}),
+    "llama": _language({"name": "llama", **SMALL, "key_heads": 1}),
     "reformer": _language(
         {"name": "reformer", **SMALL, "layers": ["local", "lsh"], "chunk": 4, "local_chunk": 4, "buckets": [2]}
     ),

@@ -14,7 +14,7 @@ from typing import Any
 from regard.attention import RotaryScaling
 from regard.checkpoints.hf_format import HFFormat, Reading, TensorTable
 from regard.errors import InputError
-from regard.models.llama import LlamaConfig, head_width_of
+from regard.models.llama import LlamaConfig, head_width_of, key_heads_of
 from regard.structure import from_mapping
 
 
@@ -128,22 +128,16 @@ def _given(reading: Reading, name: str) -> Any:
 
 
 def _heads_to_hf(config: LlamaConfig) -> dict[str, Any]:
-    return {"num_key_value_heads": config.key_heads, "head_dim": head_width_of(config)}
+    return {"num_key_value_heads": key_heads_of(config), "head_dim": head_width_of(config)}
 
 
 def _heads_from_hf(reading: Reading) -> dict[str, Any]:
-    """As many heads of keys as of queries where none are named; heads as wide as the width allows where no width is."""
-    values = reading.values
-    heads, whole = reading.settings.get("heads"), reading.settings.get("width")
-    given = (
-        values["num_key_value_heads"]
-        if "num_key_value_heads" in values
-        else reading.defaults.get("num_key_value_heads")
+    """As many heads of keys as of queries where null; a field that is left out means what it means there."""
+    groups, width = (
+        reading.values[name] if name in reading.values else reading.defaults.get(name)
+        for name in ("num_key_value_heads", "head_dim")
     )
-    width = values["head_dim"] if "head_dim" in values else reading.defaults.get("head_dim")
-    if isinstance(heads, int) and isinstance(whole, int) and isinstance(width, int) and width * heads == whole:
-        width = None
-    return {"key_heads": heads if given is None else given, "head_width": width}
+    return {"key_heads": groups, "head_width": width}
 
 
 def _tokens_to_hf(config: LlamaConfig) -> dict[str, Any]:

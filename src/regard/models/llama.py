@@ -27,14 +27,14 @@ from regard.models.config import check, check_shares, check_sizes, check_tokens,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlamaConfig:
-    """The sizes of a Llama; the defaults are those of SmolLM2-135M.
+    """The sizes of a Llama; the defaults are those of SmolLM2-135M, but for its 3 key heads.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H, query heads.
-        key_heads: G, heads of keys and values; divides `heads`. As many as `heads` is multi-head attention, 1 is multi-query
-            attention.
+        key_heads: G, heads of keys and values, each shared by a group of query heads; divides `heads`. As many as `heads` where
+            null (multi-head attention); 1 is multi-query attention.
         head_width: E, of a head, even; D / H where null.
         feedforward_width: F, inside the gated feed-forward nets.
         layers: number of blocks.
@@ -65,7 +65,7 @@ class LlamaConfig:
     vocabulary: int = 49_152
     width: int = 576
     heads: int = 9
-    key_heads: int = 3
+    key_heads: int | None = None
     head_width: int | None = None
     feedforward_width: int = 1536
     layers: int = 30
@@ -89,13 +89,12 @@ class LlamaConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        sizes = ("vocabulary", "width", "heads", "key_heads", "feedforward_width", "layers", "maximum_positions")
-        check_sizes(self, *sizes)
+        check_sizes(self, "vocabulary", "width", "heads", "feedforward_width", "layers", "maximum_positions")
         width, heads = self.width, self.heads
         whole = self.head_width is not None or width % heads == 0
         check(whole, "heads", heads, f"a divisor of width {width}", "change one of the two, or name a head_width")
-        check(heads % self.key_heads == 0, "key_heads", self.key_heads, f"a divisor of heads {heads}", "change it")
-        each = head_width_of(self)
+        groups, each = key_heads_of(self), head_width_of(self)
+        check(groups > 0 and heads % groups == 0, "key_heads", groups, f"a divisor of heads {heads}", "change it")
         check(each > 0 and each % 2 == 0, "head_width", each, "even and above 0", "rotary positions turn pairs")
         check(self.rotary_base > 1, "rotary_base", self.rotary_base, "above 1", "10000 is usual")
         window = self.sliding_window
@@ -105,6 +104,11 @@ class LlamaConfig:
         for name in ("norm_epsilon", "init_std"):
             check(getattr(self, name) > 0, name, getattr(self, name), "above 0", "leave it out for the usual one")
         check_tokens(self, "padding_id", "end_id")
+        # One way to say each, so that a config is the same after it was written as another library's and read.
+        if self.key_heads == heads:
+            object.__setattr__(self, "key_heads", None)
+        if self.head_width is not None and self.head_width * heads == width:
+            object.__setattr__(self, "head_width", None)
 
 
 class Llama(CausalTransformer):
@@ -152,6 +156,11 @@ def head_width_of(config: LlamaConfig) -> int:
     return config.width // config.heads if config.head_width is None else config.head_width
 
 
+def key_heads_of(config: LlamaConfig) -> int:
+    """G, heads of keys and values."""
+    return config.heads if config.key_heads is None else config.key_heads
+
+
 def blocks_of(config: LlamaConfig) -> list[CausalBlock]:
     """The blocks, which share one table of rotations."""
     each = head_width_of(config)
@@ -165,7 +174,7 @@ def blocks_of(config: LlamaConfig) -> list[CausalBlock]:
             attention=MultiHeadAttention(
                 config.width,
                 config.heads,
-                key_heads=config.key_heads,
+                key_heads=key_heads_of(config),
                 head_width=each,
                 bias=config.attention_bias,
                 output_bias=config.attention_output_bias,
