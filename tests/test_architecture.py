@@ -120,7 +120,6 @@ def test_imports_point_one_way():
     front_door = (
         "__init__.py",
         "__main__.py",
-        "prepared.py",
         "vectors.py",
     )  # names what users import, on first use; old names
     assert [

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from regard.old_names import add_old_modules
+
 if TYPE_CHECKING:
     from regard.claims.comparing import compare
     from regard.errors import InputError
@@ -33,6 +35,9 @@ _HOMES = {
     "plan": "regard.planning.plan",
     "train": "regard.training.run",
 }
+
+
+add_old_modules(__name__, {"prepared": "regard.quantization"})
 
 
 def __getattr__(name: str) -> object:

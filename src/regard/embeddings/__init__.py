@@ -1,8 +1,7 @@
 """What an encoder's vectors are used for: features of words, vectors of texts, search by meaning."""
 
 from regard.embeddings.features import LAYER_NAMES, Features, WordFeatures, features, layer_choice
-from regard.embeddings.nearest import Nearest, nearest
-from regard.embeddings.pooling import PoolingMode, normalised, pool, unit
+from regard.embeddings.pooling import Nearest, PoolingMode, nearest, normalised, pool, unit
 from regard.embeddings.reading import PlainReader, Reader, Readers, read_all
 from regard.embeddings.sentence_transformers import packaged
 from regard.layers import LayerChoice, ScalarMix

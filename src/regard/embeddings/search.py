@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from regard.embeddings.nearest import nearest
+from regard.embeddings.pooling import nearest
 from regard.errors import InputError
 from regard.errors import nearest as nearest_name
 from regard.files import replace_file
