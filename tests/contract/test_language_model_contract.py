@@ -14,6 +14,7 @@ from regard.errors import InputError
 from regard.layers import Tokens, join
 from regard.models import (
     MODELS,
+    DecoderConfig,
     GPT2Config,
     GPT3Config,
     GPTConfig,
@@ -68,6 +69,17 @@ def llama(**changes: Any) -> LlamaConfig:
 LONGER: dict[str, Any] = {"factor": 2.0, "trained_positions": 3}
 
 VARIANTS = {
+    "decoder": gpt(DecoderConfig),
+    "decoder of llama's parts": gpt(
+        DecoderConfig, heads=6, key_heads=2, positions="rotary", norm="rms", gated=True, activation="swish", bias=False
+    ),
+    "decoder of distances, post-norm": gpt(
+        DecoderConfig, heads=6, key_heads=3, positions="relative", maximum_distance=3, norm_placement="post"
+    ),
+    "decoder of sinusoids, rms post-norm": gpt(
+        DecoderConfig, positions="sinusoidal", norm="rms", norm_placement="post", tied_output=False
+    ),
+    "decoder without positions": gpt(DecoderConfig, positions="none", gated=True, key_heads=1),
     "gpt": gpt(GPTConfig),
     "gpt2": gpt(GPT2Config),
     "gpt2 of one head": gpt(GPT2Config, heads=1, layers=1, activation="relu"),
@@ -98,7 +110,7 @@ VARIANTS = {
     "music transformer of absolute positions": music(maximum_distance=None, positions="learned", maximum_positions=6),
 }
 CROPPABLE = {"lstm_language_model": False, "lstmn": False, "reformer": True} | dict.fromkeys(
-    ("gpt", "gpt2", "gpt3", "llama", "music_transformer"), True
+    ("decoder", "gpt", "gpt2", "gpt3", "llama", "music_transformer"), True
 )
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}

@@ -198,6 +198,7 @@ CASES: dict[str, Case] = {
         lambda it: {"generated": it.generate(["abcdefg", "gfedc"])},
         _pairs(),
     ),
+    "decoder": _language({"name": "decoder", **SMALL, "key_heads": 1, "positions": "relative", "gated": True}),
     "gpt": _language({"name": "gpt", **SMALL}),
     "gpt2": _language({"name": "gpt2", **SMALL}),
     "gpt3": _language({"name": "gpt3", **SMALL, "band": 4}),

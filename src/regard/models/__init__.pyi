@@ -8,6 +8,8 @@ from .bert import DistilBert as DistilBert
 from .bert import DistilBertConfig as DistilBertConfig
 from .cho import Cho as Cho
 from .cho import ChoConfig as ChoConfig
+from .decoder import Decoder as Decoder
+from .decoder import DecoderConfig as DecoderConfig
 from .elmo import ELMo as ELMo
 from .elmo import ELMoConfig as ELMoConfig
 from .families import MODELS as MODELS

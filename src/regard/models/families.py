@@ -116,6 +116,7 @@ MODELS: WithOwn[Family] = WithOwn(
         "attention_stack": Family("regard.models.attention_stack:AttentionStack", interface="encoder"),
         "bahdanau": Family("regard.models.bahdanau:Bahdanau"),
         "bert": Family("regard.models.bert:Bert", interface="encoder"),
+        "decoder": Family("regard.models.decoder:Decoder", interface="language_model"),
         "distilbert": Family("regard.models.bert:DistilBert", interface="encoder"),
         "cho": Family("regard.models.cho:Cho"),
         "convolutional_network": Family(

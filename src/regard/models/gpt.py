@@ -354,7 +354,7 @@ def draw_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> N
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=config.init_std)
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
         if isinstance(module, LearnedPositions):
             nn.init.normal_(module.weight, std=POSITION_SHARE * config.init_std)
