@@ -20,6 +20,8 @@ from regard.models import (
     AttentionStackConfig,
     Bert,
     BertConfig,
+    Decoder,
+    DecoderConfig,
     DistilBert,
     DistilBertConfig,
     GPT2Config,
@@ -68,6 +70,23 @@ CASES: dict[str, tuple[nn.Module, Shape]] = {
     "transformer-relative": (
         Transformer(TransformerConfig(positions="relative", relative_distance=4, **BOTH, **SIZES, **DROPS)),
         PAIR,
+    ),
+    "decoder": (Decoder(DecoderConfig(vocabulary=17, layers=2, positions="relative", **SIZES, **DROPS)), TEXT),
+    "decoder-llama": (
+        Decoder(
+            DecoderConfig(
+                vocabulary=17,
+                layers=2,
+                positions="rotary",
+                norm="rms",
+                gated=True,
+                key_heads=1,
+                bias=False,
+                **SIZES,
+                **DROPS,
+            )
+        ),
+        TEXT,
     ),
     "music": (MusicTransformer(MusicTransformerConfig(vocabulary=17, layers=2, **SIZES, **DROPS)), TEXT),
     "music-near": (
