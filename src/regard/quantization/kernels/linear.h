@@ -45,7 +45,7 @@ struct Bytes {
         first = row / ROWS * ROWS;
         if (first + ROWS <= rows) return ROWS;
         for (int size = ROWS / 2;; size /= 2)
-            if (rows - rows / ROWS * ROWS & size) {
+            if (rows % ROWS & size) {
                 if (row < first + size) return size;
                 first += size;
             }
@@ -84,217 +84,48 @@ struct Bytes {
     }
 };
 
-#ifdef REGARD_VNNI
+}  // namespace
 
-template <int R, int T>  // R rows times T tiles of outputs
-inline void tiles8(const Linear& w, const Bytes& x, int row, int tile, float* y, int64_t stride) {
-    const int groups = w.inputs / GROUP;
-    const int8_t* values = x.values + int64_t(row) * w.inputs;
-    const float* scales = x.scales + int64_t(row) * groups;
-    const int32_t* offsets = x.sums + int64_t(row) * groups;
-    const uint8_t* weight = w.weight + int64_t(tile) * TILE * w.inputs;
-    const int64_t next = int64_t(TILE) * w.inputs;
-    __m512 sums[R][T];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) sums[r][t] = _mm512_setzero_ps();
-    for (int g = 0; g < groups; ++g) {
-        __m512i part[R][T];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) part[r][t] = _mm512_set1_epi32(-128 * offsets[g * R + r]);
-#pragma GCC unroll 8
-        for (int k = 0; k < GROUP / 4; ++k)
-#pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) {
-                const uint8_t* here = weight + t * next + (g * (GROUP / 4) + k) * 64;
-                __builtin_prefetch(here + T * next);  // what this thread comes to next
-                __m512i bytes = _mm512_loadu_si512(here);
-#pragma GCC unroll 8
-                for (int r = 0; r < R; ++r) {
-                    int32_t four;
-                    std::memcpy(&four, values + ((g * (GROUP / 4) + k) * R + r) * 4, 4);
-                    part[r][t] = _mm512_dpbusd_epi32(part[r][t], bytes, _mm512_set1_epi32(four));
-                }
-            }
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-            __m512 scale = _mm512_set1_ps(scales[g * R + r]);
-#pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) sums[r][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(part[r][t]), scale, sums[r][t]);
-        }
-    }
-    const float* own = static_cast<const float*>(w.scale) + tile * TILE;
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) {
-            __m512 found = _mm512_fmadd_ps(sums[r][t], _mm512_loadu_ps(own + t * TILE),
-                                           _mm512_loadu_ps(w.bias + (tile + t) * TILE));
-            _mm512_storeu_ps(y + r * stride + t * TILE, found);
-        }
-}
-
-template <int R, int T>
-inline void tiles4(const Linear& w, const Bytes& x, int row, int tile, float* y, int64_t stride) {
-    const int groups = w.inputs / GROUP;
-    const int64_t next = int64_t(TILE) * w.inputs / 2;
-    const uint8_t* weight = w.weight + tile * next;
-    const uint16_t* stored = static_cast<const uint16_t*>(w.scale) + int64_t(tile) * groups * TILE;
-    const int8_t* values = x.values + int64_t(row) * w.inputs;
-    const float* scales = x.scales + int64_t(row) * groups;
-    const int32_t* offsets = x.sums + int64_t(row) * groups;
-    const __m512i low = _mm512_set1_epi8(15);
-    __m512 sums[R][T];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) sums[r][t] = _mm512_setzero_ps();
-    for (int g = 0; g < groups; ++g) {
-        __m512i part[R][T];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) part[r][t] = _mm512_set1_epi32(-8 * offsets[g * R + r]);
-#pragma GCC unroll 8
-        for (int k = 0; k < GROUP / 8; ++k)
-#pragma GCC unroll 8
-            for (int t = 0; t < T; ++t) {
-                const uint8_t* here = weight + t * next + (g * (GROUP / 8) + k) * 64;
-                __builtin_prefetch(here + T * next);
-                __m512i both = _mm512_loadu_si512(here);
-                __m512i first = _mm512_and_si512(both, low);
-                __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-#pragma GCC unroll 8
-                for (int r = 0; r < R; ++r) {
-                    const int8_t* own = values + ((g * (GROUP / 4) + 2 * k) * R + r) * 4;
-                    int32_t four;
-                    std::memcpy(&four, own, 4);
-                    part[r][t] = _mm512_dpbusd_epi32(part[r][t], first, _mm512_set1_epi32(four));
-                    std::memcpy(&four, own + 4 * R, 4);
-                    part[r][t] = _mm512_dpbusd_epi32(part[r][t], second, _mm512_set1_epi32(four));
-                }
-            }
-#pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) {
-            __m256i halves = _mm256_loadu_si256((const __m256i*)(stored + (int64_t(t) * groups + g) * TILE));
-            __m512 own = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-#pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) {
-                __m512 scale = _mm512_mul_ps(own, _mm512_set1_ps(scales[g * R + r]));
-                sums[r][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(part[r][t]), scale, sums[r][t]);
-            }
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-        for (int t = 0; t < T; ++t)
-            _mm512_storeu_ps(y + r * stride + t * TILE,
-                             _mm512_add_ps(sums[r][t], _mm512_loadu_ps(w.bias + (tile + t) * TILE)));
-}
-
-template <int R>
-inline void unit(const Linear& w, const Bytes& x, int row, int tile, float* y, int64_t stride) {
-    // Two tiles at a time even of 8 rows, whose sums then stand in memory: what is read of the rows serves twice, and no product
-    // waits for the one before.
-    if (w.bits == 8)
-        tiles8<R, UNIT / TILE>(w, x, row, tile, y, stride);
-    else
-        tiles4<R, UNIT / TILE>(w, x, row, tile, y, stride);
-}
-
+#if defined(REGARD_VNNI)
+#include "tiles_vnni.h"
+#elif defined(REGARD_AVX2)
+#include "tiles_avx2.h"
 #else
-
-template <int R>
-inline void unit(const Linear& w, const Bytes& x, int row, int tile, float* y, int64_t stride) {
-    const int groups = w.inputs / GROUP;
-    const int8_t* values = x.values + int64_t(row) * w.inputs;
-    for (int t = tile; t < tile + UNIT / TILE; ++t)
-        for (int r = 0; r < R; ++r) {
-            float sums[TILE] = {0};
-            for (int g = 0; g < groups; ++g) {
-                int64_t group = int64_t(row) * groups + g * R + r;
-                int32_t part[TILE];
-                for (int o = 0; o < TILE; ++o) part[o] = -(w.bits == 8 ? 128 : 8) * x.sums[group];
-                for (int k = 0; k < GROUP; ++k) {
-                    int32_t value = values[((g * (GROUP / 4) + k / 4) * R + r) * 4 + k % 4];
-                    const uint8_t* weight;
-                    int shift = 0, mask = 255;
-                    if (w.bits == 8) {
-                        weight = w.weight + int64_t(t) * TILE * w.inputs + (g * (GROUP / 4) + k / 4) * 64 + k % 4;
-                    } else {
-                        weight = w.weight + int64_t(t) * TILE * w.inputs / 2 + (g * (GROUP / 8) + k / 8) * 64 + k % 4;
-                        shift = k % 8 / 4 * 4, mask = 15;
-                    }
-                    for (int o = 0; o < TILE; ++o) part[o] += (weight[o * 4] >> shift & mask) * value;
-                }
-                for (int o = 0; o < TILE; ++o) {
-                    float scale = x.scales[group];
-                    if (w.bits == 4)
-                        scale *= as_float(static_cast<const uint16_t*>(w.scale)[(int64_t(t) * groups + g) * TILE + o]);
-                    sums[o] = std::fma(float(part[o]), scale, sums[o]);
-                }
-            }
-            for (int o = 0; o < TILE; ++o) {
-                float own = w.bits == 8 ? static_cast<const float*>(w.scale)[t * TILE + o] : 1.0f;
-                y[r * stride + (t - tile) * TILE + o] = std::fma(sums[o], own, w.bias[t * TILE + o]);
-            }
-        }
-}
-
+#include "tiles_plain.h"
 #endif
 
-#ifdef __AVX512F__
-constexpr int LANES = 16;
-#else
-constexpr int LANES = 8;
-#endif
-typedef float Lanes __attribute__((vector_size(LANES * 4)));
+namespace {
 
-inline Lanes lanes(const float* x) {
-    Lanes y;
-    std::memcpy(&y, x, sizeof(y));
-    return y;
-}
-
-inline Lanes lanes(const uint16_t* x) {  // bfloat16
-    typedef uint16_t Halves __attribute__((vector_size(LANES * 2)));
-    typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
-    Halves halves;
-    std::memcpy(&halves, x, sizeof(halves));
-    return __builtin_bit_cast(Lanes, __builtin_convertvector(halves, Words) << 16);
-}
-
-// R rows times 4 outputs of weights W; the sum of a row is taken in the same order whatever R is.
-template <int R, class W>
-inline void four_outputs(const W* weight, const float* bias, int inputs, const float* x, float* y, int64_t stride) {
-    Lanes sums[R][4];
+// R rows times O outputs of weights W; the sum of a row is taken in the same order whatever R and O are.
+template <int R, int O, class W>
+inline void some_outputs(const W* weight, const float* bias, int inputs, const float* x, float* y, int64_t stride) {
+    Lanes sums[R][O];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-        for (int o = 0; o < 4; ++o) sums[r][o] = Lanes{};
-    for (int k = 0; k < inputs; k += LANES)
+        for (int o = 0; o < O; ++o) sums[r][o] = Lanes{};
+    for (int k = 0; k < inputs; k += LANES) {
+        Lanes own[O];
 #pragma GCC unroll 8
-        for (int o = 0; o < 4; ++o) {
+        for (int o = 0; o < O; ++o) {
             const W* here = weight + int64_t(o) * inputs + k;
             __builtin_prefetch(here + int64_t(4) * inputs);
-            Lanes own = lanes(here);
+            own[o] = lanes(here);
+        }
 #pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) sums[r][o] += own * lanes(x + int64_t(r) * inputs + k);
+        for (int r = 0; r < R; ++r) {
+            Lanes read = lanes(x + int64_t(r) * inputs + k);
+#pragma GCC unroll 8
+            for (int o = 0; o < O; ++o) sums[r][o] += own[o] * read;
         }
+    }
     for (int r = 0; r < R; ++r)
-        for (int o = 0; o < 4; ++o) {
-            float total = 0;
-            for (int i = 0; i < LANES; ++i) total += sums[r][o][i];
-            y[r * stride + o] = total + bias[o];
-        }
+        for (int o = 0; o < O; ++o) y[r * stride + o] = total(sums[r][o]) + bias[o];
 }
 
 template <class W>
 void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* y, int64_t stride) {
+    constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers beside what is read
     for (int o = first; o < first + UNIT; o += 4) {
         const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;
         for (int row = 0; row < rows;) {
@@ -302,11 +133,13 @@ void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* 
             float* to = y + row * stride + o - first;
             int size = rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
             if (size == 4)
-                four_outputs<4>(weight, w.bias + o, w.inputs, own, to, stride);
+                for (int part = 0; part < 4; part += FEW)
+                    some_outputs<4, FEW>(weight + int64_t(part) * w.inputs, w.bias + o + part, w.inputs, own, to + part,
+                                         stride);
             else if (size == 2)
-                four_outputs<2>(weight, w.bias + o, w.inputs, own, to, stride);
+                some_outputs<2, 4>(weight, w.bias + o, w.inputs, own, to, stride);
             else
-                four_outputs<1>(weight, w.bias + o, w.inputs, own, to, stride);
+                some_outputs<1, 4>(weight, w.bias + o, w.inputs, own, to, stride);
             row += size;
         }
     }

@@ -8,6 +8,10 @@
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__)
 #define REGARD_VNNI 1
+#elif defined(__AVX2__) && defined(__FMA__)
+#define REGARD_AVX2 1
+#endif
+#ifdef __AVX__
 #include <immintrin.h>
 #endif
 
@@ -22,6 +26,44 @@ inline float as_float(float x) { return x; }
 
 inline float as_float(uint16_t x) {  // bfloat16
     return __builtin_bit_cast(float, uint32_t(x) << 16);
+}
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;  // floats of a register
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+typedef float Lanes __attribute__((vector_size(LANES * 4)));
+
+inline Lanes lanes(const float* x) {
+    Lanes y;
+    std::memcpy(&y, x, sizeof(y));
+    return y;
+}
+
+inline Lanes lanes(const uint16_t* x) {  // bfloat16
+    typedef uint16_t Halves __attribute__((vector_size(LANES * 2)));
+    typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
+    Halves halves;
+    std::memcpy(&halves, x, sizeof(halves));
+    return __builtin_bit_cast(Lanes, __builtin_convertvector(halves, Words) << 16);
+}
+
+inline void store(float* place, Lanes x) { std::memcpy(place, &x, sizeof(x)); }
+
+// The sum of all lanes, always in the same order.
+inline float total(Lanes x) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps(x);
+#elif defined(__AVX__)
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+#else
+    return (x[0] + x[2]) + (x[1] + x[3]);
+#endif
 }
 
 enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3, SWISH = 4 };
