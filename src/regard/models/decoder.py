@@ -56,9 +56,9 @@ class DecoderConfig:
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
         positions: how attention knows where tokens stand. `learned`: a vector for each position, added to the embedding (GPT-2);
-            `sinusoidal`: fixed vectors, added likewise (Vaswani et al. 2017); `rotary`: queries and keys are turned by their
-            positions (Su et al. 2021); `relative`: a learned vector for each distance, scored with the query (Shaw et al. 2018);
-            `none`: the causal mask alone tells the order.
+            `sinusoidal`: fixed vectors, added to sqrt(D) times the embedding (Vaswani et al. 2017, section 3.4); `rotary`:
+            queries and keys are turned by their positions (Su et al. 2021); `relative`: a learned vector for each distance,
+            scored with the query (Shaw et al. 2018); `none`: the causal mask alone tells the order.
         rotary_base: of the rotary frequencies, base^(-2k / E), for `positions: rotary`.
         maximum_distance: tokens back from which on all share the last vector, for `positions: relative`.
         norm: `layer` (Ba et al. 2016) or `rms`, which neither centres nor shifts (Zhang, Sennrich 2019).
@@ -125,7 +125,7 @@ class DecoderConfig:
 class Decoder(CausalTransformer):
     """A decoder with the parts its config names.
 
-        x = E[token] + P[position]                                        P learned, sinusoidal, or none
+        x = E[token] + P[position]                                        P learned or none; sqrt(D) E where P is sinusoidal
         x = x + attention(norm(x));   x = x + ffn(norm(x))                n times; norm(x + ...) where post
         logits = norm(x) O^T                                              without the norm where post; O = E where tied
 
@@ -150,7 +150,8 @@ class Decoder(CausalTransformer):
                 nn.Embedding(config.vocabulary, config.width),
                 added(config.width, config.maximum_positions),
                 dropout=config.dropout,
-                scale=1.0,
+                # fixed vectors have entries of about 0.7, beside which those of a fresh table would be lost
+                scale=config.width**0.5 if config.positions == "sinusoidal" else 1.0,
             ),
             layers=_blocks(config),
             norm=_norm(config) if config.norm_placement == "pre" else nn.Identity(),
