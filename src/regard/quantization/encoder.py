@@ -33,7 +33,13 @@ from regard.quantization.linear import (
     linear_for,
 )
 from regard.quantization.native import Kernels
-from regard.quantization.stack import has_hooks, product_scale, unsupported_attention, unsupported_place
+from regard.quantization.stack import (
+    has_hooks,
+    product_scale,
+    unsupported_attention,
+    unsupported_place,
+    unsupported_plain_heads,
+)
 
 SHORT = 128
 """Tokens of the longest text for which weights are laid out."""
@@ -167,6 +173,7 @@ def _is_plain(block: nn.Module) -> bool:
     feedforward, residuals = block.feedforward, (block.attention_residual, block.feedforward_residual)
     return (
         not unsupported_attention(block.attention)
+        and not unsupported_plain_heads(block.attention)
         and type(feedforward) is FeedForward
         and all(type(part) in (nn.Linear, QuantizedLinear) for part in (feedforward.inner, feedforward.outer))
         and all(type(part) is Residual and type(part.before) is nn.Identity for part in residuals)

@@ -28,9 +28,20 @@ class LinearStruct(ctypes.Structure):
 
 
 class NormStruct(ctypes.Structure):
-    """`Norm` of decoding.cpp; without a weight it does nothing."""
+    """`Norm` of decoding.cpp; without a weight it does nothing, without a bias it is the root of the mean square."""
 
     _fields_ = (("weight", Pointer), ("bias", Pointer), ("epsilon", ctypes.c_float))
+
+
+class RotaryStruct(ctypes.Structure):
+    """`Rotary` of decoding.cpp; without tables it turns nothing."""
+
+    _fields_ = (
+        ("cosines", Pointer),
+        ("sines", Pointer),
+        ("turned", ctypes.c_int32),
+        ("neighbours", ctypes.c_int32),
+    )
 
 
 class BlockStruct(ctypes.Structure):
@@ -42,13 +53,18 @@ class BlockStruct(ctypes.Structure):
         ("value", LinearStruct),
         ("output", LinearStruct),
         ("inner", LinearStruct),
+        ("gate", LinearStruct),
         ("outer", LinearStruct),
         ("attention_before", NormStruct),
         ("attention_after", NormStruct),
         ("feedforward_before", NormStruct),
         ("feedforward_after", NormStruct),
+        ("query_norm", NormStruct),
+        ("key_norm", NormStruct),
+        ("rotary", RotaryStruct),
         ("width", ctypes.c_int32),
         ("heads", ctypes.c_int32),
+        ("key_heads", ctypes.c_int32),
         ("head_width", ctypes.c_int32),
         ("scale", ctypes.c_float),
         ("source_query", LinearStruct),
@@ -87,7 +103,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
         "regard_blocks_scratch": (large, [block, count, count]),
         "regard_blocks": (
             None,
-            [block, count, Pointer, count, count, cache, pointers, cache, Pointer, count, Pointer, Pointer],
+            [block, count, Pointer, count, count, Pointer, cache, pointers, cache, Pointer, count, Pointer, Pointer],
         ),
     }
     for name, (result, arguments) in signatures.items():
@@ -192,6 +208,7 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
         attention_before=NormStruct(_place(unit), _place(nothing), 1e-5),
         width=width,
         heads=1,
+        key_heads=1,
         head_width=width,
         scale=1.0,
     )
@@ -207,7 +224,9 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
         x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
         scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns))()
         visible = (Pointer * 1)(_place(seen) if hidden else None)
-        library.regard_blocks(block, 1, _place(x), rows, 1, cache, visible, None, None, -1, None, _place(scratch))
+        library.regard_blocks(
+            block, 1, _place(x), rows, 1, None, cache, visible, None, None, -1, None, _place(scratch)
+        )
         added = attended + 3 / (1 + math.exp(-3))
         finite = (rows - 1) * width
         if any(map(math.isfinite, x[finite:])):

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention import Rotary
 from regard.errors import InputError, nearest
 from regard.layers import ACTIVATIONS, Activation
 from regard.quantization.interface import LinearStruct
@@ -347,7 +348,9 @@ def linear_for(weight: Tensor, bias: Tensor | None, precision: Precision, compil
 def inference_copy(
     module: M, precision: Precision, compiled: Kernels | None = None, *, within: nn.Module | None = None
 ) -> M:
-    """A copy in evaluation mode: its linear layers in a precision, its other parameters in float32 and without gradients.
+    """A copy in evaluation mode: its linear layers in a precision, all else in float32 and without gradients.
+
+    Tables of rotary positions are computed anew, for a model in bfloat16 has them rounded to it.
 
     Arguments:
         within: the part of the module whose linear layers are meant; all where None.
@@ -359,4 +362,8 @@ def inference_copy(
     for parameter in made.parameters():
         parameter.requires_grad_(False)
         parameter.data = parameter.data.float()
+    for part in made.modules():
+        if isinstance(part, Rotary) and part.cosines.dtype != torch.float32:
+            part.cosines, part.sines = part.cosines.float(), part.sines.float()
+            part.reset_parameters()
     return made.eval()

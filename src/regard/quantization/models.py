@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention import (
     AttentionInputs,
+    AttentionLayer,
     KeysValues,
     KVBuffer,
     KVCache,
@@ -229,7 +230,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         columns = present.key.shape[2]
         seen = {id(mask): visible_columns(mask, x, columns) for mask in entered.masks if mask is not None}
         visible = [None if mask is None else seen[id(mask)] for mask in entered.masks]
-        y = kernel(x.flatten(0, 1), SharedRows(present), visible, width=x.shape[1])
+        positions = entered.positions.queries.expand(len(x), -1).flatten().contiguous()
+        y = kernel(x.flatten(0, 1), SharedRows(present), visible, positions=positions, width=x.shape[1])
         return y.view_as(x), (present,)
 
     def _nothing(self, rows: int) -> KeysValues:
@@ -251,9 +253,17 @@ def unsupported_decoder(model: nn.Module) -> str:
     own = next((name for name in COMPUTED if getattr(type(model), name) is not getattr(CausalTransformer, name)), None)
     if own is not None:
         return f"a {type(model).__name__} has a `{own}` of its own"
-    if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) is not LearnedPositions:
-        return "its positions are not learnt"
-    return unsupported_place(model) or next(filter(None, map(unsupported_in, model.layers)), "")
+    if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) not in POSITIONS:
+        return "its positions are not added to its tokens"
+    return unsupported_place(model) or next(filter(None, map(unsupported_in, model.layers)), "") or _unlike(model.layers)
+
+
+def _unlike(blocks: Iterable[Any]) -> str:
+    """What it is about blocks together, whose keys and values stand in one tensor."""
+    attentions = [layer for block in blocks for layer in block.children() if isinstance(layer, AttentionLayer)]
+    shapes = {(layer.key_heads, layer.key.out_features, layer.value.out_features) for layer in attentions}
+    alike = len(shapes) == 1 and all(keys == values for _, keys, values in shapes)
+    return "" if alike else "its keys and values are not of one shape"
 
 
 POSITIONS = (SinusoidalPositions, LearnedPositions, NoPositions)
@@ -359,7 +369,8 @@ class InferenceTransformer(InferenceOnly, Transformer):
         kernel = self._fast()
         if kernel is None:
             return self._step_by_blocks(tokens, state, past)
-        x = self.decoder.embedded(tokens, state.places().flatten())
+        places = state.places().flatten()
+        x = self.decoder.embedded(tokens, places)
         cache = state.cache.extended(rows=state.rows, width=state.width, lengths=state.lengths)
         present = past.lengthened(state.width)
         block, attention = self._alignment_block()
@@ -367,7 +378,8 @@ class InferenceTransformer(InferenceOnly, Transformer):
         held = SharedRows(state.memory, state.source_rows)
         source = SourceRead(held, state.source_valid.contiguous(), block, query)
         seen = None if cache.seen is None else cache.seen.contiguous()
-        y = kernel(x, present, [seen] * len(self.decoder.layers), width=state.width, source=source)
+        visible = [seen] * len(self.decoder.layers)
+        y = kernel(x, present, visible, positions=places, width=state.width, source=source)
         after = state.advanced(cache=cache.filled([present]), query=query)
         return self.logits(self.decoder.finished(y)), after
 
@@ -396,8 +408,8 @@ class InferenceTransformer(InferenceOnly, Transformer):
         if state.query is None:
             return state.no_alignment()
         block, attention = self._alignment_block()
-        first = block * attention.heads
-        keys = state.memory.key[state.source_rows, first : first + attention.heads].float()
+        first = block * attention.key_heads
+        keys = state.memory.key[state.source_rows, first : first + attention.key_heads].float()
         query = state.by_source(state.query).transpose(1, 2)
         inputs = AttentionInputs(query=query, key=keys, mask=Padding(state.source_valid))
         return attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)
@@ -428,7 +440,11 @@ def unsupported_transformer(model: nn.Module) -> str:
     if any(type(part) is not PositionedEmbedding or type(part.positions) not in POSITIONS for part in embeddings):
         return "its positions are not added to its tokens"
     blocks = (*model.encoder.layers, *model.decoder.layers)
-    return unsupported_place(model) or next(filter(None, map(unsupported_in, blocks)), "")
+    return (
+        unsupported_place(model)
+        or next(filter(None, map(unsupported_in, blocks)), "")
+        or _unlike(model.decoder.layers)
+    )
 
 
 def quantized(model: M, precision: QuantizedPrecision, *, compiled: Kernels | None = None) -> M:

@@ -3,6 +3,10 @@
 `StackKernel` is told where the weights of ordinary blocks are, and is taken while nobody looks at these blocks or changes them
 (`Untouched`). The keys and values of all blocks stand in one tensor (`SharedRows`), of which `block_pasts` shows each block its
 own part. `unsupported_in` says why a block has no fast path.
+
+Blocks are GPT's or Llama's, and what lies between: layer norms or RMS norms, before or after; feed-forward nets with a gate or
+without; as many heads of keys as of queries or fewer; norms of each head's queries and keys; rotary positions of all its channels
+or the first; biases or none. Windows and padding come as masks.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ import torch
 import torch.nn.modules.module as global_hooks
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, KeysValues, Mask, ScoredAttention
-from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, Residual
+from regard.attention import AttentionLayer, KeysValues, Mask, Rotary, ScoredAttention
+from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, GatedFeedForward, Residual
 from regard.layers.blocks import Block
-from regard.quantization.interface import BlockStruct, CacheStruct, LinearStruct, NormStruct, Pointer
+from regard.quantization.interface import BlockStruct, CacheStruct, LinearStruct, NormStruct, Pointer, RotaryStruct
 from regard.quantization.linear import AFTER_LINEAR, UNIT, AfterLinear, QuantizedLinear, activation_name
 from regard.quantization.native import Kernels
 
@@ -199,23 +203,28 @@ class StackKernel:
         structs: the blocks, as the kernel is given them.
         held: tensors of its own that the structs point into; all others are the blocks'.
         untouched: whether the blocks are as they were and nobody looks at them.
+        positions: how many positions queries and keys are turned to; None where no block turns them.
     """
 
     library: ctypes.CDLL
     structs: ctypes.Array[BlockStruct]
     held: tuple[Tensor, ...]
     untouched: Untouched
+    positions: int | None
 
     @classmethod
     def of(cls, blocks: Sequence[Block], kernels: Kernels) -> Self | None:
         """The kernel for these blocks; None where there is none, or it takes no such blocks."""
         held: list[Tensor] = []
-        structs = [] if kernels.library is None else [_block_struct(block, held) for block in blocks]
-        fitting = [struct for struct in structs if struct is not None]
-        shapes = {(s.width, s.heads, s.head_width, s.inner.outputs, s.query.bits) for s in fitting}
+        found = [] if kernels.library is None else [_block_struct(block, held) for block in blocks]
+        fitting = [struct for struct in found if struct is not None]
+        shapes = {(s.width, s.heads, s.key_heads, s.head_width, s.inner.outputs, s.query.bits) for s in fitting}
         if kernels.library is None or len(fitting) < len(blocks) or len(shapes) != 1:
             return None
-        return cls(kernels.library, (BlockStruct * len(fitting))(*fitting), tuple(held), Untouched.of(blocks))
+        turning = [block.attention.rotary.maximum for block in blocks if block.attention.rotary is not None]
+        positions = min(turning, default=None)
+        structs = (BlockStruct * len(fitting))(*fitting)
+        return cls(kernels.library, structs, tuple(held), Untouched.of(blocks), positions)
 
     def __call__(
         self,
@@ -223,6 +232,7 @@ class StackKernel:
         past: SharedRows,
         visible: Sequence[Tensor | None],
         *,
+        positions: Tensor,
         width: int = 1,
         source: SourceRead | None = None,
     ) -> Tensor:
@@ -231,9 +241,15 @@ class StackKernel:
         Arguments:
             past: of the tokens before and these, `width` columns for these.
             visible: of each block (N, C) bool, contiguous, True = may be attended to; None = all.
+            positions: (N,) int64, contiguous: where each token stands in its text.
             width: how many rows there are about each text, next to one another.
             source: what is attended to besides.
+
+        Raises:
+            IndexError: for a position that the blocks have no rotation for.
         """
+        if self.positions is not None and len(x) and int(positions.max()) >= self.positions:
+            raise IndexError(f"position {int(positions.max())} of a model with {self.positions} rotary positions")
         y = x.clone(memory_format=torch.contiguous_format)  # which the kernel changes in place
         own, read = past.struct(), None if source is None else source.held.struct()
         columns = own.columns if read is None else max(own.columns, read.columns)
@@ -248,6 +264,7 @@ class StackKernel:
             y.data_ptr(),
             len(x),
             width,
+            positions.data_ptr(),
             own,
             (Pointer * len(places))(*places),
             *about,
@@ -269,24 +286,44 @@ def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
         return None
     attention: Any = block.attention
     net: Any = block.feedforward
-    activation = activation_name(net.activation) or "none"
-    layers: list[Any] = [attention.query, attention.key, attention.value, attention.output, net.inner, net.outer]
-    residuals = [block.attention_residual, block.feedforward_residual]
     across: Any = block.cross_attention if isinstance(block, DecoderBlock) else None
+    gate = net.gate if isinstance(net, GatedFeedForward) else None
+    maps = {"query": attention.query, "key": attention.key, "value": attention.value, "output": attention.output}
+    maps |= {"inner": net.inner, "outer": net.outer} | ({} if gate is None else {"gate": gate})
+    residuals = {"attention": block.attention_residual, "feedforward": block.feedforward_residual}
     if isinstance(block, DecoderBlock):
-        layers += [across.query, across.output]
-        residuals.append(block.cross_residual)
-    structs = [_linear_struct(layer, activation if layer is net.inner else "none", held) for layer in layers]
-    norms = [_norm_struct(norm, held) for residual in residuals for norm in (residual.before, residual.after)]
-    fitting = [struct for struct in structs if struct is not None]
-    head_width = attention.query.out_features // attention.heads
-    if len(fitting) < len(structs) or head_width % KERNEL_HEAD or len({struct.bits for struct in fitting}) != 1:
+        maps |= {"source_query": across.query, "source_output": across.output}
+        residuals["source"] = block.cross_residual
+    activation = activation_name(net.activation) or "none"
+    activated = net.inner if gate is None else gate
+    linears = {
+        name: _linear_struct(layer, activation if layer is activated else "none", held) for name, layer in maps.items()
+    }
+    width, head_width = attention.output.out_features, attention.query.out_features // attention.heads
+    placed = {f"{name}_{slot}": getattr(part, slot) for name, part in residuals.items() for slot in ("before", "after")}
+    norms = {name: _norm_struct(norm, width, held) for name, norm in placed.items()}
+    norms |= {
+        name: _norm_struct(norm, head_width, held)
+        for name, norm in (("query_norm", attention.query_norm), ("key_norm", attention.key_norm))
+    }
+    rotary = _rotary_struct(attention.rotary, head_width)
+    if None in (rotary, *linears.values(), *norms.values()) or head_width % KERNEL_HEAD:
         return None
-    scale = product_scale(attention, head_width)
-    struct = BlockStruct(*fitting[:6], *norms[:4], fitting[3].outputs, attention.heads, head_width, scale)
+    if len({struct.bits for struct in linears.values() if struct is not None}) != 1:
+        return None
+    struct = BlockStruct(
+        **linears,
+        **norms,
+        rotary=rotary,
+        width=width,
+        heads=attention.heads,
+        key_heads=attention.key_heads,
+        head_width=head_width,
+        scale=product_scale(attention, head_width),
+    )
     if across is not None:
-        struct.source_query, struct.source_output = fitting[6:]
-        struct.source_before, struct.source_after = norms[4:]
+        if _has_placed_heads(across) or across.key_heads != attention.key_heads or across.heads != attention.heads:
+            return None
         struct.source_scale = product_scale(across, head_width)
     return struct
 
@@ -303,13 +340,29 @@ def _linear_struct(layer: nn.Module, activation: AfterLinear, held: list[Tensor]
     return LinearStruct(layer.out_features, layer.in_features, 32, AFTER_LINEAR.index(activation), *places)
 
 
-def _norm_struct(norm: nn.Module, held: list[Tensor]) -> NormStruct:
-    """What the kernel is given of a layer norm, or of nothing."""
-    if not isinstance(norm, nn.LayerNorm):
+def _norm_struct(norm: nn.Module | None, width: int, held: list[Tensor]) -> NormStruct | None:
+    """What the kernel is given of a norm over a width, or of none; None where it does not take it."""
+    if not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
         return NormStruct(None, None, 0.0)
-    bias = torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
-    held.append(bias)
-    return NormStruct(norm.weight.data_ptr(), bias.data_ptr(), norm.eps)
+    if tuple(norm.normalized_shape) != (width,):
+        return None
+    epsilon = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+    weight = torch.ones(width) if norm.weight is None else norm.weight
+    bias = None
+    if isinstance(norm, nn.LayerNorm):
+        bias = torch.zeros(width) if norm.bias is None else norm.bias
+    held += [part for part in (weight, bias) if part is not None]
+    return NormStruct(weight.data_ptr(), None if bias is None else bias.data_ptr(), epsilon)
+
+
+def _rotary_struct(rotary: Rotary | None, head_width: int) -> RotaryStruct | None:
+    """What the kernel is given of rotary positions, or of none; None where it does not take them."""
+    if rotary is None:
+        return RotaryStruct(None, None, 0, 0)
+    tables = (rotary.cosines, rotary.sines)
+    if rotary.width > head_width or any(part.dtype != torch.float32 or not part.is_contiguous() for part in tables):
+        return None
+    return RotaryStruct(*(part.data_ptr() for part in tables), rotary.width, rotary.neighbours)
 
 
 def product_scale(attention: AttentionLayer, width: int) -> float:
@@ -329,6 +382,9 @@ def unsupported_place(model: nn.Module) -> str:
     return ""
 
 
+NORMS = (nn.LayerNorm, nn.RMSNorm, nn.Identity)
+
+
 def unsupported_in(block: nn.Module) -> str:
     """What it is about a block."""
     if type(block) not in (CausalBlock, EncoderBlock, DecoderBlock):
@@ -336,35 +392,51 @@ def unsupported_in(block: nn.Module) -> str:
     attentions = [block.attention, *([block.cross_attention] if isinstance(block, DecoderBlock) else [])]
     residuals = [part for part in block.children() if isinstance(part, Residual)]
     norms = [norm for residual in residuals for norm in (residual.before, residual.after)]
-    if any(type(part) is not Residual for part in residuals) or not all(
-        type(norm) in (nn.LayerNorm, nn.Identity) for norm in norms
-    ):
-        return "its norms are not layer norms"
+    if any(type(part) is not Residual for part in residuals):
+        return "its residual connections are of another kind"
+    if not all(type(norm) in NORMS for norm in norms):
+        return "its norms are neither layer norms nor RMS norms"
     return next(filter(None, map(unsupported_attention, attentions)), "") or _unsupported_net(block.feedforward)  # type: ignore[arg-type]
+
+
+METHODS = ("forward", "keys_values", "queries", "placed", "inputs", "attend")
+"""Of an `AttentionLayer`, what the kernel computes in their place."""
 
 
 def unsupported_attention(attention: nn.Module) -> str:
     """What it is about an attention layer."""
-    if not isinstance(attention, AttentionLayer) or type(attention).forward is not AttentionLayer.forward:
+    if not isinstance(attention, AttentionLayer) or any(
+        getattr(type(attention), name) is not getattr(AttentionLayer, name) for name in METHODS
+    ):
         return "the attention of its blocks is of another kind"
     if not all(map(_is_linear, (attention.query, attention.key, attention.value, attention.output))):
         return "its linear layers are not plain ones"
-    mechanism = attention.attention
-    dot = type(mechanism) is ScoredAttention and mechanism.alignment.plain_softmax
-    if (
-        not dot
-        or mechanism.score.product_scale(1) is None  # type: ignore[union-attr]
-        or attention.key_heads != attention.heads
-        or attention.rotary is not None
-    ):
+    if type(attention.attention) is not ScoredAttention or not attention.attention.fuses_plainly:
         return "its attention is not the scaled dot product with a softmax"
+    if attention.rotary is not None and type(attention.rotary) is not Rotary:
+        return "its rotary positions are of another kind"
+    if not all(norm is None or type(norm) in NORMS for norm in (attention.query_norm, attention.key_norm)):
+        return "its norms of queries and keys are neither layer norms nor RMS norms"
     return ""
 
 
+def _has_placed_heads(attention: AttentionLayer) -> bool:
+    """Whether something is done to queries and keys after they are projected."""
+    return any(part is not None for part in (attention.rotary, attention.query_norm, attention.key_norm))
+
+
+def unsupported_plain_heads(attention: AttentionLayer) -> str:
+    """What it is about an attention layer's heads, for whoever projects them and does nothing else to them."""
+    if attention.key_heads != attention.heads:
+        return "its heads share keys and values"
+    return "its queries and keys are turned or normalised" if _has_placed_heads(attention) else ""
+
+
 def _unsupported_net(feedforward: nn.Module) -> str:
-    if type(feedforward) is not FeedForward or activation_name(feedforward.activation) is None:
+    if type(feedforward) not in (FeedForward, GatedFeedForward) or activation_name(feedforward.activation) is None:
         return "the feed-forward nets of its blocks are of another kind"
-    if not all(map(_is_linear, (feedforward.inner, feedforward.outer))):
+    gate = [feedforward.gate] if isinstance(feedforward, GatedFeedForward) else []
+    if not all(map(_is_linear, (feedforward.inner, feedforward.outer, *gate))):  # type: ignore[arg-type]
         return "its linear layers are not plain ones"
     return ""
 

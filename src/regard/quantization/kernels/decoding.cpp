@@ -5,16 +5,30 @@
 
 extern "C" {
 
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+
 struct Norm {
     const float* weight;  // null: there is no norm here
-    const float* bias;
+    const float* bias;    // null: by the root of the mean square (RMSNorm), else by mean and variance
     float epsilon;
 };
 
+// Pairs of a head's first channels are turned by their token's position.
+struct Rotary {
+    const float* cosines;  // (positions, turned / 2), of each angle; null: nothing is turned
+    const float* sines;
+    int32_t turned;      // channels
+    int32_t neighbours;  // whether pairs are of neighbours, 2k and 2k + 1; else of halves, k and k + turned / 2
+};
+
 struct Block {
-    Linear query, key, value, output, inner, outer;
+    Linear query, key, value, output;
+    Linear inner, gate, outer;  // the gate without weights where there is none, and then the activation is the inner map's
     Norm attention_before, attention_after, feedforward_before, feedforward_after;
-    int32_t width, heads, head_width;
+    Norm query_norm, key_norm;  // of each head
+    Rotary rotary;
+    int32_t width, heads, key_heads, head_width;
     float scale;
     Linear source_query, source_output;  // without weights where there is no source to attend to
     Norm source_before, source_after;
@@ -23,7 +37,7 @@ struct Block {
 
 // What rows attend to. Rows come in groups of `beside`, one group for each text: hypotheses about one source, or a row alone.
 struct Cache {
-    void* values;          // (2, rows, blocks, heads, capacity, head_width): keys, then values
+    void* values;          // (2, rows, blocks, key heads, capacity, head_width): keys, then values
     const int64_t* homes;  // (groups) the row of the cache that is each group's; null: in order
     int64_t rows, capacity;
     int32_t columns;  // filled, the new ones of this step among them
@@ -39,14 +53,41 @@ void normalise(const Norm& norm, const float* x, float* y, int width) {
         return;
     }
     float mean = 0, variance = 0;
+    if (norm.bias) {
 #pragma omp simd reduction(+ : mean)
-    for (int i = 0; i < width; ++i) mean += x[i];
-    mean /= width;
+        for (int i = 0; i < width; ++i) mean += x[i];
+        mean /= width;
+    }
 #pragma omp simd reduction(+ : variance)
     for (int i = 0; i < width; ++i) variance += (x[i] - mean) * (x[i] - mean);
     float inverse = 1.0f / std::sqrt(variance / width + norm.epsilon);
+    if (norm.bias) {
 #pragma omp simd
-    for (int i = 0; i < width; ++i) y[i] = (x[i] - mean) * inverse * norm.weight[i] + norm.bias[i];
+        for (int i = 0; i < width; ++i) y[i] = (x[i] - mean) * inverse * norm.weight[i] + norm.bias[i];
+    } else {
+#pragma omp simd
+        for (int i = 0; i < width; ++i) y[i] = x[i] * inverse * norm.weight[i];
+    }
+}
+
+void turn(const Rotary& rotary, int64_t position, float* x) {
+    const int pairs = rotary.turned / 2;
+    const float *cosines = rotary.cosines + position * pairs, *sines = rotary.sines + position * pairs;
+    if (rotary.neighbours) {
+#pragma omp simd
+        for (int k = 0; k < pairs; ++k) {
+            float one = x[2 * k], two = x[2 * k + 1];
+            x[2 * k] = one * cosines[k] - two * sines[k];
+            x[2 * k + 1] = two * cosines[k] + one * sines[k];
+        }
+    } else {
+#pragma omp simd
+        for (int k = 0; k < pairs; ++k) {
+            float one = x[k], two = x[k + pairs];
+            x[k] = one * cosines[k] - two * sines[k];
+            x[k + pairs] = two * cosines[k] + one * sines[k];
+        }
+    }
 }
 
 }  // namespace
@@ -84,11 +125,11 @@ void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int3
 
 // Bytes of scratch memory for `regard_blocks`; columns: the most of any cache. The blocks are of one shape.
 int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns) {
-    int64_t inner = b->heads * b->head_width;
+    int64_t each = b->head_width, inner = b->heads * each, many = rows;
     return bytes_of(rows, b->width) + bytes_of(rows, inner) + bytes_of(rows, b->inner.outputs) +
-           rounded(int64_t(rows) * b->width * 4) + rounded(int64_t(rows) * 3 * inner * 4) +
-           rounded(int64_t(rows) * inner * 4) + rounded(int64_t(rows) * b->inner.outputs * 4) +
-           int64_t(rows) * b->heads * rounded(int64_t(columns) * 8);
+           rounded(many * b->width * 4) + rounded(many * (b->heads + 2 * b->key_heads) * each * 4) +
+           rounded(many * inner * 4) + 2 * rounded(many * b->inner.outputs * 4) +
+           many * b->heads * rounded(int64_t(columns) * 8);
 }
 }
 
@@ -96,32 +137,33 @@ namespace {
 
 // One token of each row through all blocks: x (rows, width) is changed in place.
 //
+// positions: (rows) where each token stands in its text; null where no block turns anything.
 // past: of the tokens before; those of this step join it, a column for each row of a group, the last `beside` of its columns.
 // visible: of each block (rows, past columns), true = may be attended to; null = all.
 // source: of the sources, which all blocks that have weights for it attend to; source_visible (groups, source columns) likewise.
 // asked: the block whose queries to the source (rows, heads * head_width) are wanted in `queries`; -1 = of none.
 template <class K>  // of keys and values
-void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const Cache* past,
-                    const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible, int32_t asked,
-                    float* queries, uint8_t* scratch) {
-    const int width = blocks->width, heads = blocks->heads, each = blocks->head_width, inner = heads * each;
-    const int wide = blocks->inner.outputs, stride = 3 * inner;
+void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const int64_t* positions,
+                    const Cache* past, const uint8_t* const* visible, const Cache* source,
+                    const uint8_t* source_visible, int32_t asked, float* queries, uint8_t* scratch) {
+    const int width = blocks->width, heads = blocks->heads, key_heads = blocks->key_heads, each = blocks->head_width;
+    const int inner = heads * each, every = heads + 2 * key_heads, stride = every * each, wide = blocks->inner.outputs;
     Bytes input = laid_in(scratch, rows, width), attended = laid_in(scratch, rows, inner),
           hidden = laid_in(scratch, rows, wide);
     float* normal = floats_in(scratch, int64_t(rows) * width);
     float* projected = floats_in(scratch, int64_t(rows) * stride);
     float* gathered = floats_in(scratch, int64_t(rows) * inner);
     float* inside = floats_in(scratch, int64_t(rows) * wide);
+    float* gates = floats_in(scratch, int64_t(rows) * wide);
     if (blocks->query.bits > 8) input.plain = normal, attended.plain = gathered, hidden.plain = inside;
     const int most = source && source->columns > past->columns ? source->columns : past->columns;
 
-    // The head's keys in a cache for a row; the values stand `apart` further on.
+    // The keys in a cache for a row and a head of keys; the values stand `apart` further on.
     auto keys_of = [=](const Cache* cache, int row, int number, int head) {
         int64_t home = cache->homes ? cache->homes[row / beside] : row / beside;
-        return static_cast<K*>(cache->values) + ((home * count + number) * heads + head) * cache->capacity * each;
+        return static_cast<K*>(cache->values) + ((home * count + number) * key_heads + head) * cache->capacity * each;
     };
-    auto apart = [=](const Cache* cache) { return cache->rows * count * heads * cache->capacity * each; };
-    auto weights_of = [=](int pair) { return reinterpret_cast<float*>(scratch + pair * rounded(int64_t(most) * 8)); };
+    auto apart = [=](const Cache* cache) { return cache->rows * count * key_heads * cache->capacity * each; };
 
     // The parts of a block; each is shared out among the threads, which wait for one another at its end.
     auto normalised = [=](const Norm& after, const Norm& before) {  // of what was just added to, and of what comes next
@@ -145,9 +187,26 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                 for (int o = first; o < first + UNIT; ++o) x[int64_t(row) * width + o] += normal[int64_t(row) * width + o];
         }
     };
-    auto quantised = [=](int row, int head) {
-        for (int first = head * each; first < (head + 1) * each; first += GROUP)
-            attended.quantise(row, first, gathered + int64_t(row) * inner + first);
+    // Every query (of a row `step` floats after that of the row before) over what a cache has for it.
+    auto attended_to = [=](const Cache* cache, int number, const float* query, int64_t step, float scale,
+                           const uint8_t* seen, int rows_beside) {
+        const int64_t all = int64_t(rows) * heads, threads = omp_get_num_threads(), own = omp_get_thread_num();
+        const int64_t end = all * (own + 1) / threads;
+        const int group = heads / key_heads;
+        for (int64_t pair = all * own / threads; pair < end;) {  // a row and a head; as many together as share their keys
+            const int row = int(pair / heads), head = int(pair % heads);
+            int together = group - head % group;
+            together = together < TOGETHER ? together : TOGETHER;
+            together = together < end - pair ? together : int(end - pair);
+            const K* keys = keys_of(cache, row, number, head / group);
+            float* y = gathered + int64_t(row) * inner + head * each;
+            attend(together, query + row * step + head * each, keys, keys + apart(cache), cache->columns, each, scale,
+                   seen ? seen + int64_t(row / rows_beside) * cache->columns : nullptr,
+                   reinterpret_cast<float*>(scratch + pair * rounded(int64_t(most) * 8)), y);
+            for (int e = 0; e < together * each; e += GROUP) attended.quantise(row, head * each + e, y + e);
+            pair += together;
+        }
+#pragma omp barrier
     };
 
 #pragma omp parallel
@@ -156,43 +215,35 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
         const Norm none = {nullptr, nullptr, 0.0f};
         normalised(none, b->attention_before);
 #pragma omp for schedule(static)
-        for (int first = 0; first < stride; first += UNIT) {  // query, key and value of a row, one after another
-            const Linear& w = first < inner ? b->query : first < 2 * inner ? b->key : b->value;
-            outputs_of(w, input, rows, first % inner, projected + first, stride);
-        }
-#pragma omp for schedule(static)
-        for (int pair = 0; pair < rows * heads; ++pair) {
-            int row = pair / heads, head = pair % heads;
-            const float* query = projected + int64_t(row) * stride + head * each;
-            K* keys = keys_of(past, row, number, head);
-            K* values = keys + apart(past);
-            int64_t own = int64_t(past->columns - beside + row % beside) * each;
-            for (int e = 0; e < each; ++e) {
-                keep(keys[own + e], query[inner + e]);
-                keep(values[own + e], query[2 * inner + e]);
+        for (int head = 0; head < every; ++head) {  // the queries' of a row, then the keys', then the values'
+            const bool asks = head < heads, answers = !asks && head < heads + key_heads;
+            const Linear& w = asks ? b->query : answers ? b->key : b->value;
+            const int own = asks ? head : answers ? head - heads : head - heads - key_heads;
+            for (int e = 0; e < each; e += UNIT)
+                outputs_of(w, input, rows, own * each + e, projected + head * each + e, stride);
+            for (int row = 0; row < rows; ++row) {
+                float* made = projected + int64_t(row) * stride + head * each;
+                if (asks || answers) {
+                    normalise(asks ? b->query_norm : b->key_norm, made, made, each);
+                    if (b->rotary.cosines) turn(b->rotary, positions[row], made);
+                }
+                if (asks) continue;
+                int64_t column = past->columns - beside + row % beside;
+                K* place = keys_of(past, row, number, own) + (answers ? 0 : apart(past)) + column * each;
+                for (int e = 0; e < each; ++e) keep(place[e], made[e]);
             }
-            const uint8_t* seen = visible[number] ? visible[number] + int64_t(row) * past->columns : nullptr;
-            float* y = gathered + int64_t(row) * inner + head * each;
-            attend(query, keys, values, past->columns, each, b->scale, seen, weights_of(pair), y);
-            quantised(row, head);
         }
+        attended_to(past, number, projected, stride, b->scale, visible[number], 1);
         added(b->output, attended);
         if (source && b->source_query.weight) {
             normalised(b->attention_after, b->source_before);
             mapped(b->source_query, input, projected, inner);
-#pragma omp for schedule(static)
-            for (int pair = 0; pair < rows * heads; ++pair) {
-                int row = pair / heads, head = pair % heads;
-                const float* query = projected + int64_t(row) * inner + head * each;
-                if (number == asked)
-                    std::memcpy(queries + int64_t(row) * inner + head * each, query, each * sizeof(float));
-                const K* keys = keys_of(source, row, number, head);
-                const uint8_t* seen = source_visible ? source_visible + int64_t(row / beside) * source->columns : nullptr;
-                float* y = gathered + int64_t(row) * inner + head * each;
-                attend(query, keys, keys + apart(source), source->columns, each, b->source_scale, seen, weights_of(pair),
-                       y);
-                quantised(row, head);
+            if (number == asked) {
+#pragma omp for schedule(static) nowait
+                for (int row = 0; row < rows; ++row)
+                    std::memcpy(queries + int64_t(row) * inner, projected + int64_t(row) * inner, inner * sizeof(float));
             }
+            attended_to(source, number, projected, inner, b->source_scale, source_visible, beside);
             added(b->source_output, attended);
             normalised(b->source_after, b->feedforward_before);
         } else {
@@ -201,9 +252,15 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
 #pragma omp for schedule(static)
         for (int first = 0; first < wide; first += UNIT) {
             outputs_of(b->inner, input, rows, first, inside + first, wide);
+            if (b->gate.weight) outputs_of(b->gate, input, rows, first, gates + first, wide);
             for (int row = 0; row < rows; ++row) {
-                float* own = inside + int64_t(row) * wide + first;
-                activate(own, UNIT, b->inner.activation);
+                float *own = inside + int64_t(row) * wide + first, *gate = gates + int64_t(row) * wide + first;
+                if (b->gate.weight) {
+                    activate(gate, UNIT, b->gate.activation);
+                    for (int o = 0; o < UNIT; ++o) own[o] *= gate[o];
+                } else {
+                    activate(own, UNIT, b->inner.activation);
+                }
                 hidden.quantise(row, first, own);
             }
         }
@@ -221,10 +278,10 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
 extern "C" {
 
 // See `through_blocks`.
-void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const Cache* past,
-                   const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible, int32_t asked,
-                   float* queries, uint8_t* scratch) {
+void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const int64_t* positions,
+                   const Cache* past, const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible,
+                   int32_t asked, float* queries, uint8_t* scratch) {
     auto run = past->bits == 32 ? through_blocks<float> : through_blocks<uint16_t>;
-    run(blocks, count, x, rows, beside, past, visible, source, source_visible, asked, queries, scratch);
+    run(blocks, count, x, rows, beside, positions, past, visible, source, source_visible, asked, queries, scratch);
 }
 }
