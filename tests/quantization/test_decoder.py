@@ -10,10 +10,24 @@ import torch
 from torch.multiprocessing.queue import ForkingPickler
 
 import regard
+from regard.attention import LearnedPositions, RotaryScaling
 from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, generate
 from regard.layers import Tokens, join
-from regard.models import GPT, GPT2, GPT3, GPT2Config, GPT3Config, GPTConfig, LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.models import (
+    GPT,
+    GPT2,
+    GPT3,
+    Decoder,
+    DecoderConfig,
+    GPT2Config,
+    GPT3Config,
+    GPTConfig,
+    Llama,
+    LlamaConfig,
+    LSTMLanguageModel,
+    LSTMLanguageModelConfig,
+)
 from regard.quantization import InferenceDecoder, QuantizedLinear, QuantizedWeights, linear, models, unsupported_decoder
 from regard.quantization.native import Kernels, kernels
 
@@ -28,6 +42,30 @@ MODELS = {
     "gpt3": lambda **given: GPT3(GPT3Config(**SIZES | {"band": 5} | given)),
     "odd widths": lambda **given: GPT2(
         GPT2Config(**SIZES | {"width": 36, "heads": 3, "feedforward_width": 50} | given)
+    ),
+    "llama": lambda **given: Llama(LlamaConfig(**SIZES | {"heads": 4, "key_heads": 2, "head_width": 32} | given)),
+    "llama as mistral": lambda **given: Llama(
+        LlamaConfig(**SIZES | {"sliding_window": 5, "tied_output": False} | given)
+    ),
+    "llama as qwen2": lambda **given: Llama(LlamaConfig(**SIZES | {"attention_bias": True, "window_from": 1} | given)),
+    "llama as qwen3": lambda **given: Llama(
+        LlamaConfig(**SIZES | {"query_key_norm": True, "head_width": 64, "key_heads": 1} | given)
+    ),
+    "llama of every bias": lambda **given: Llama(
+        LlamaConfig(
+            **SIZES | {"attention_bias": True, "attention_output_bias": True, "feedforward_bias": True} | given,
+            activation="gelu",
+            rotary_scaling=RotaryScaling(kind="yarn", factor=2.0, trained_positions=12),
+        )
+    ),
+    "llama of odd widths": lambda **given: Llama(
+        LlamaConfig(**SIZES | {"width": 36, "heads": 3, "feedforward_width": 50} | given)
+    ),
+    "decoder between the two": lambda **given: Decoder(
+        DecoderConfig(**SIZES | {"norm": "rms", "norm_placement": "post", "positions": "rotary"} | given)
+    ),
+    "decoder of sinusoids": lambda **given: Decoder(
+        DecoderConfig(**SIZES | {"gated": True, "positions": "sinusoidal", "bias": False, "key_heads": 1} | given)
     ),
 }
 WAYS = {"kernels": None, "pytorch": NONE}
@@ -44,7 +82,7 @@ def made(name, generator, **given):
         for parameter in model.parameters():
             parameter.normal_(std=0.3 if parameter.dim() > 1 else 0.1, generator=generator)
         for part in model.modules():
-            if isinstance(part, torch.nn.LayerNorm):
+            if isinstance(part, torch.nn.LayerNorm | torch.nn.RMSNorm):
                 part.weight.add_(1)
     return model
 
@@ -54,19 +92,34 @@ def rounded(model, bits):
     other = copy.deepcopy(model)
     with torch.no_grad():
         # The tied table is rounded as numbers where it ends the model, and to bfloat16 where it begins it.
-        other.head = QuantizedWeights.of(model.embedding.tokens.weight, bits).dequantized()
+        other.head = QuantizedWeights.of(model.output_map()[0], bits).dequantized()
         for block in other.layers:
             attention = block.attention
-            together = torch.cat([attention.query.weight, attention.key.weight, attention.value.weight])
-            parts = QuantizedWeights.of(together, bits).dequantized().chunk(3)
-            for layer, weight in zip((attention.query, attention.key, attention.value), parts, strict=True):
-                layer.weight.copy_(weight)
-            for layer in (attention.output, block.feedforward.inner, block.feedforward.outer):
-                layer.weight.copy_(QuantizedWeights.of(layer.weight, bits).dequantized())
+            for part in (attention, block.feedforward):
+                for layer in part.modules():
+                    if isinstance(layer, torch.nn.Linear):
+                        layer.weight.copy_(QuantizedWeights.of(layer.weight, bits).dequantized())
         other.embedding.tokens.weight.copy_(model.embedding.tokens.weight.bfloat16())
-        other.embedding.positions.weight.copy_(model.embedding.positions.weight.bfloat16())
+        if isinstance(model.embedding.positions, LearnedPositions):
+            other.embedding.positions.weight.copy_(model.embedding.positions.weight.bfloat16())
     other.logits = lambda hidden: hidden @ other.head.t()
     return other
+
+
+def in_bytes(x):
+    """Activations as the kernel rounds them: to bytes, 32 that stand together with one scale."""
+    groups = torch.nn.functional.pad(x, (0, -x.shape[-1] % linear.GROUP)).unflatten(-1, (-1, linear.GROUP))
+    scale = groups.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
+    return ((groups / scale).round() * scale).flatten(-2)[..., : x.shape[-1]]
+
+
+def rounding_error(other, tokens):
+    """How far rounded activations alone take a model whose weights are rounded, as a share of its logits."""
+    exact = other(tokens)[tokens.valid]
+    for layer in other.layers.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.register_forward_pre_hook(lambda _, given: (in_bytes(given[0]),))
+    return (other(tokens)[tokens.valid] - exact).norm() / exact.norm()
 
 
 def texts(generator, rows=3, length=14, vocabulary=45):
@@ -85,10 +138,13 @@ def test_it_is_the_model_with_rounded_weights(name, way, precision, generator):
     tokens = texts(generator)
     prepared = InferenceDecoder(model, precision, compiled=WAYS[way])
     with torch.no_grad():
-        wanted = rounded(model, int(precision.removeprefix("int")))(tokens)[tokens.valid]
+        other = rounded(model, int(precision.removeprefix("int")))
+        wanted = other(tokens)[tokens.valid]
+        allowed = rounding_error(other, tokens)
     found = prepared(tokens)[tokens.valid]
     assert found.dtype == torch.float32
-    assert (found - wanted).norm() < 0.04 * wanted.norm()
+    assert allowed < 0.1  # else the comparison says nothing
+    assert (found - wanted).norm() < max(0.02, 1.6 * allowed) * wanted.norm()
 
 
 @every_model
