@@ -14,7 +14,7 @@ from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
 from regard.errors import InputError
 from regard.inspection.editing import ScaleHeads, ablate, change, patch
 from regard.layers import Tokens
-from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
+from regard.models import GPT2, Bert, BertConfig, GPT2Config, Llama, LlamaConfig, Transformer, TransformerConfig
 from regard.quantization import InferenceDecoder, InferenceTransformer, QuantizedLinear, quantized
 from regard.quantization.native import Kernels, kernels
 
@@ -29,13 +29,21 @@ def drawn(model, generator, scale=0.3):
         for parameter in model.parameters():
             parameter.normal_(std=scale if parameter.dim() > 1 else 0.1, generator=generator)
         for part in model.modules():
-            if isinstance(part, torch.nn.LayerNorm):
+            if isinstance(part, torch.nn.LayerNorm | torch.nn.RMSNorm):
                 part.weight.add_(1)
     return model.eval()
 
 
 def gpt2(generator):
     return drawn(GPT2(GPT2Config(**ODD)), generator)
+
+
+def llama(generator):
+    return drawn(Llama(LlamaConfig(**ODD, key_heads=1, query_key_norm=True)), generator)
+
+
+DECODERS = {"gpt2": gpt2, "llama": llama}
+every_decoder = pytest.mark.parametrize("kind", DECODERS)
 
 
 def translator(generator):
@@ -59,10 +67,11 @@ def near(found, wanted, share=0.02):
     return (found - wanted).norm() <= share * wanted.norm()
 
 
+@every_decoder
 @every_precision
 @every_way
-def test_looking_at_a_decoder_shows_the_weights_of_its_own_queries_and_keys(precision, compiled, generator):
-    model = quantized(gpt2(generator), precision, compiled=compiled)
+def test_looking_at_a_decoder_shows_the_weights_of_its_own_queries_and_keys(kind, precision, compiled, generator):
+    model = quantized(DECODERS[kind](generator), precision, compiled=compiled)
     tokens = Tokens.pad([[3, 9, 4, 7, 5], [8, 1, 6, 2, 11]])
     unlooked, state = model.read(tokens, model.start(2))
     stepped = model.step(torch.tensor([4, 9]), state)[0]
@@ -83,9 +92,10 @@ def test_looking_at_a_decoder_shows_the_weights_of_its_own_queries_and_keys(prec
 
 
 @built
+@every_decoder
 @every_precision
-def test_the_kernel_is_taken_when_nobody_looks_and_only_then(precision, generator, monkeypatch):
-    model = quantized(gpt2(generator), precision)
+def test_the_kernel_is_taken_when_nobody_looks_and_only_then(kind, precision, generator, monkeypatch):
+    model = quantized(DECODERS[kind](generator), precision)
     state = model.read(Tokens.pad([[3, 9, 4]]), model.start(1))[1]
     taken = []
     original = type(model.kernel).__call__
@@ -211,9 +221,10 @@ def test_an_encoder_is_looked_at_and_changed_as_any_other(precision, compiled, g
 
 @built
 @pytest.mark.parametrize(("precision", "share"), [("float32", 1e-5), ("bfloat16", 0.02)])
-def test_plain_weights_take_the_fast_path_too(precision, share, generator):
+@every_decoder
+def test_plain_weights_take_the_fast_path_too(kind, precision, share, generator):
     """Decoders and translators, of any number of rows; a row hears of no other, and whoever looks sees the same."""
-    plain = gpt2(generator)
+    plain = DECODERS[kind](generator)
     decoder, tokens = InferenceDecoder(plain, precision), Tokens.pad([[3, 9, 4, 7, 5]] * 7)
     ids = torch.arange(4, 11)
     assert decoder.kernel is not None
