@@ -224,9 +224,7 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
         x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
         scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns))()
         visible = (Pointer * 1)(_place(seen) if hidden else None)
-        library.regard_blocks(
-            block, 1, _place(x), rows, 1, None, cache, visible, None, None, -1, None, _place(scratch)
-        )
+        library.regard_blocks(block, 1, _place(x), rows, 1, None, cache, visible, None, None, -1, None, _place(scratch))
         added = attended + 3 / (1 + math.exp(-3))
         finite = (rows - 1) * width
         if any(map(math.isfinite, x[finite:])):

@@ -255,7 +255,9 @@ def unsupported_decoder(model: nn.Module) -> str:
         return f"a {type(model).__name__} has a `{own}` of its own"
     if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) not in POSITIONS:
         return "its positions are not added to its tokens"
-    return unsupported_place(model) or next(filter(None, map(unsupported_in, model.layers)), "") or _unlike(model.layers)
+    return (
+        unsupported_place(model) or next(filter(None, map(unsupported_in, model.layers)), "") or _unlike(model.layers)
+    )
 
 
 def _unlike(blocks: Iterable[Any]) -> str:
@@ -441,9 +443,7 @@ def unsupported_transformer(model: nn.Module) -> str:
         return "its positions are not added to its tokens"
     blocks = (*model.encoder.layers, *model.decoder.layers)
     return (
-        unsupported_place(model)
-        or next(filter(None, map(unsupported_in, blocks)), "")
-        or _unlike(model.decoder.layers)
+        unsupported_place(model) or next(filter(None, map(unsupported_in, blocks)), "") or _unlike(model.decoder.layers)
     )
 
 
