@@ -79,6 +79,7 @@ def test_an_unknown_recipe_names_the_nearest(name, tmp_path, monkeypatch):
         read_recipe("datse")
 
 
+@pytest.mark.slow
 def test_a_recipe_is_trained_by_its_bare_name_from_the_installed_wheel(wheel, tmp_path):
     """As the README shows it: in an empty folder, with the package from the wheel and none of the source."""
     home, desk = tmp_path / "installed", tmp_path / "desk"

@@ -214,6 +214,7 @@ def ended(python: list[str], tmp_path: Path, *settings: str) -> dict:
 WELL = "the last good state or the new one, and then as if never ended"
 
 
+@pytest.mark.slow
 def test_ended_at_a_dozen_crash_points_of_training_saving_and_extending(python, tmp_path):
     figures = ended(python, tmp_path, "--points", "4", "--kills", "0", "--seed", "5")
     assert figures["crash points"] == figures[WELL] == 12

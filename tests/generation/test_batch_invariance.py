@@ -94,7 +94,7 @@ def bits(found: Hypothesis) -> tuple[Any, ...]:
     return found.tokens, found.token_log_probabilities
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("way", ["greedy", "sampled", "beam"])
 @pytest.mark.parametrize("name", MODELS)
 @given(texts=prompts)

@@ -76,7 +76,11 @@ def test_a_perfect_draft_is_always_right_and_saves_readings():
     assert found.readings == 4  # five tokens from each
 
 
-@pytest.mark.parametrize("transforms", [(), (Temperature(0.6), TopK(3))], ids=["plain", "temperature and top-k"])
+@pytest.mark.parametrize(
+    "transforms",
+    [pytest.param((), marks=pytest.mark.slow), (Temperature(0.6), TopK(3))],
+    ids=["plain", "temperature and top-k"],
+)
 def test_draws_are_distributed_as_the_models_own(transforms):
     """Against the exact probabilities of all texts of three tokens, by a chi-squared test."""
     generator = torch.Generator().manual_seed(3)

@@ -123,7 +123,10 @@ def forgotten():
 )
 @pytest.mark.parametrize(
     ("family", "way"),
-    [(family, "whole") for family in MODELS]
+    [
+        pytest.param(family, "whole", marks=[pytest.mark.slow] if family in ("bahdanau", "transformer") else [])
+        for family in MODELS
+    ]
     + [pytest.param("transformer", "in place", marks=pytest.mark.slow), ("fused", "in place"), ("fused", "in parts")],
 )
 def test_a_compiled_model_shows_what_the_model_shows(family, way, backend):

@@ -162,8 +162,14 @@ def test_our_folder_opens_there_with_the_same_tensors(kind, number, generator, t
     assert read_model(tmp_path / "ours").config == model.config
 
 
-@every_case
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize(
+    ("number", "beams"),
+    [
+        pytest.param(number, beams, marks=[pytest.mark.slow] if (number % 2 == 0) == (beams == 3) else [])
+        for number, beams in itertools.product(range(6), (1, 3))
+    ],
+)
 def test_greedy_and_beam_search_write_what_theirs_write(kind, number, beams, generator, tmp_path):
     theirs = theirs_of(kind, number, generator)
     theirs.save_pretrained(tmp_path)

@@ -94,7 +94,7 @@ def test_integrated_gradients_are_the_integral_of_finite_differences(reader, rul
 
 
 @given(st.integers(0, 10_000), st.integers(0, 5))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_attributions_sum_to_the_difference_from_the_baseline(seed, padding):
     reader = Reader(torch.Generator().manual_seed(seed)).double().eval()
     for baseline in (zeros, token(padding), lambda embedded: torch.full((3,), 0.5)):

@@ -228,6 +228,7 @@ def test_what_cannot_be_changed_is_one_sentence(edit, message):
         model(torch.randn(2, 7, 32))
 
 
+@pytest.mark.slow
 def test_a_compiled_model_cannot_be_changed():
     model: Any = torch.compile(nn.Linear(2, 2))
     edit = SetOutput(address="Linear", to=torch.ones(()))
