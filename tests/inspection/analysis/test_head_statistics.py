@@ -51,6 +51,7 @@ def looped(
                 "first-token": [0] if i else [],
             }
             places["delimiter"] = [j for j in range(sees) if tokens[row][j] in (".", "</s>") and j != i]
+            places["sink"] = [j for j in range(sees) if (j == 0 or tokens[row][j] == "</s>") and j != i]
             for place, there in places.items():
                 there = [j for j in there if 0 <= j < sees]
                 if there:
@@ -128,8 +129,14 @@ def test_first_delimiter_and_broad_heads_are_called_so():
     tokens = [["[CLS]", "a", "b", "[SEP]", "c", "d"]]
     found = HeadStatistics.of({"a": torch.cat([first, mark, broad], dim=1)}, query_tokens=tokens, causal=False)
     # The first token is a delimiter too.
-    assert [head.names() for head in found] == [("first-token", "delimiter"), ("delimiter",), ("broad",)]
-    assert HeadStatistics.of({"a": mark}, query_tokens=tokens, delimiters=["x"], causal=False).heads[0].names() == ()
+    assert [head.names() for head in found] == [
+        ("first-token", "delimiter", "sink"),
+        ("delimiter", "sink"),
+        ("broad",),
+    ]
+    other = {"query_tokens": tokens, "delimiters": ["x"], "causal": False}
+    assert HeadStatistics.of({"a": mark}, **other).heads[0].names() == ("sink",)
+    assert HeadStatistics.of({"a": mark}, **other, specials=["x"]).heads[0].names() == ()
     assert "delimiter" not in HeadStatistics.of({"a": mark}, causal=False).heads[0].shares
 
 
@@ -205,6 +212,28 @@ def test_numbers_stay_in_their_ranges_and_tables_of_batches_join(seed, causal):
             assert share.attention == pytest.approx(other.shares[place].attention)
 
 
+def test_a_sink_is_named_from_its_threshold_on():
+    length = 12
+    for share, named in ((0.29, False), (0.31, True)):
+        weights = torch.zeros(1, 1, length, length)
+        weights[0, 0, 0, 0] = 1
+        for i in range(1, length):  # the rest goes to the token itself
+            weights[0, 0, i, 0], weights[0, 0, i, i] = share, 1 - share
+        found = HeadStatistics.of({"a": weights}, causal=True)
+        assert found.heads[0].shares["sink"].attention == pytest.approx(share)
+        assert ("sink" in found.heads[0].names()) is named
+        assert ("sink" in found.heads[0].names(Criteria(sink=0.5))) is False
+        assert (found.named("sink") == found.heads) is named
+
+
+def test_special_tokens_are_sinks_wherever_they_stand():
+    weights = torch.zeros(1, 1, 4, 4)
+    weights[..., 2] = 1
+    tokens = [["a", "b", "<|im_end|>", "c"]]
+    assert HeadStatistics.of({"a": weights}, query_tokens=tokens).heads[0].names() == ("sink",)
+    assert HeadStatistics.of({"a": weights}).heads[0].names() == ()
+
+
 def test_cross_attention_has_an_order_and_no_distance():
     forwards, backwards = torch.eye(4), torch.eye(4).flip(0)
     one_place = torch.zeros(4, 4)
@@ -214,7 +243,7 @@ def test_cross_attention_has_an_order_and_no_distance():
     assert [head.order for head in found] == [1.0, -1.0, None]
     assert [head.sentences for head in found] == [1, 1, 0]
     assert all(head.distance is None for head in found)
-    assert set(found.heads[0].shares) == {"first-token", "delimiter"}
+    assert set(found.heads[0].shares) == {"first-token", "delimiter", "sink"}
     assert found.heads[2].names() == ("delimiter",)
     assert found.heads[0].shares["first-token"].queries == 4  # the first output may look at the first source token too
 

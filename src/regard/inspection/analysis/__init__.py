@@ -1,4 +1,4 @@
-"""What weights, gradients and hidden states say: head statistics, rollout, attribution, probes, rank by depth."""
+"""What weights, gradients and hidden states say: head statistics, rollout, attribution, lenses, probes, rank by depth."""
 
 from regard.inspection.analysis.attribution import (
     SCORES,
@@ -41,7 +41,8 @@ from regard.inspection.analysis.gradients import (
     token,
     zeros,
 )
-from regard.inspection.analysis.heads import DELIMITERS, PLACES, Criteria, Head, HeadStatistics, Share
+from regard.inspection.analysis.heads import DELIMITERS, PLACES, SPECIALS, Criteria, Head, HeadStatistics, Share
+from regard.inspection.analysis.lens import LogitAttribution, LogitLens, Part
 from regard.inspection.analysis.probing import LayerProbe, Probed, hidden_states
 from regard.inspection.analysis.rollout import Rollout
 from regard.old_names import old_attributes
@@ -50,6 +51,7 @@ __all__ = [
     "DELIMITERS",
     "PLACES",
     "SCORES",
+    "SPECIALS",
     "AnswerProbability",
     "Attribution",
     "ChoiceProbability",
@@ -64,8 +66,11 @@ __all__ = [
     "IntegratedGradients",
     "LayerProbe",
     "Likeness",
+    "LogitAttribution",
+    "LogitLens",
     "MaskProbability",
     "Method",
+    "Part",
     "PathLengths",
     "PredictedValue",
     "Probed",

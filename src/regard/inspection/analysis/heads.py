@@ -104,9 +104,9 @@ class HeadSums:
         kind: of all maps.
         queries: counted.
         entropy, relative_entropy, largest, distance: (H,) sums over these.
-        attention: (H, 5), weights by place, in the order of `PLACES`.
-        most: (H, 5), how often the largest weight stands there.
-        lookers: (5,), how many queries can look there.
+        attention: (H, 6), weights by place, in the order of `PLACES`.
+        most: (H, 6), how often the largest weight stands there.
+        lookers: (6,), how many queries can look there.
         order: (H,), sum of gammas over sentences; ordered: (H,), over how many.
     """
 
@@ -139,7 +139,9 @@ class HeadSums:
         )
 
     @classmethod
-    def of(cls, item: AttentionMap, *, causal: bool | None, delimiters: frozenset[str]) -> HeadSums:
+    def of(
+        cls, item: AttentionMap, *, causal: bool | None, delimiters: frozenset[str], specials: frozenset[str]
+    ) -> HeadSums:
         """The sums over the queries of one map.
 
         Raises:
@@ -162,7 +164,7 @@ class HeadSums:
         totals = item.weights.sum(axis=-1, dtype=np.float64)
         # A query that some head lets see nothing has nothing to say either.
         counted = (visible > 1) & (totals > 0).all(axis=0)
-        places = _places(item, queries, crossed, causal, delimiters) & counted[:, None]
+        places = _places(item, queries, crossed, causal, delimiters, specials) & counted[:, None]
         apart = np.abs(queries[:, None] - np.arange(width))  # says nothing in cross-attention, and is not read there
         sums = np.zeros((heads, 4))
         attention, most = (np.zeros((heads, len(places))) for _ in range(2))
@@ -196,18 +198,25 @@ class HeadSums:
 
 
 def _places(
-    item: AttentionMap, queries: np.ndarray, crossed: bool, causal: bool, delimiters: frozenset[str]
+    item: AttentionMap,
+    queries: np.ndarray,
+    crossed: bool,
+    causal: bool,
+    delimiters: frozenset[str],
+    specials: frozenset[str],
 ) -> np.ndarray:
-    """(5, L, S) bool in the order of `PLACES`: which key is at the place, for the queries that can see it."""
+    """(6, L, S) bool in the order of `PLACES`: which key is at the place, for the queries that can see it."""
     length, width = item.weights.shape[1:]
     query, key = queries[:, None], np.arange(width)[None, :]
     seen = key <= query if causal else np.ones((length, width), dtype=bool)
     nowhere = np.zeros((length, width), dtype=bool)
-    marks = np.array([token.strip(SPACES) in delimiters for token in item.key_tokens])
+    tokens = [token.strip(SPACES) for token in item.key_tokens]
+    marks, special = (np.array([token in wanted for token in tokens]) for wanted in (delimiters, specials))
     previous, after, same = (nowhere,) * 3 if crossed else (key == query - 1, key == query + 1, key == query)
     # A first token or a delimiter that looks at itself says what the diagonal says already.
     others = seen & ~same
-    return np.stack([previous & seen, after & seen, same, (key == 0) & others, marks[None, :] & others])
+    first, sink = (key == 0) & others, ((key == 0) | special[None, :]) & others
+    return np.stack([previous & seen, after & seen, same, first, marks[None, :] & others, sink])
 
 
 def _order(shares: np.ndarray) -> tuple[float, bool]:
@@ -219,9 +228,9 @@ def _order(shares: np.ndarray) -> tuple[float, bool]:
     return (float(signs.sum() / untied), True) if untied else (0.0, False)
 
 
-Place = Literal["previous-token", "next-token", "diagonal", "first-token", "delimiter"]
-"""Where a query may look: at the token before it, after it, at itself; at the first of all, or a mark that parts others, where
-that is not itself."""
+Place = Literal["previous-token", "next-token", "diagonal", "first-token", "delimiter", "sink"]
+"""Where a query may look: at the token before it, after it, at itself; at the first of all, a mark that parts others, or an
+attention sink, the first of all or a special token, where that is not itself."""
 
 PLACES: tuple[Place, ...] = get_args(Place)
 
@@ -247,7 +256,7 @@ class Criteria:
     """From when on a head has a name.
 
     A head is named after a place where the mean weight there is at least `attention`, or where the largest weight is there
-    for at least `largest` of the queries. It is called broad where its entropy is at least `relative_entropy` of the largest
+    for at least `largest` of the queries; `sink` by the mean weight alone, and not where it is broad. It is called broad where its entropy is at least `relative_entropy` of the largest
     that is possible.
 
     Arguments:
@@ -255,6 +264,9 @@ class Criteria:
         largest: Voita et al. 2019, section 5.1, call a head positional where its largest weight is at one relative place for
             at least 90 % of queries.
         relative_entropy: our own; Clark et al., section 3.3, show broad heads without a threshold.
+        sink: of the mean weight on the first token and special tokens together. Gu et al. 2025, "When attention sink emerges in
+            language models", take 0.3 of the first token; that tokens of no meaning draw weight that has nowhere else to go is
+            Xiao et al. 2024, "Efficient streaming language models with attention sinks".
 
     Raises:
         InputError: for a number outside 0 to 1.
@@ -263,10 +275,11 @@ class Criteria:
     attention: float = 0.5
     largest: float = 0.9
     relative_entropy: float = 0.9
+    sink: float = 0.3
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("attention", "largest", "relative_entropy"):
+        for name in ("attention", "largest", "relative_entropy", "sink"):
             value = getattr(self, name)
             if not 0 < value <= 1:
                 raise InputError(f"criteria.{name} is {value}; give a share above 0, at most 1")
@@ -307,12 +320,16 @@ class Head:
     def names(self, criteria: Criteria | None = None) -> tuple[str, ...]:
         """What it may be called: places, `broad`, or nothing."""
         criteria = criteria or Criteria()
-        found: list[str] = [
-            place
-            for place, share in self.shares.items()
-            if share.attention >= criteria.attention or share.largest >= criteria.largest
-        ]
-        return (*found, "broad") if self.relative_entropy >= criteria.relative_entropy else tuple(found)
+        broad = self.relative_entropy >= criteria.relative_entropy
+        found: list[str] = []
+        for place, share in self.shares.items():
+            if place == "sink":  # in a short text an even share of weight would pass too
+                named = share.attention >= criteria.sink and not broad
+            else:
+                named = share.attention >= criteria.attention or share.largest >= criteria.largest
+            if named:
+                found.append(place)
+        return (*found, "broad") if broad else tuple(found)
 
     def joined(self, other: Head) -> Head:
         """Both together, means as the mean of all their queries.
@@ -369,6 +386,14 @@ class Head:
 
 DELIMITERS = frozenset({"[SEP]", "[CLS]", "</s>", "<s>", ".", ","})
 
+SPECIALS = frozenset(
+    {
+        *("[CLS]", "[SEP]", "[PAD]", "[MASK]", "[BOS]", "[EOS]", "<s>", "</s>", "<pad>", "<mask>", "<bos>", "<eos>"),
+        *("<|endoftext|>", "<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>"),
+    }
+)
+"""Tokens that are no text, as tokenizers write them; weight on them counts as an attention sink's."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadStatistics:
@@ -402,6 +427,7 @@ class HeadStatistics:
         kind: Kind = "self",
         causal: bool | None = None,
         delimiters: Collection[str] = DELIMITERS,
+        specials: Collection[str] = SPECIALS,
         criteria: Criteria | None = None,
     ) -> Self:
         """From plain weights of any library, one batch; `joined` puts several tables together.
@@ -415,6 +441,7 @@ class HeadStatistics:
             kind: `cross` where queries and keys are two sequences.
             causal: whether a query sees no key after it; None looks at whether it ever does.
             delimiters: which tokens those are; a space mark (U+2581 or U+0120) around a token is not looked at.
+            specials: likewise, which tokens count as attention sinks beside the first.
             criteria: from when on a head has a name.
 
         Raises:
@@ -423,7 +450,7 @@ class HeadStatistics:
         maps = as_maps(
             layers, queries=queries, keys=keys, query_tokens=query_tokens, key_tokens=key_tokens, kind=kind
         )  # fmt: skip
-        return cls.of_maps(maps, causal=causal, delimiters=delimiters, criteria=criteria)
+        return cls.of_maps(maps, causal=causal, delimiters=delimiters, specials=specials, criteria=criteria)
 
     @classmethod
     def of_record(
@@ -431,6 +458,7 @@ class HeadStatistics:
         record: Record,
         *,
         delimiters: Collection[str] = DELIMITERS,
+        specials: Collection[str] = SPECIALS,
         criteria: Criteria | None = None,
     ) -> Self:
         """From what `regard.look` saw, over all its runs, padding left out.
@@ -440,7 +468,7 @@ class HeadStatistics:
         Raises:
             InputError: where nothing was recorded.
         """
-        return cls.of_maps(_maps_of(record), delimiters=delimiters, criteria=criteria)
+        return cls.of_maps(_maps_of(record), delimiters=delimiters, specials=specials, criteria=criteria)
 
     @classmethod
     def of_maps(
@@ -449,21 +477,22 @@ class HeadStatistics:
         *,
         causal: bool | None = None,
         delimiters: Collection[str] = DELIMITERS,
+        specials: Collection[str] = SPECIALS,
         criteria: Criteria | None = None,
     ) -> Self:
         """From maps of single sentences without padding, read one after the other.
 
         Arguments:
             maps: any number, any order; those of one address belong together.
-            causal, delimiters, criteria: as in `of`.
+            causal, delimiters, specials, criteria: as in `of`.
 
         Raises:
             InputError: as `of`.
         """
-        wanted = frozenset(delimiters)
+        wanted, special = frozenset(delimiters), frozenset(specials)
         sums: dict[str, HeadSums] = {}
         for item in maps.maps if isinstance(maps, AttentionView) else maps:
-            seen = HeadSums.of(item, causal=causal, delimiters=wanted)
+            seen = HeadSums.of(item, causal=causal, delimiters=wanted, specials=special)
             sums[item.address] = sums[item.address].added(seen) if item.address in sums else seen
         if not sums:
             raise InputError("there are no attention maps to count; record some runs first")
@@ -540,7 +569,7 @@ class HeadStatistics:
         table.add_column("layer", overflow="fold")
         for title in ("head", "entropy", "of most", "largest", "distance"):
             table.add_column(title, justify="right")
-        for title in ("previous", "next", "itself", "first", "delimiter"):
+        for title in ("previous", "next", "itself", "first", "delimiter", "sink"):
             table.add_column(title, justify="right")
         if crossed:
             table.add_column("order", justify="right")
