@@ -85,6 +85,7 @@ FAMILIES = {
     "attention alone": lambda: AttentionStack(
         AttentionStackConfig(**CAUSAL, head="masked", skips=False, norm="none")
     ),
+    "no feed-forward": lambda: AttentionStack(AttentionStackConfig(**CAUSAL, head="masked", feedforward=False)),
 }
 
 
@@ -146,14 +147,29 @@ def test_the_lens_below_is_the_end_applied_to_the_stream():
         assert found.predicted_probability[0, place] == pytest.approx(float(logs[place, token].exp()), rel=1e-4)
 
 
-@given(st.integers(0, 1000), st.sampled_from(["gpt", "gpt2", "rotated", "bert"]))
+@given(st.integers(0, 1000), st.sampled_from(["gpt", "gpt2", "rotated", "bert", "no feed-forward"]))
 @settings(max_examples=12, deadline=None)
-def test_a_head_that_is_taken_out_before_the_last_norm_takes_its_part_along(seed, family):
-    """In the last layer, with all norms frozen, the logit without a head is the logit less its contribution."""
+def test_a_difference_of_logits_is_the_sum_of_the_differences(seed, family):
     model = redrawn(FAMILIES[family](), seed)
+    wanted = logits_of(model)[0, 5]
     found = LogitAttribution.of_run(model, lambda: logits_of(model), [4, 7], place=5)
-    assert found.error < 1e-4
-    assert found.difference() == pytest.approx(found.values[:, 0] - found.values[:, 1])
+    assert found.difference().sum() == pytest.approx(float(wanted[4] - wanted[7]), abs=2e-4)
+
+
+def test_a_head_of_the_last_layer_contributes_what_is_lost_without_it_under_the_same_scale():
+    """Under the final norm's scale as it was, by hand: u . (g * centred(Wo_h z_h)) / sigma."""
+    model = redrawn(GPT2(GPT2Config(**CAUSAL)))
+    found = LogitAttribution.of_run(model, lambda: logits_of(model), [4], place=5)
+    number = next(n for n, part in enumerate(found.parts) if part.name == "layers.1.attention.head 2")
+    kept = []
+    hook = model.layers[1].attention.output.register_forward_pre_hook(lambda _, given: kept.append(given[0]))
+    logits_of(model)
+    hook.remove()
+    with torch.no_grad():
+        added = model.layers[1].attention.output.weight[:, 8:12] @ kept[0][0, 5, 8:12]
+        carried = (added - added.mean()) * found.scales["norm"] * model.norm.weight
+        wanted = float(carried @ model.embedding.tokens.weight[4])
+    assert found.values[number, 0] == pytest.approx(wanted, abs=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["int8", "int4", "bfloat16"])

@@ -226,7 +226,7 @@ class Stream:
         found: list[tuple[Any, nn.Module]] = []
         for name, sublayer in SUBLAYERS.items():
             residual = getattr(block, name, None)
-            if residual is None:
+            if residual is None or _passes(residual, getattr(block, sublayer)):
                 continue
             if type(residual) not in (Residual, NoSkip):
                 raise InputError(
@@ -305,6 +305,12 @@ class Stream:
             each = value.expand(len(self.entered), *value.shape[1:])[row, place].detach().double()
             found[name] = each * scale if name == "tokens" else each
         return found
+
+
+def _passes(residual: nn.Module, part: nn.Module) -> bool:
+    """Whether nothing is computed: a block without a feed-forward net has an identity, with neither a skip nor a norm."""
+    norms = (getattr(residual, "before", None), getattr(residual, "after", None))
+    return type(residual) is NoSkip and all(isinstance(each, nn.Identity) for each in (part, *norms))
 
 
 def _keeping_input(kept: list[Tensor]) -> Any:

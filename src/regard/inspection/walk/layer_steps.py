@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, ScoredAttention
+from regard.attention import AttentionLayer, Rotary, ScoredAttention
 from regard.inspection.walk.reading import Seen, Summed
 from regard.inspection.walk.steps import Scene, Shown, Step, array, shape_of, statement
 
@@ -25,7 +25,107 @@ def given_step(scene: Scene) -> Step:
     )
 
 
-def projection_step(layer: AttentionLayer, scene: Scene, asks: str, read: Tensor) -> Step:
+@dataclass(frozen=True, slots=True, eq=False)
+class Unrotated:
+    """A query and its head's keys before rotary positions turned them.
+
+    Arguments:
+        query: (E,), projected.
+        keys: (S, E), projected.
+        normed_query, normed_keys: the same under the norms of queries and keys; None where the layer has none.
+    """
+
+    query: Tensor
+    keys: Tensor
+    normed_query: Tensor | None
+    normed_keys: Tensor | None
+
+    @classmethod
+    def of(cls, layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> Unrotated | None:
+        """What the projections gave; None for a layer that turns nothing, or whose keys were not all projected in this call."""
+        if layer.rotary is None or seen.keys is None or seen.keys.shape[1] != scene.inputs.shape[3]:
+            return None
+        read = seen.queries[call][scene.row, scene.place]
+        group = scene.head * layer.key_heads // layer.heads
+        query = layer.query(read).unflatten(-1, (layer.heads, -1))[scene.head]
+        keys = layer.key(seen.keys[scene.row]).unflatten(-1, (layer.key_heads, -1))[:, group]
+        norms = (getattr(layer, "query_norm", None), getattr(layer, "key_norm", None))
+        normed = [
+            None if norm is None or isinstance(norm, nn.Identity) else norm(x).to(scene.exact)
+            for norm, x in zip(norms, (query, keys), strict=True)
+        ]
+        return cls(query.to(scene.exact), keys.to(scene.exact), *normed)
+
+
+def rotation_step(layer: AttentionLayer, scene: Scene, unrotated: Unrotated) -> Step:
+    """The query and the keys turned by their positions (Su et al. 2021, section 3.2.2), before and after.
+
+    Arguments:
+        layer: one with a rotary embedding.
+        scene: the call.
+        unrotated: the same query and keys before.
+    """
+    rotary = layer.rotary
+    if rotary is None:
+        raise ValueError("the layer has no rotary embedding")
+    positions = scene.inputs.positions
+    queries, keys = (each.expand(scene.inputs.shape[0], -1)[scene.row] for each in (positions.queries, positions.keys))
+    place = int(queries[scene.place])
+    frequencies = _frequencies(rotary)
+    asks = unrotated.query if unrotated.normed_query is None else unrotated.normed_query
+    held = unrotated.keys if unrotated.normed_keys is None else unrotated.normed_keys
+    rotated = rotary(asks[None, None, None], queries[scene.place][None, None])[0, 0, 0]
+    turned = rotary(held[None, None], keys[None])[0, 0]
+    after, keys_after = scene.mine(scene.query), scene.heads(scene.key)
+    difference = max(float((rotated - after).abs().max()), float((turned - keys_after).abs().max()))
+    width = 2 * len(frequencies)
+    pairs = "2k and 2k + 1" if rotary.neighbours else f"k and k + {width // 2}"
+    notes = [
+        f"The query stands at position {place}. Channels {pairs} make pair k, which turns by the position times w_k radians: the "
+        "first pair fastest, the last slowest.",
+        "The product of a query at i and a key at j turned so depends on their vectors and on i - j, on no other place.",
+    ]
+    if width < len(after):
+        notes.append(f"Only the first {width} of {len(after)} channels are turned; the others stay as they are.")
+    normed = []
+    if unrotated.normed_query is not None:
+        normed.append(scene.vector("q normalised", unrotated.normed_query, note="under the norm of queries"))
+    if unrotated.normed_keys is not None:
+        normed.append(scene.per_key("k normalised", unrotated.normed_keys, note="under the norm of keys"))
+    if layer.key_heads != layer.heads:
+        group = scene.head * layer.key_heads // layer.heads
+        notes.append(f"Head {scene.head} shares key head {group}, so these are the keys of {layer.heads // layer.key_heads} heads.")
+    return Step(
+        title="Rotation",
+        sentence="Query and keys are turned by their positions: each pair of channels is a point in a plane that turns by an "
+        "angle, the position times the pair's own frequency. Lengths stay as they are.",
+        equation="(a, b) → (a cos p w_k − b sin p w_k,  b cos p w_k + a sin p w_k)",
+        lines=(*statement(AttentionLayer.queries, "self.rotary("), *statement(type(rotary).forward, "turned = (")),
+        shown=(
+            *normed,
+            scene.vector("w", frequencies, letter="E/2", note="radians for each position, by pair"),
+            scene.vector("p w", place * frequencies, letter="E/2", note=f"the query's angles, p = {place}, in radians"),
+            scene.vector("q before", asks),
+            scene.vector("q after", after, of=shape_of("query", "B, H, L, E", scene.inputs.query)),
+            scene.per_key("p w of keys", keys[:, None] * frequencies, letter="E/2", note="the keys' angles, in radians"),
+            scene.per_key("k before", held),
+            scene.per_key("k after", keys_after, of=shape_of("key", "B, G, S, E", scene.inputs.key)),
+            scene.number("largest difference", difference, note="between these turned here and what the mechanism was given"),
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _frequencies(rotary: Rotary) -> Tensor:
+    """w_k, (E/2,) float64: the angle at position 1, which the tables have whatever scaling made them."""
+    if len(rotary.cosines) < 2:
+        return torch.zeros(rotary.cosines.shape[1], dtype=torch.float64)
+    return torch.atan2(rotary.sines[1].double(), rotary.cosines[1].double())
+
+
+def projection_step(
+    layer: AttentionLayer, scene: Scene, asks: str, read: Tensor, unrotated: Unrotated | None = None
+) -> Step:
     """Queries, keys and values as a layer projects them.
 
     Arguments:
@@ -33,6 +133,7 @@ def projection_step(layer: AttentionLayer, scene: Scene, asks: str, read: Tensor
         scene: the call.
         asks: what the vector that asks is, in words.
         read: (D,) that vector.
+        unrotated: query and keys as projected, where a rotary embedding turns them afterwards.
     """
     parts = {"q": layer.query, "k": layer.key, "v": layer.value}
     projected = [name for name, part in parts.items() if not isinstance(part, nn.Identity)]
@@ -71,7 +172,7 @@ def projection_step(layer: AttentionLayer, scene: Scene, asks: str, read: Tensor
             *statement(type(layer).queries, "split_heads(self.query"),
             *statement(AttentionLayer.keys_values, "split_heads(self.key("),
         ),
-        shown=(*asking, *_projected(scene)),
+        shown=(*asking, *_projected(scene, unrotated)),
         notes=tuple(notes),
     )
 
@@ -131,11 +232,17 @@ def output_step(layer: AttentionLayer, scene: Scene, gathered: Tensor, given: Te
     )
 
 
-def _projected(scene: Scene) -> tuple[Shown, ...]:
+def _projected(scene: Scene, unrotated: Unrotated | None = None) -> tuple[Shown, ...]:
     inputs = scene.inputs
+    if unrotated is not None:
+        own = scene.vector("q", unrotated.query), scene.per_key("k", unrotated.keys)
+    else:
+        own = (
+            scene.vector("q", scene.mine(scene.query), of=shape_of("query", "B, H, L, E", inputs.query)),
+            scene.per_key("k", scene.heads(scene.key), of=shape_of("key", "B, G, S, E", inputs.key)),
+        )
     return (
-        scene.vector("q", scene.mine(scene.query), of=shape_of("query", "B, H, L, E", inputs.query)),
-        scene.per_key("k", scene.heads(scene.key), of=shape_of("key", "B, G, S, E", inputs.key)),
+        *own,
         scene.per_key("v", scene.values, letter="Ev", of=shape_of("value", "B, G, S, Ev", scene.value)),
     )
 
@@ -183,6 +290,8 @@ def split_step(layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> St
     """
     if not seen.embeddings or seen.keys is None or layer.sequences[0] != layer.sequences[1]:
         return None
+    if layer.rotary is not None:
+        return None  # positions are not added but turn queries and keys, which has a step of its own
     queried, keyed = _source(seen, seen.queries[call]), _source(seen, seen.keys)
     scale = None
     if isinstance(scene.mechanism, ScoredAttention):

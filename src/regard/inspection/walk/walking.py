@@ -16,7 +16,14 @@ from torch import Tensor
 from regard.attention import Attention, AttentionInputs, AttentionLayer, ScoredAttention
 from regard.errors import InputError
 from regard.inspection.view import layer_and_head
-from regard.inspection.walk.layer_steps import given_step, output_step, projection_step, split_step
+from regard.inspection.walk.layer_steps import (
+    Unrotated,
+    given_step,
+    output_step,
+    projection_step,
+    rotation_step,
+    split_step,
+)
 from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
 from regard.inspection.walk.reading import Found, Reading, asking, chosen_layer, find_word, layers_of, occurs, read
 from regard.inspection.walk.steps import Scene, Step, quoted, walked_as
@@ -210,10 +217,13 @@ def walk(
             query_token=token,
             key_tokens=reading.keys[: inputs.shape[3]],
         )
-        first = given_step(scene)
+        first = [given_step(scene)]
         if seen.whole:
             words = asking(model.model, part, token)
-            first = projection_step(part, scene, words, seen.queries[call][0, place].to(scene.exact))
+            unrotated = Unrotated.of(part, scene, seen, call)
+            first = [projection_step(part, scene, words, seen.queries[call][0, place].to(scene.exact), unrotated)]
+            if unrotated is not None:
+                first.append(rotation_step(part, scene, unrotated))
         weights_, weights = walked_as(weight_steps, part.attention, "weights")(part.attention, scene)
         gathering, gathered = gathering_steps(scene, weights)
         asides = (
@@ -221,7 +231,7 @@ def walk(
             output_step(part, scene, gathered, given, seen.outputs[call]) if seen.whole else None,
             check_step(scene, weights, gathered, given),
         )
-    steps = [first, *weights_, *gathering, *(step for step in asides if step is not None)]
+    steps = [*first, *weights_, *gathering, *(step for step in asides if step is not None)]
     width = (("D", "width of the model", seen.queries[call].shape[-1]),) if seen.whole else ()
     return Walk(
         title=reading.title,
