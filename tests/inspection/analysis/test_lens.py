@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.attention import MultiHeadAttention, NoPositions, Rotary
 from regard.errors import InputError
 from regard.inspection.analysis import LogitAttribution, LogitLens
-from regard.layers import CausalBlock, CausalTransformer, GatedFeedForward, PositionedEmbedding, Residual, Tokens
+from regard.layers import Residual, Tokens
 from regard.layers.blocks import adapt
 from regard.models import (
     GPT,
@@ -29,6 +28,8 @@ from regard.models import (
     GPT2Config,
     GPT3Config,
     GPTConfig,
+    Llama,
+    LlamaConfig,
     MusicTransformer,
     MusicTransformerConfig,
     Reformer,
@@ -45,34 +46,15 @@ CAUSAL = {"vocabulary": 11, **SIZES, "layers": 2, "maximum_positions": 9}
 BOTH = {"source_vocabulary": 11, "target_vocabulary": 11, **SIZES, "encoder_layers": 2, "decoder_layers": 2}
 
 
-class Rotated(CausalTransformer):
-    """Rotary positions, root mean square norms, gates, grouped keys."""
-
-    def __init__(self) -> None:
-        config = GPT2Config(vocabulary=11, width=16, heads=4, feedforward_width=20, layers=2, maximum_positions=9)
-
-        def residual() -> Residual:
-            return Residual(before=nn.RMSNorm(16), after=nn.Identity())
-
-        def block() -> CausalBlock:
-            attention = MultiHeadAttention(16, 4, key_heads=2, bias=False, rotary=Rotary(4, 9))
-            net = GatedFeedForward(16, 20, activation=nn.functional.silu)
-            return CausalBlock(attention=attention, feedforward=net, residual=residual)
-
-        super().__init__(
-            config,
-            embedding=PositionedEmbedding(nn.Embedding(11, 16), NoPositions(16, 9), scale=1.0),
-            layers=[block() for _ in range(2)],
-            norm=nn.RMSNorm(16),
-        )
-
-
 FAMILIES = {
     "gpt": lambda: GPT(GPTConfig(**CAUSAL)),
     "gpt2": lambda: GPT2(GPT2Config(**CAUSAL)),
     "gpt3": lambda: GPT3(GPT3Config(**CAUSAL, band=2)),
     "music_transformer": lambda: MusicTransformer(MusicTransformerConfig(**CAUSAL)),
-    "rotated": Rotated,
+    "llama": lambda: Llama(LlamaConfig(**CAUSAL, key_heads=1, feedforward_bias=True)),
+    "llama qwen3": lambda: Llama(
+        LlamaConfig(**CAUSAL | {"heads": 2}, key_heads=1, query_key_norm=True, tied_output=False, attention_output_bias=True)
+    ),
     "transformer post": lambda: Transformer(TransformerConfig(**BOTH)),
     "transformer pre": lambda: Transformer(TransformerConfig(**BOTH, norm="pre", output_bias="trained", sharing="none")),
     "transformer biased": lambda: Transformer(TransformerConfig(**BOTH, attention_bias=True, positions="learned")),
@@ -147,7 +129,7 @@ def test_the_lens_below_is_the_end_applied_to_the_stream():
         assert found.predicted_probability[0, place] == pytest.approx(float(logs[place, token].exp()), rel=1e-4)
 
 
-@given(st.integers(0, 1000), st.sampled_from(["gpt", "gpt2", "rotated", "bert", "no feed-forward"]))
+@given(st.integers(0, 1000), st.sampled_from(["gpt", "gpt2", "llama", "bert", "no feed-forward"]))
 @settings(max_examples=12, deadline=None)
 def test_a_difference_of_logits_is_the_sum_of_the_differences(seed, family):
     model = redrawn(FAMILIES[family](), seed)

@@ -302,6 +302,8 @@ class Stream:
         scale = float(getattr(embedding, "scale", 1.0))
         found: dict[str, Tensor] = {}
         for name, value in self.embedded.items():
+            if value.shape[-1] != self.entered.shape[-1]:  # a model without positions adds a zero
+                continue
             each = value.expand(len(self.entered), *value.shape[1:])[row, place].detach().double()
             found[name] = each * scale if name == "tokens" else each
         return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, Rotary, ScoredAttention
+from regard.attention import AttentionLayer, ScoredAttention
 from regard.inspection.walk.reading import Seen, Summed
 from regard.inspection.walk.steps import Scene, Shown, Step, array, shape_of, statement
 
@@ -49,10 +49,9 @@ class Unrotated:
         group = scene.head * layer.key_heads // layer.heads
         query = layer.query(read).unflatten(-1, (layer.heads, -1))[scene.head]
         keys = layer.key(seen.keys[scene.row]).unflatten(-1, (layer.key_heads, -1))[:, group]
-        norms = (getattr(layer, "query_norm", None), getattr(layer, "key_norm", None))
+        norms = (layer.query_norm, layer.key_norm)
         normed = [
-            None if norm is None or isinstance(norm, nn.Identity) else norm(x).to(scene.exact)
-            for norm, x in zip(norms, (query, keys), strict=True)
+            None if norm is None else norm(x).to(scene.exact) for norm, x in zip(norms, (query, keys), strict=True)
         ]
         return cls(query.to(scene.exact), keys.to(scene.exact), *normed)
 
@@ -71,14 +70,14 @@ def rotation_step(layer: AttentionLayer, scene: Scene, unrotated: Unrotated) -> 
     positions = scene.inputs.positions
     queries, keys = (each.expand(scene.inputs.shape[0], -1)[scene.row] for each in (positions.queries, positions.keys))
     place = int(queries[scene.place])
-    frequencies = _frequencies(rotary)
+    asks_at, held_at = rotary.angles(queries[scene.place][None])[0], rotary.angles(keys)
     asks = unrotated.query if unrotated.normed_query is None else unrotated.normed_query
     held = unrotated.keys if unrotated.normed_keys is None else unrotated.normed_keys
     rotated = rotary(asks[None, None, None], queries[scene.place][None, None])[0, 0, 0]
     turned = rotary(held[None, None], keys[None])[0, 0]
     after, keys_after = scene.mine(scene.query), scene.heads(scene.key)
     difference = max(float((rotated - after).abs().max()), float((turned - keys_after).abs().max()))
-    width = 2 * len(frequencies)
+    width = rotary.width
     pairs = "2k and 2k + 1" if rotary.neighbours else f"k and k + {width // 2}"
     notes = [
         f"The query stands at position {place}. Channels {pairs} make pair k, which turns by the position times w_k radians: the "
@@ -87,6 +86,12 @@ def rotation_step(layer: AttentionLayer, scene: Scene, unrotated: Unrotated) -> 
     ]
     if width < len(after):
         notes.append(f"Only the first {width} of {len(after)} channels are turned; the others stay as they are.")
+    scaling = rotary.scaling
+    if scaling is None:
+        notes.append(f"The frequencies are w_k = {rotary.base:g}^(-2k / {width}). Lengths stay as they are.")
+    else:
+        times = "" if scaling.magnitude == 1 else f", and what is turned is multiplied by {scaling.magnitude:.4g}"
+        notes.append(f"The frequencies w_k are scaled for longer texts: {scaling.kind}, factor {scaling.factor:g}{times}.")
     normed = []
     if unrotated.normed_query is not None:
         normed.append(scene.vector("q normalised", unrotated.normed_query, note="under the norm of queries"))
@@ -98,29 +103,21 @@ def rotation_step(layer: AttentionLayer, scene: Scene, unrotated: Unrotated) -> 
     return Step(
         title="Rotation",
         sentence="Query and keys are turned by their positions: each pair of channels is a point in a plane that turns by an "
-        "angle, the position times the pair's own frequency. Lengths stay as they are.",
+        "angle, the position times the pair's own frequency.",
         equation="(a, b) → (a cos p w_k − b sin p w_k,  b cos p w_k + a sin p w_k)",
         lines=(*statement(AttentionLayer.queries, "self.rotary("), *statement(type(rotary).forward, "turned = (")),
         shown=(
             *normed,
-            scene.vector("w", frequencies, letter="E/2", note="radians for each position, by pair"),
-            scene.vector("p w", place * frequencies, letter="E/2", note=f"the query's angles, p = {place}, in radians"),
+            scene.vector("p w", asks_at, letter="E/2", note=f"the query's angles, p = {place}, in radians"),
             scene.vector("q before", asks),
             scene.vector("q after", after, of=shape_of("query", "B, H, L, E", scene.inputs.query)),
-            scene.per_key("p w of keys", keys[:, None] * frequencies, letter="E/2", note="the keys' angles, in radians"),
+            scene.per_key("p w of keys", held_at, letter="E/2", note="the keys' angles, in radians"),
             scene.per_key("k before", held),
             scene.per_key("k after", keys_after, of=shape_of("key", "B, G, S, E", scene.inputs.key)),
             scene.number("largest difference", difference, note="between these turned here and what the mechanism was given"),
         ),
         notes=tuple(notes),
     )
-
-
-def _frequencies(rotary: Rotary) -> Tensor:
-    """w_k, (E/2,) float64: the angle at position 1, which the tables have whatever scaling made them."""
-    if len(rotary.cosines) < 2:
-        return torch.zeros(rotary.cosines.shape[1], dtype=torch.float64)
-    return torch.atan2(rotary.sines[1].double(), rotary.cosines[1].double())
 
 
 def projection_step(
@@ -292,6 +289,8 @@ def split_step(layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> St
         return None
     if layer.rotary is not None:
         return None  # positions are not added but turn queries and keys, which has a step of its own
+    if layer.query_norm is not None or layer.key_norm is not None:
+        return _refused("queries and keys are normalised before their product, each divided by a number of all its parts")
     queried, keyed = _source(seen, seen.queries[call]), _source(seen, seen.keys)
     scale = None
     if isinstance(scene.mechanism, ScoredAttention):
