@@ -52,6 +52,8 @@ RUN: dict[str, str] = {
     "regard predict runs/names --help": "",
     'regard translate runs/dates "Tuesday, 9 May 2017" "mardi 9 mai 2017"': "",
     'regard generate runs/gpt "The history of"': "",
+    'regard lens runs/gpt "The history of"': "",
+    'regard lens runs/gpt "The history of" --position -1 --json': "",
     'regard generate runs/gpt "The history of" --sample --temperature 0.8 --top-p 0.95 --seed 3': "",
     'regard generate runs/gpt --input prompts.txt --output texts.txt --stop "." --maximum-length 40': "",
     'regard generate runs/t5 "translate English to German: The house is small."': "",

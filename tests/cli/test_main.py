@@ -32,6 +32,7 @@ COMMANDS = (
     "look",
     "walk",
     "rank",
+    "lens",
     "compare",
     "info",
     "export",

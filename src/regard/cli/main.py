@@ -24,6 +24,7 @@ from regard.cli.embedding import embed, search
 from regard.cli.evaluate import evaluate
 from regard.cli.folders import check, export, info, push
 from regard.cli.language_models import generate, prompt
+from regard.cli.lens import lens
 from regard.cli.looking import look, rank, walk
 from regard.cli.media import caption, compose
 from regard.cli.spans import answer, fill, tag
@@ -89,6 +90,7 @@ for _command in (
     look,
     walk,
     rank,
+    lens,
     compare,
     info,
     export,
