@@ -13,19 +13,19 @@ from regard.models import Llama, LlamaConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.text import Tokenizer
 
-TEXT = "the cat sat"
+TEXT = "a cat sat on a mat"
 SIZES = {"width": 16, "heads": 4, "feedforward_width": 16, "layers": 2, "maximum_positions": 30}
 
 
 @pytest.fixture
 def reader(randomize):
-    """A language model of Llama's type that reads letters."""
+    """A language model of Llama's type that reads words."""
 
     def make(**changes) -> LanguageModel:
-        tokenizer = Tokenizer.train([TEXT] * 3, kind="character", size=40)
-        config = LlamaConfig(vocabulary=tokenizer.size, **SIZES, **changes)
+        task = LanguageModellingTask(Tokenizer.train([TEXT], kind="word", size=20))
+        config = LlamaConfig(**task.model_settings(), **SIZES, **changes)
         model = randomize(Llama(config), scale=2.0).eval()
-        return LanguageModel(model, LanguageModellingTask(tokenizer))
+        return LanguageModel(model, task)
 
     return make
 
@@ -44,7 +44,7 @@ def turned(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("query_key_norm", [False, True])
 def test_query_and_keys_are_turned_by_their_positions_and_are_then_what_is_compared(reader, key_heads, query_key_norm):
     model = reader(key_heads=key_heads, query_key_norm=query_key_norm)
-    seen = walk(model, TEXT, position=6, layer="layers.1.attention", head="3")
+    seen = walk(model, TEXT, position=6, layer="layers.1.attention", head=3)
     titles = [step.title for step in seen.steps]
     assert titles[:2] == ["Queries, keys, values", "Rotation"]
     before, step = seen.steps[0], seen.step("Rotation")
@@ -72,4 +72,4 @@ def test_scaled_frequencies_are_named_and_shown(reader):
 
 
 def test_layers_that_turn_nothing_have_no_such_step(translator):
-    assert "Rotation" not in [step.title for step in walk(translator("transformer"), "abcd").steps]
+    assert "Rotation" not in [step.title for step in walk(translator("transformer"), "abcd", "c", layer="encoder.layers.0.attention").steps]

@@ -169,7 +169,8 @@ class LogitLens:
                 raise InputError(f"top is {top}; give a number from 1 to {last.shape[-1]}, the size of the vocabulary")
             predicted = last.argmax(dim=-1, keepdim=True)
             found = [_said(ending.logits(ending.norm(state[row])), predicted, top) for state in states.values()]
-        ids, probabilities, rank, of_predicted, entropy = (np.stack([each.cpu().numpy() for each in part]) for part in zip(*found, strict=True))
+        stacked = (np.stack([each.cpu().numpy() for each in part]) for part in zip(*found, strict=True))
+        ids, probabilities, rank, of_predicted, entropy = stacked
         numbers = sorted({int(each) for each in ids.flat} | {int(each) for each in predicted.flatten()})
         names = list(map(str, numbers)) if shown is None else list(shown(numbers))
         return cls(
