@@ -72,4 +72,6 @@ def test_scaled_frequencies_are_named_and_shown(reader):
 
 
 def test_layers_that_turn_nothing_have_no_such_step(translator):
-    assert "Rotation" not in [step.title for step in walk(translator("transformer"), "abcd", "c", layer="encoder.layers.0.attention").steps]
+    assert "Rotation" not in [
+        step.title for step in walk(translator("transformer"), "abcd", "c", layer="encoder.layers.0.attention").steps
+    ]

@@ -25,12 +25,17 @@ def lens(
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(metavar="TOKEN", help="Whose logit; the most probable token's if none is named.", show_default=False),
+        typer.Option(
+            metavar="TOKEN", help="Whose logit; the most probable token's if none is named.", show_default=False
+        ),
     ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="TOKEN", help="Another token, its logit beside the first.", show_default=False)
     ] = None,
-    top: Annotated[int, typer.Option(help="How many tokens of each layer are in the numbers of --json.")] = 5,
+    top: Annotated[
+        int | None,
+        typer.Option(help="How many tokens of each layer --json has; 5 where not given.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as one JSON object.")] = False,
 ) -> None:
     """Show what a model would say after each layer (logit lens), or with --position the parts that a logit comes from.
@@ -43,6 +48,7 @@ def lens(
       regard lens runs/gpt "The history of"
       regard lens runs/gpt "The history of" --position -1 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.errors import InputError
     from regard.inspection.analysis.lens import LogitAttribution, LogitLens
     from regard.machine import keep_freed_memory
     from regard.tasks.loading import load
@@ -51,7 +57,9 @@ def lens(
     loaded = load(model)
     found: LogitLens | LogitAttribution
     if position is None and token is None and against is None:
-        found = LogitLens.of(loaded, text, target=target, top=top)
+        found = LogitLens.of(loaded, text, target=target, top=5 if top is None else top)
+    elif top is not None:
+        raise InputError("--top is for the tokens of each layer; leave it out with --position, --token and --against")
     else:
         place = -1 if position is None else position
         found = LogitAttribution.of(loaded, text, token=token, against=against, place=place, target=target)

@@ -379,4 +379,4 @@ def test_the_table_and_the_json_say_the_same():
     value = json.loads(json.dumps(found.to_json()))
     assert value["heads"][0]["names"] == ["diagonal"]
     assert value["heads"][0]["shares"]["diagonal"] == {"attention": 1.0, "largest": 1.0, "queries": 5}
-    assert value["criteria"] == {"attention": 0.5, "largest": 0.9, "relative_entropy": 0.9}
+    assert value["criteria"] == {"attention": 0.5, "largest": 0.9, "relative_entropy": 0.9, "sink": 0.3}

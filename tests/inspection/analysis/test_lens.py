@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -53,20 +54,22 @@ FAMILIES = {
     "music_transformer": lambda: MusicTransformer(MusicTransformerConfig(**CAUSAL)),
     "llama": lambda: Llama(LlamaConfig(**CAUSAL, key_heads=1, feedforward_bias=True)),
     "llama qwen3": lambda: Llama(
-        LlamaConfig(**CAUSAL | {"heads": 2}, key_heads=1, query_key_norm=True, tied_output=False, attention_output_bias=True)
+        LlamaConfig(
+            **CAUSAL | {"heads": 2}, key_heads=1, query_key_norm=True, tied_output=False, attention_output_bias=True
+        )
     ),
     "transformer post": lambda: Transformer(TransformerConfig(**BOTH)),
-    "transformer pre": lambda: Transformer(TransformerConfig(**BOTH, norm="pre", output_bias="trained", sharing="none")),
+    "transformer pre": lambda: Transformer(
+        TransformerConfig(**BOTH, norm="pre", output_bias="trained", sharing="none")
+    ),
     "transformer biased": lambda: Transformer(TransformerConfig(**BOTH, attention_bias=True, positions="learned")),
     "t5": lambda: T5(T5Config(**BOTH, head_width=3)),
-    "t5 1.1": lambda: T5(T5Config(**BOTH, head_width=5, gated=True, sharing="none", scaled_output=False)),
+    "t5 1.1": lambda: T5(T5Config(**BOTH, head_width=5, gated=True, sharing="inputs", scaled_output=False)),
     "bert": lambda: Bert(BertConfig(**CAUSAL, head="masked")),
     "bert pretraining": lambda: Bert(BertConfig(**CAUSAL, head="pretraining", outputs=2)),
     "bert pruned": lambda: Bert(BertConfig(**CAUSAL, head="masked", pruned_heads=((0, 1),))),
     "distilbert": lambda: DistilBert(DistilBertConfig(**CAUSAL, head="masked")),
-    "attention alone": lambda: AttentionStack(
-        AttentionStackConfig(**CAUSAL, head="masked", skips=False, norm="none")
-    ),
+    "attention alone": lambda: AttentionStack(AttentionStackConfig(**CAUSAL, head="masked", skips=False, norm="none")),
     "no feed-forward": lambda: AttentionStack(AttentionStackConfig(**CAUSAL, head="masked", feedforward=False)),
 }
 
@@ -90,8 +93,8 @@ def logits_of(model: nn.Module, text: Tokens = TEXT) -> torch.Tensor:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("row", [0, 1])
-# Token 0 is padding, whose logit of -10,000 float32 rounds to 1e-3.
 def test_the_parts_sum_to_the_logit(family, row):
+    """Of all tokens but padding, 0, whose logit of -10,000 float32 rounds to 1e-3."""
     model = redrawn(FAMILIES[family](), seed=row)
     wanted = logits_of(model)
     for place in (0, 3):
@@ -109,7 +112,8 @@ def test_the_lens_after_the_last_block_says_what_the_model_says(family):
     model = redrawn(FAMILIES[family]())
     shares = logits_of(model)[0].softmax(dim=-1)
     found = LogitLens.of_run(model, lambda: logits_of(model), top=11)
-    assert len(found.addresses) == 3 and found.addresses[0] == "embedding"
+    assert len(found.addresses) == 3
+    assert found.addresses[0] == "embedding"
     again = torch.zeros(6, 11).scatter(1, torch.tensor(found.ids[-1]), torch.tensor(found.probabilities[-1]))
     assert again.allclose(shares, atol=1e-5)
     assert found.rank[-1].tolist() == [0] * 6
@@ -162,7 +166,9 @@ def test_models_of_few_bits_are_taken_apart_with_their_rounding_as_a_part(precis
     found = LogitAttribution.of_run(model, lambda: model(TEXT), range(11), place=3)
     assert torch.tensor(found.logits).float().allclose(model(TEXT)[0, 3], atol=1e-4)
     assert found.error < 1e-4
-    rounding = sum(abs(row).max() for part, row in zip(found.parts, found.values, strict=True) if part.kind == "rounding")
+    rounding = sum(
+        abs(row).max() for part, row in zip(found.parts, found.values, strict=True) if part.kind == "rounding"
+    )
     assert 0 < rounding < 0.2 * abs(found.values).sum()
     assert LogitLens.of_run(model, lambda: model(TEXT)).rank[-1].tolist() == [0] * 6
 
@@ -198,7 +204,9 @@ def test_what_has_no_stream_or_is_misused_is_refused_by_a_sentence():
     def run():
         return logits_of(model)
 
-    config = ReformerConfig(vocabulary=11, width=8, heads=2, head_width=4, feedforward_width=16, layers=("lsh",), chunk=4)
+    config = ReformerConfig(
+        vocabulary=11, width=8, heads=2, head_width=4, feedforward_width=16, layers=("lsh",), chunk=4
+    )
     for wrong, of, said in (
         (lambda: LogitLens.of_run(model.train(), run), None, "training mode"),
         (lambda: LogitLens.of_run(model.eval(), run, row=2), None, "row 2 of 2"),
@@ -209,7 +217,11 @@ def test_what_has_no_stream_or_is_misused_is_refused_by_a_sentence():
         (lambda: LogitAttribution.of_run(model, run, place=6), None, "6 tokens are read"),
         (lambda: LogitLens.of_run(nn.Linear(2, 2).eval(), run), None, "no residual stream"),
         (lambda: LogitLens.of_run(Reformer(config).eval(), run), None, "two residual streams"),
-        (lambda: LogitLens.of_run(Bert(BertConfig(**CAUSAL, head="none")).eval(), run), None, "no logits over a vocabulary"),
+        (
+            lambda: LogitLens.of_run(Bert(BertConfig(**CAUSAL, head="none")).eval(), run),
+            None,
+            "no logits over a vocabulary",
+        ),
     ):
         del of
         with pytest.raises(InputError, match=said):
@@ -232,6 +244,6 @@ def test_everything_can_be_saved_as_json_and_printed():
     parts = LogitAttribution.of_run(model, lambda: logits_of(model), [1, 2], place=3)
     for each in (lens, parts):
         assert json.loads(json.dumps(each.to_json()))["format_version"] == 1
-        Console(width=200, file=open("/dev/null", "w")).print(each)
+        Console(width=200, file=io.StringIO()).print(each)
     assert len(lens.to_json()["layers"]) == 3
     assert sum(part["values"][0] for part in parts.to_json()["parts"]) == pytest.approx(parts.logits[0], abs=1e-4)

@@ -255,9 +255,9 @@ class Share:
 class Criteria:
     """From when on a head has a name.
 
-    A head is named after a place where the mean weight there is at least `attention`, or where the largest weight is there
-    for at least `largest` of the queries; `sink` by the mean weight alone, and not where it is broad. It is called broad where its entropy is at least `relative_entropy` of the largest
-    that is possible.
+    A head is named after a place where the mean weight there is at least `attention`, or where the largest weight is there for
+    at least `largest` of the queries. It is called `sink` by the mean weight alone, and broad where its entropy is at least
+    `relative_entropy` of the largest that is possible; a broad head is no sink.
 
     Arguments:
         attention: Clark et al. 2019, section 3.1, name heads with over half of their attention at one place, on average.

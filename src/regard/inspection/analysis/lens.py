@@ -58,9 +58,10 @@ class Read:
         Raises:
             InputError: for a task whose model gives no logits over a vocabulary, and as its score of `attribute`.
         """
+        masked = SCORES.get(model.task.name) is MaskProbability
         kind: Any = SCORES.get(model.task.name)
         names = getattr(kind, "__dataclass_fields__", {})
-        if "source" not in names and (kind is not MaskProbability and set(names) != {"text", "token"}):
+        if not masked and "source" not in names and set(names) != {"text", "token"}:
             raise InputError(
                 f"a model for {model.task.name} gives no logits over a vocabulary; take a language model, a translator or a "
                 "masked language model"
@@ -155,7 +156,6 @@ class LogitLens:
         """
         stream = Stream.of(module, run)
         ending = stream.ending
-        assert stream.entered is not None
         rows, length, _ = stream.entered.shape
         if not 0 <= row < rows:
             raise InputError(f"row {row} of {rows}; count from 0")
@@ -231,13 +231,18 @@ class LogitLens:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(header_style="bold", caption="most probable token, its probability in per cent", caption_justify="left")
+        table = Table(
+            header_style="bold", caption="most probable token, its probability in per cent", caption_justify="left"
+        )
         table.add_column("after")
         for token in shown_tokens(self.tokens):
             table.add_column(Text(token))
         for n in reversed(range(len(self.addresses))):
             names = shown_tokens([self.texts[int(each)] for each in self.ids[n, :, 0]])
-            cells = [Text(f"{name} {100 * share:.0f}") for name, share in zip(names, self.probabilities[n, :, 0], strict=True)]
+            cells = [
+                Text(f"{name} {100 * share:.0f}")
+                for name, share in zip(names, self.probabilities[n, :, 0], strict=True)
+            ]
             table.add_row(self.addresses[n], *cells)
         return table
 
@@ -346,7 +351,6 @@ class LogitAttribution:
         (['tokens', 'positions', 'layers.0.attention.head 0', 'layers.0.attention.head 1'], True)
         """
         stream = Stream.of(module, run, sums=True)
-        assert stream.entered is not None
         rows, length, _ = stream.entered.shape
         if not 0 <= row < rows:
             raise InputError(f"row {row} of {rows}; count from 0")
@@ -375,8 +379,8 @@ class LogitAttribution:
                 values = torch.cat([values, left[None]])
             elif bool((left.abs() > ROUNDING * (1 + values.abs().sum(dim=0))).any()):
                 raise InputError(
-                    f"the parts sum to {float((logits - left)[0]):.6g} and the logit is {float(logits[0]):.6g}: something in this "
-                    "model changes the stream that is not among its parts"
+                    f"the parts sum to {float((logits - left)[0]):.6g} and the logit is {float(logits[0]):.6g}: something in "
+                    "this model changes the stream that is not among its parts"
                 )
         texts = tuple(map(str, range(length))) if tokens is None else tuple(tokens)
         return cls(
@@ -424,9 +428,7 @@ class LogitAttribution:
         if against is not None and token is None:
             raise InputError("against is beside a token; give token too")
         where = place_of(place, read.tokens, "text")
-        return cls.of_run(
-            read.module, read.run, ids or None, place=where, tokens=read.tokens, shown=read.shown
-        )
+        return cls.of_run(read.module, read.run, ids or None, place=where, tokens=read.tokens, shown=read.shown)
 
     def difference(self) -> np.ndarray:
         """(P,), each part's contribution to the first logit minus the second.
@@ -504,15 +506,16 @@ class _Sum:
     def _total(self) -> Tensor:
         return torch.stack(self.vectors).sum(dim=0)
 
-    def _here(self, x: Tensor | None) -> Tensor:
-        assert x is not None
+    def _here(self, x: Tensor) -> Tensor:
         return x[self.row, self.place].double()
 
-    def _agrees(self, x: Tensor | None, where: str) -> None:
+    def _agrees(self, x: Tensor, where: str) -> None:
         there, mine = self._here(x), self._total()
         size = 1 + torch.stack(self.vectors).abs().sum(dim=0)
         if bool(((there - mine).abs() > ROUNDING * size).any()):
-            raise InputError(f"{where} is not the sum of the parts before it: something else changes the residual stream")
+            raise InputError(
+                f"{where} is not the sum of the parts before it: something else changes the residual stream"
+            )
 
     def _add_sublayer(self, each: Added) -> None:
         address = f"{each.address}.{each.sublayer}"
@@ -524,14 +527,14 @@ class _Sum:
         if each.heads is None:
             self._add(Part(name=address, kind="feedforward", layer=layer), added)
         else:
-            self._add_heads(each, address, layer, added)
+            self._add_heads(each.attention, self._here(each.heads), address, layer, added)
         whole = added if isinstance(each.residual, NoSkip) else self._here(each.before) + added
         self._norm(f"{address}.norm", each.residual.after, whole, layer)
 
-    def _add_heads(self, each: Added, address: str, layer: int, added: Tensor) -> None:
-        output, heads = each.attention.output, each.attention.heads
-        assert each.heads is not None
-        inside = self._here(each.heads).unflatten(0, (heads, -1))
+    def _add_heads(self, attention: Any, inside: Tensor, address: str, layer: int, added: Tensor) -> None:
+        """What each head adds; `inside` is (H*E,), the heads' outputs before the output projection."""
+        output, heads = attention.output, attention.heads
+        inside = inside.unflatten(0, (heads, -1))
         if isinstance(output, nn.Identity):
             if heads != 1:
                 raise InputError(f"{address} has no output projection; its heads' outputs are not added")
@@ -578,7 +581,9 @@ class _Sum:
             return False
         if activation_name(head.activation) is None:
             raise InputError(
-                "the prediction head's activation is not one of " + ", ".join(ACTIVATIONS) + ", so no gate is known of it"
+                "the prediction head's activation is not one of "
+                + ", ".join(ACTIVATIONS)
+                + ", so no gate is known of it"
             )
         weight, bias = linear_map(head.transform)
         self.vectors = [weight.double() @ each for each in self.vectors]

@@ -173,7 +173,7 @@ class Stream:
     """
 
     ending: Ending
-    entered: Tensor | None = None
+    entered: Tensor = field(init=False)
     after: dict[str, Tensor] = field(default_factory=dict)
     sums: list[Added] = field(default_factory=list)
     embedded: dict[str, Tensor] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class Stream:
             if sums:
                 enter(around_forward(stream.ending.embedding, stream._around_embedding(enter)))
             run()
-        if stream.entered is None or list(stream.after) != list(stream.ending.blocks):
+        if list(stream.after) != list(stream.ending.blocks):
             raise InputError("the model did not run all its blocks; give it a text, all of it at once")
         return stream
 
@@ -294,8 +294,6 @@ class Stream:
     def entered_parts(self, row: int, place: int) -> dict[str, Tensor]:
         """What the embedding adds up for one token, (D,) float64 each: before its norm, where `TextEmbedding` has one."""
         embedding = self.ending.embedding
-        if self.entered is None:
-            raise RuntimeError("the stream was not kept")
         known = isinstance(embedding, PositionedEmbedding | TextEmbedding | InferenceEmbedding)
         if not known or "tokens" not in self.embedded:
             return {"tokens": self.entered[row, place].double()}

@@ -91,7 +91,9 @@ def rotation_step(layer: AttentionLayer, scene: Scene, unrotated: Unrotated) -> 
         notes.append(f"The frequencies are w_k = {rotary.base:g}^(-2k / {width}). Lengths stay as they are.")
     else:
         times = "" if scaling.magnitude == 1 else f", and what is turned is multiplied by {scaling.magnitude:.4g}"
-        notes.append(f"The frequencies w_k are scaled for longer texts: {scaling.kind}, factor {scaling.factor:g}{times}.")
+        notes.append(
+            f"The frequencies w_k are scaled for longer texts: {scaling.kind}, factor {scaling.factor:g}{times}."
+        )
     normed = []
     if unrotated.normed_query is not None:
         normed.append(scene.vector("q normalised", unrotated.normed_query, note="under the norm of queries"))
@@ -99,7 +101,9 @@ def rotation_step(layer: AttentionLayer, scene: Scene, unrotated: Unrotated) -> 
         normed.append(scene.per_key("k normalised", unrotated.normed_keys, note="under the norm of keys"))
     if layer.key_heads != layer.heads:
         group = scene.head * layer.key_heads // layer.heads
-        notes.append(f"Head {scene.head} shares key head {group}, so these are the keys of {layer.heads // layer.key_heads} heads.")
+        notes.append(
+            f"Head {scene.head} shares key head {group}, so these are the keys of {layer.heads // layer.key_heads} heads."
+        )
     return Step(
         title="Rotation",
         sentence="Query and keys are turned by their positions: each pair of channels is a point in a plane that turns by an "
@@ -114,7 +118,9 @@ def rotation_step(layer: AttentionLayer, scene: Scene, unrotated: Unrotated) -> 
             scene.per_key("p w of keys", held_at, letter="E/2", note="the keys' angles, in radians"),
             scene.per_key("k before", held),
             scene.per_key("k after", keys_after, of=shape_of("key", "B, G, S, E", scene.inputs.key)),
-            scene.number("largest difference", difference, note="between these turned here and what the mechanism was given"),
+            scene.number(
+                "largest difference", difference, note="between these turned here and what the mechanism was given"
+            ),
         ),
         notes=tuple(notes),
     )
@@ -290,7 +296,9 @@ def split_step(layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> St
     if layer.rotary is not None:
         return None  # positions are not added but turn queries and keys, which has a step of its own
     if layer.query_norm is not None or layer.key_norm is not None:
-        return _refused("queries and keys are normalised before their product, each divided by a number of all its parts")
+        return _refused(
+            "queries and keys are normalised before their product, each divided by a number of all its parts"
+        )
     queried, keyed = _source(seen, seen.queries[call]), _source(seen, seen.keys)
     scale = None
     if isinstance(scene.mechanism, ScoredAttention):
