@@ -77,8 +77,10 @@ prompts = st.lists(
 def running_on(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    yield
-    torch.set_num_threads(before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def answers(decoder: Continuation[Any], texts: list[tuple[int, ...]], way: str) -> list[Any]:

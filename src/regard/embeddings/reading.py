@@ -127,7 +127,7 @@ def read_all(
             use(Group([rows[place] for place in group.rows], group.states, group.valid, group.pooled))
 
     threads = torch.get_num_threads()
-    if not reader.parallel or threads == 1 or len(chosen) == 1:
+    if not reader.parallel or threads == 1 or len(chosen) < 2:
         for rows in chosen:
             one(rows)
         return

@@ -144,6 +144,15 @@ def test_vectors_do_not_depend_on_who_else_is_there(encoder):
     assert encoder.embed([]).shape == (0, 24)
 
 
+def test_no_texts_have_no_vectors_with_several_threads_too(encoder):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert encoder.embed([]).shape == (0, 24)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_long_texts_are_cut_where_the_task_says(encoder):
     assert np.array_equal(encoder.embed(["ship " * 14]), encoder.embed(["ship " * 14 + "cloud"]))
 
