@@ -24,6 +24,7 @@ from regard.attention import (
     KVCache,
     LearnedPositions,
     NoPositions,
+    Packed,
     Padding,
     SinusoidalPositions,
 )
@@ -224,7 +225,9 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         x, count = entered.x, len(self.layers)
         before = self._nothing(len(x)) if past is None else past[0]
         present = before.lengthened(x.shape[1])
-        kernel = self._fast() if x.shape[1] == entered.after.width else None
+        # Texts that are read by themselves go block by block, whatever their lengths, so that one token alone is no exception.
+        by_token = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
+        kernel = self._fast() if by_token else None
         if kernel is None:
             return super()._through(entered, block_pasts(before, present, count))[0], (present,)
         columns = present.key.shape[2]
