@@ -111,7 +111,13 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("what", "step"), MOMENTS)
+@pytest.mark.parametrize(
+    ("what", "step"),
+    [
+        pytest.param(*moment, marks=[] if number in (0, 3, 5) else [pytest.mark.slow])
+        for number, moment in enumerate(MOMENTS)
+    ],
+)
 def test_stopped_once_and_resumed(what, step, recipe_of, uninterrupted, pairs, remains, tmp_path):
     values = recipe_of("bahdanau", "float32")
     with pytest.raises(Interrupted):
@@ -133,7 +139,15 @@ def test_stopped_again_and_again(model, precision, recipe_of, uninterrupted, pai
     assert_same(remains(tmp_path / "run"), uninterrupted(model, precision))
 
 
-@pytest.mark.parametrize("function", ["new_folder", "replace_file", "write_tensors", "_keep"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param("new_folder", marks=pytest.mark.slow),
+        "replace_file",
+        pytest.param("write_tensors", marks=pytest.mark.slow),
+        "_keep",
+    ],
+)
 def test_stopped_while_saving(function, recipe_of, uninterrupted, pairs, remains, tmp_path, monkeypatch):
     """Within the second save: before the folder, before the pointer, before the optimiser, before the old ones go."""
     values = recipe_of("transformer", "float32")

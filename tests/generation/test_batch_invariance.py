@@ -97,7 +97,7 @@ def bits(found: Hypothesis) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
-@pytest.mark.parametrize("way", ["greedy", "sampled", "beam"])
+@pytest.mark.parametrize("way", ["greedy", pytest.param("sampled", marks=pytest.mark.slow), "beam"])
 @pytest.mark.parametrize("name", MODELS)
 @given(texts=prompts)
 @settings(max_examples=3)

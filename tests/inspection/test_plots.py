@@ -139,6 +139,7 @@ def test_a_character_that_no_font_has_is_replaced_by_its_position(monkeypatch):
     assert "U+5BB6" in "".join(text.get_text() for text in drawing.texts)
 
 
+@pytest.mark.slow
 def test_a_very_long_sequence_fits_a_picture():
     tokens = [f"w{i}" for i in range(1500)]
     drawing = figure(a_view(key=tokens))
@@ -170,6 +171,7 @@ def test_a_full_disk_leaves_the_earlier_plot(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+@pytest.mark.slow
 def test_matplotlib_is_loaded_late_and_its_global_state_is_left_alone(tmp_path):
     program = f"""
 import sys

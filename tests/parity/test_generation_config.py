@@ -49,6 +49,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "bad_words_ids": [[7]], "forced_eos_token_id": True, "num_return_sequences": 2,
     },
 }  # fmt: skip
+FIRST = {
+    "greedy",
+    "min_length",
+    "bad words",
+    "several ends, later",
+    "beam, other ends",
+    "beam, never",
+    "beam of everything",
+}
+"""What every run of the tests decodes; the others are slow for what they add."""
+SOME_FIRST = [pytest.param(name, marks=[] if name in FIRST else [pytest.mark.slow]) for name in CONFIGS]
 
 
 def asked(values: dict[str, Any], end_id: int, never: list[int]) -> dict[str, Any]:
@@ -67,7 +78,7 @@ def shown(ids: list[int], ends: int | list[int]) -> list[int]:
     return ids[: next((place for place, index in enumerate(ids) if index in ends), len(ids)) + 1]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", SOME_FIRST)
 def test_translations_are_those_of_generate(name, made_elsewhere, tokenizer):
     folder, model = made_elsewhere("marian")
     with torch.no_grad():

@@ -166,7 +166,7 @@ def test_our_folder_opens_there_with_the_same_tensors(kind, number, generator, t
 @pytest.mark.parametrize(
     ("number", "beams"),
     [
-        pytest.param(number, beams, marks=[pytest.mark.slow] if (number % 2 == 0) == (beams == 3) else [])
+        pytest.param(number, beams, marks=[] if (number, beams) in ((0, 1), (1, 3), (4, 1)) else [pytest.mark.slow])
         for number, beams in itertools.product(range(6), (1, 3))
     ],
 )

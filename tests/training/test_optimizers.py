@@ -38,7 +38,9 @@ def untrained(recipe, pairs, tmp_path_factory) -> float:
     return regard.train(asked, output=tmp_path_factory.mktemp("untrained"), data=pairs).metrics["loss"]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("adam", "adafactor") else [pytest.mark.slow]) for name in KINDS]
+)
 def test_the_named_optimizer_learns_and_goes_on_as_if_it_had_not_stopped(name, recipe, pairs, untrained, tmp_path):
     asked = {
         "optimizer": name,

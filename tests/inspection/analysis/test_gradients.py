@@ -74,7 +74,10 @@ def test_gradient_times_input_is_the_finite_difference_times_the_input(reader):
         assert float(found.inputs[0].values[b, s, d]) == pytest.approx(float((x[b, s, d] * slope).detach()), abs=1e-5)
 
 
-@pytest.mark.parametrize(("rule", "steps", "close"), [("gauss-legendre", 30, 1e-6), ("trapezoid", 1000, 1e-4)])
+@pytest.mark.parametrize(
+    ("rule", "steps", "close"),
+    [("gauss-legendre", 30, 1e-6), pytest.param("trapezoid", 1000, 1e-4, marks=pytest.mark.slow)],
+)
 def test_integrated_gradients_are_the_integral_of_finite_differences(reader, rule, steps, close):
     """The definition by hand: at each place of a fine grid the slope along each dimension, by Simpson's rule."""
     x, step, places = reader.table(IDS).detach(), 1e-5, 100
@@ -111,6 +114,7 @@ def test_a_token_that_is_the_baseline_gets_nothing(reader):
     assert found.inputs[0].values[IDS != 4].all()
 
 
+@pytest.mark.slow
 def test_the_error_shrinks_with_more_steps_and_says_the_truth_where_there_are_few(generator):
     reader = Reader(generator, smooth=False).double().eval()  # with kinks
     errors = {
