@@ -18,6 +18,7 @@ from regard.models import (
     GPT2Config,
     GPT3Config,
     GPTConfig,
+    GPTNeoXConfig,
     LlamaConfig,
     LSTMLanguageModelConfig,
     LSTMNConfig,
@@ -85,6 +86,12 @@ VARIANTS = {
     "gpt2 of one head": gpt(GPT2Config, heads=1, layers=1, activation="relu"),
     "gpt3": gpt(GPT3Config, band=2),
     "gpt3 of wide bands": gpt(GPT3Config, band=8),
+    "gpt_neox": gpt(GPTNeoXConfig, rotary_share=0.5),
+    "gpt_neox one after another": gpt(GPTNeoXConfig, parallel=False, rotary_share=1.0, tied_output=True),
+    "gpt_neox without biases of attention": gpt(GPTNeoXConfig, heads=2, rotary_share=0.4, attention_bias=False),
+    "gpt_neox of yarn": gpt(
+        GPTNeoXConfig, heads=2, rotary_share=0.7, rotary_scaling=RotaryScaling(kind="yarn", **LONGER)
+    ),
     "llama": llama(),
     "llama as mistral": llama(sliding_window=4, tied_output=False, rotary_base=100.0),
     "llama as qwen2": llama(attention_bias=True, sliding_window=3, window_from=1),
@@ -110,7 +117,7 @@ VARIANTS = {
     "music transformer of absolute positions": music(maximum_distance=None, positions="learned", maximum_positions=6),
 }
 CROPPABLE = {"lstm_language_model": False, "lstmn": False, "reformer": True} | dict.fromkeys(
-    ("decoder", "gpt", "gpt2", "gpt3", "llama", "music_transformer"), True
+    ("decoder", "gpt", "gpt2", "gpt3", "gpt_neox", "llama", "music_transformer"), True
 )
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}

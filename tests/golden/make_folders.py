@@ -202,6 +202,7 @@ CASES: dict[str, Case] = {
     "gpt": _language({"name": "gpt", **SMALL}),
     "gpt2": _language({"name": "gpt2", **SMALL}),
     "gpt3": _language({"name": "gpt3", **SMALL, "band": 4}),
+    "gpt_neox": _language({"name": "gpt_neox", **SMALL, "rotary_share": 0.5}),
     "llama": _language({"name": "llama", **SMALL, "key_heads": 1}),
     "reformer": _language(
         {"name": "reformer", **SMALL, "layers": ["local", "lsh"], "chunk": 4, "local_chunk": 4, "buckets": [2]}

@@ -65,6 +65,7 @@ NOTHING: Mapping[str, tuple[Any, str]] = {
     "activation_dropout": (0.3, "training only"),
     "qa_dropout": (0.3, "training only"),
     "seq_classif_dropout": (0.3, "training only"),
+    "hidden_dropout": (0.3, "training only"),
     "resid_pdrop": (0.3, "training only"),
     "embd_pdrop": (0.3, "training only"),
     "attn_pdrop": (0.3, "training only"),
@@ -91,6 +92,7 @@ TRAINED: Mapping[str, str] = {
     "dropout_rate": "dropout",
     "attention_dropout": "attention_dropout",
     "activation_dropout": "feedforward_dropout",
+    "hidden_dropout": "dropout",
     "resid_pdrop": "dropout",
     "embd_pdrop": "embedding_dropout",
     "attn_pdrop": "attention_dropout",
@@ -375,6 +377,30 @@ FAMILIES: Mapping[str, Family] = {
         },
         call=of_decoder,
     ),
+    "gpt_neox": Family(
+        config="GPTNeoXConfig",
+        model="GPTNeoXForCausalLM",
+        base={key: value for key, value in OF_LLAMA.items() if key != "num_key_value_heads"},
+        values={
+            **{
+                key: VALUES_OF_LLAMA[key]
+                for key in VALUES_OF_LLAMA
+                if key not in ("num_key_value_heads", "rms_norm_eps")
+            },
+            "rope_parameters": [
+                *ROTATIONS[:2],
+                {**ROTATIONS[2], "partial_rotary_factor": 0.5},
+                ROTATIONS[3],
+                {"rope_type": "default", "partial_rotary_factor": 1.0},
+            ],
+            "hidden_size": [48],
+            "layer_norm_eps": [0.3],
+            "use_parallel_residual": [False],
+            "attention_bias": [False],
+            "is_decoder": [True],
+        },
+        call=of_decoder,
+    ),
     "llama": Family(
         config="LlamaConfig",
         model="LlamaForCausalLM",
@@ -515,7 +541,7 @@ MORE: Mapping[str, Mapping[str, Any]] = {
 }
 """What has to change with a value, where theirs or ours refuses it alone."""
 
-SEVERAL_ENDS = ("llama", "mistral", "qwen2", "qwen3")
+SEVERAL_ENDS = ("gpt_neox", "llama", "mistral", "qwen2", "qwen3")
 """Of whose end tokens the model has the first, and generation all."""
 
 THEIRS = (AssertionError, ValueError, NotImplementedError, KeyError, TypeError, RuntimeError)

@@ -27,6 +27,10 @@ from regard.models import (
     GPT2Config,
     GPT3Config,
     GPTConfig,
+    GPTNeoX,
+    GPTNeoXConfig,
+    Llama,
+    LlamaConfig,
     MusicTransformer,
     MusicTransformerConfig,
     T5Config,
@@ -72,6 +76,11 @@ CASES: dict[str, tuple[nn.Module, Shape]] = {
         PAIR,
     ),
     "decoder": (Decoder(DecoderConfig(vocabulary=17, layers=2, positions="relative", **SIZES, **DROPS)), TEXT),
+    "gpt-neox": (
+        GPTNeoX(GPTNeoXConfig(vocabulary=17, layers=2, rotary_share=0.5, **SIZES, **DROPS)),
+        TEXT,
+    ),
+    "llama": (Llama(LlamaConfig(vocabulary=17, layers=2, key_heads=1, **SIZES, **DROPS)), TEXT),
     "decoder-llama": (
         Decoder(
             DecoderConfig(

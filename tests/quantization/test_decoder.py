@@ -23,6 +23,8 @@ from regard.models import (
     GPT2Config,
     GPT3Config,
     GPTConfig,
+    GPTNeoX,
+    GPTNeoXConfig,
     Llama,
     LlamaConfig,
     LSTMLanguageModel,
@@ -42,6 +44,10 @@ MODELS = {
     "gpt3": lambda **given: GPT3(GPT3Config(**SIZES | {"band": 5} | given)),
     "odd widths": lambda **given: GPT2(
         GPT2Config(**SIZES | {"width": 36, "heads": 3, "feedforward_width": 50} | given)
+    ),
+    "gpt_neox": lambda **given: GPTNeoX(GPTNeoXConfig(**SIZES | given)),
+    "gpt_neox one after another": lambda **given: GPTNeoX(
+        GPTNeoXConfig(**SIZES | {"parallel": False, "attention_bias": False} | given)
     ),
     "llama": lambda **given: Llama(LlamaConfig(**SIZES | {"heads": 4, "key_heads": 2, "head_width": 32} | given)),
     "llama as mistral": lambda **given: Llama(

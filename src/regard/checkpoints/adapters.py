@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints.hf_format import format_of
-from regard.checkpoints.tensors import read_tensors, write_tensors
+from regard.checkpoints.tensors import by_head, read_tensors, write_tensors
 from regard.errors import InputError
 from regard.layers.blocks import LowRankLinear, merged_weight
 from regard.reading import read_json_object
@@ -35,7 +35,7 @@ UNNAMED = "regard"
 """The layout of adapters that no other library can name."""
 
 MARK = 5
-"""Width of the tensors by which a layout is asked; more than the parts of any matrix."""
+"""By how much the tensors by which a layout is asked are wider than high; more than the parts of any matrix."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,11 +61,16 @@ class AdapterCard:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """One of another library's matrices, and those of ours that it is made of, in their order."""
+    """One of another library's matrices, and those of ours that it is made of, in their order.
+
+    Arguments:
+        heads: it has a head's rows of all parts before those of the next; 1 where it has all rows of each part before the next's.
+    """
 
     name: str
     parts: tuple[str, ...]
     transposed: bool
+    heads: int
 
 
 def split(model: nn.Module, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -159,14 +164,17 @@ def _places(config: Any, maps: tuple[str, ...]) -> list[_Place] | None:
     written_as, _ = format_of(config)
     if written_as is None or any(rule.channels for rule in written_as.name_table(config).rules):
         return None
+    rows = max(rule.heads or 1 for rule in written_as.name_table(config).rules)
     asked = list(dict.fromkeys([*maps, *(other for name in maps for other in _siblings(name))]))
-    marks = {f"{name}.weight": torch.full((1, MARK), float(number)) for number, name in enumerate(asked)}
+    marks = {f"{name}.weight": torch.full((rows, MARK * rows), float(number)) for number, name in enumerate(asked)}
     places = []
     for theirs, mark in written_as.name_table(config).to_theirs(marks).items():
-        transposed = mark.shape[1] != MARK
-        parts = tuple(asked[int(number)] for number in (mark[0] if transposed else mark[:, 0]).tolist())
+        transposed = mark.shape[1] != MARK * rows
+        numbers = (mark[0] if transposed else mark[:, 0]).tolist()
+        parts = tuple(asked[int(number)] for number in dict.fromkeys(numbers))
         if any(part in maps for part in parts):
-            places.append(_Place(theirs.removesuffix(".weight"), parts, transposed))
+            heads = 1 if numbers == sorted(numbers, key=numbers.index) else rows
+            places.append(_Place(theirs.removesuffix(".weight"), parts, transposed, heads))
     return places
 
 
@@ -185,7 +193,7 @@ def _to_peft(tensors: Mapping[str, Tensor], places: list[_Place]) -> dict[str, T
         rows = next(up.shape[0] for up in ups if up is not None)
         blocks = [torch.zeros(rows, 0, dtype=downs[0].dtype) if up is None else up.detach().cpu() for up in ups]
         stored[f"{PREFIX}{place.name}.lora_A.weight"] = torch.cat(downs)
-        stored[f"{PREFIX}{place.name}.lora_B.weight"] = torch.block_diag(*blocks)
+        stored[f"{PREFIX}{place.name}.lora_B.weight"] = by_head(torch.block_diag(*blocks), len(blocks), place.heads)
     return stored
 
 
@@ -193,7 +201,7 @@ def _from_peft(stored: Mapping[str, Tensor], places: list[_Place], card: Adapter
     tensors = {}
     for place in places:
         down = stored[f"{PREFIX}{place.name}.lora_A.weight"]
-        up = stored[f"{PREFIX}{place.name}.lora_B.weight"]
+        up = by_head(stored[f"{PREFIX}{place.name}.lora_B.weight"], place.heads, len(place.parts))
         rows = up.shape[0] // len(place.parts)
         first = 0
         for number, part in enumerate(place.parts):

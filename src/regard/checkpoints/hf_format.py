@@ -41,6 +41,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "openai-gpt": "decoders:GPT",
         "gpt2": "decoders:GPT2",
         "reformer": "decoders:REFORMER",
+        "gpt_neox": "rotary_decoders:GPT_NEOX",
         "llama": "rotary_decoders:LLAMA",
         "mistral": "rotary_decoders:MISTRAL",
         "qwen2": "rotary_decoders:QWEN2",
@@ -61,6 +62,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gpt2": ("gpt2",),
         "gpt3": ("gpt2",),
         "reformer": ("reformer",),
+        "gpt_neox": ("gpt_neox",),
         "llama": ("llama", "mistral", "qwen2", "qwen3"),
         "t5": ("t5",),
         "vit": ("vit",),
@@ -139,13 +141,14 @@ class HFTensor:
 
     Arguments:
         name: as in their file.
-        transposed, channels, unsqueezed: as in `Rule`.
+        transposed, channels, unsqueezed, heads: as in `Rule`.
     """
 
     name: str
     transposed: bool = False
     channels: tuple[int, ...] = ()
     unsqueezed: int | None = None
+    heads: int | None = None
 
 
 TensorTable = Mapping[str, "str | HFTensor"]
@@ -553,7 +556,7 @@ def _rule(ours: str, theirs: str | HFTensor) -> Rule:
     them = HFTensor(theirs) if isinstance(theirs, str) else theirs
     several = re.search(r"\{(\w+(?:,\w+)+)\}", ours)
     names = [ours] if several is None else [ours.replace(several[0], part) for part in several[1].split(",")]
-    return Rule(tuple(names), them.name, them.channels, them.transposed, them.unsqueezed)
+    return Rule(tuple(names), them.name, them.channels, them.transposed, them.unsqueezed, them.heads)
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""Hugging Face's layouts of decoders with rotary positions: Llama, Mistral, Qwen2 and Qwen3, all of our one family `llama`.
+"""Hugging Face's layouts of decoders with rotary positions: Llama, Mistral, Qwen2 and Qwen3, and at the end GPT-NeoX.
 
-They differ in what their config.json may say: Llama has biases everywhere or nowhere, Mistral a sliding window in all blocks,
-Qwen2 biases of queries, keys and values, Qwen3 norms of queries and keys, and the last two a window from one block on. A model
-is written as the first of them that can say it.
+The first four are of our one family `llama`. They differ in what their config.json may say: Llama has biases everywhere or
+nowhere, Mistral a sliding window in all blocks, Qwen2 biases of queries, keys and values, Qwen3 norms of queries and keys, and
+the last two a window from one block on. A model is written as the first of them that can say it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.attention import RotaryScaling
-from regard.checkpoints.hf_format import HFFormat, Reading, TensorTable
+from regard.checkpoints.hf_format import HFFormat, HFTensor, Reading, TensorTable
 from regard.errors import InputError
+from regard.models.gpt_neox import GPTNeoXConfig
 from regard.models.llama import LlamaConfig, head_width_of, key_heads_of
 from regard.structure import from_mapping
 
+RotaryConfig = LlamaConfig | GPTNeoXConfig
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LlamaExtra:
+class DecoderExtra:
     """What their config.json cannot say."""
 
     padding_id: int | None = None
@@ -28,11 +31,11 @@ class LlamaExtra:
     dropout: float | None = None
 
 
-def _extra(config: LlamaConfig) -> dict[str, Any]:
+def _extra(config: RotaryConfig) -> dict[str, Any]:
     scaling = config.rotary_scaling
     longest = config.maximum_positions if scaling is not None and scaling.kind == "dynamic" else None
     kept = {"padding_id": config.padding_id, "end_id": config.end_id, "maximum_positions": longest}
-    return {**kept, "dropout": config.dropout or None}
+    return {**kept, "dropout": config.dropout or None if isinstance(config, LlamaConfig) else None}
 
 
 # --- config.json ------------------------------------------------------------------------------------------------
@@ -55,16 +58,20 @@ TRAINED = "original_max_position_embeddings"
 
 def _rotary_to_hf(config: LlamaConfig) -> dict[str, Any]:
     """Under the names that all versions of transformers read."""
-    scaling, found = config.rotary_scaling, {"rope_theta": config.rotary_base, "rope_scaling": None}
+    return {"rope_theta": config.rotary_base, **_scaling_to_hf(config)}
+
+
+def _scaling_to_hf(config: RotaryConfig) -> dict[str, Any]:
+    scaling = config.rotary_scaling
     if scaling is None:
-        return {**found, "max_position_embeddings": config.maximum_positions}
+        return {"rope_scaling": None, "max_position_embeddings": config.maximum_positions}
     said = {"rope_type": scaling.kind, "factor": scaling.factor}
     said |= {theirs: getattr(scaling, ours) for ours, theirs in SCALINGS[scaling.kind].items()}
     if scaling.kind in ("llama3", "yarn"):
         said[TRAINED] = scaling.trained_positions
     longest = scaling.trained_positions if scaling.kind == "dynamic" else config.maximum_positions
     said = {key: value for key, value in said.items() if value is not None}
-    return {**found, "rope_scaling": said, "max_position_embeddings": longest}
+    return {"rope_scaling": said, "max_position_embeddings": longest}
 
 
 def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
@@ -73,22 +80,36 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
     Raises:
         InputError: for a kind of scaling or a setting of one that Regard does not have.
     """
+    base, share = _given(reading, "rope_theta"), reading.values.get("partial_rotary_factor")
+    found = _rotation_from_hf(reading, base, share)
+    partial = found.pop("rotary_share")
+    if partial not in (None, 1, 1.0):
+        raise InputError(
+            f"{reading.where}: partial_rotary_factor is {partial!r}; Regard turns whole heads of a {reading.values['model_type']}"
+        )
+    return found
+
+
+def _rotation_from_hf(reading: Reading, base: Any, share: Any) -> dict[str, Any]:
+    """Positions, base, share of the channels and scaling.
+
+    Arguments:
+        base, share: where `rope_parameters` or `rope_scaling` does not say them.
+    """
     values, positions = reading.values, _given(reading, "max_position_embeddings")
     name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
     where, said = f"{reading.where}.{name}", dict(values.get(name) or {})
     if values.get(name) is not None and not isinstance(values[name], Mapping):
         raise InputError(f"{where} is {values[name]!r}; it must be an object")
-    base = said.pop("rope_theta", _given(reading, "rope_theta"))
+    base = said.pop("rope_theta", base)
+    share = said.pop("partial_rotary_factor", share)
     kind = said.pop("rope_type", said.get("type", "default"))
     said.pop("type", None)
-    partial = said.pop("partial_rotary_factor", values.get("partial_rotary_factor"))
-    if partial not in (None, 1, 1.0):
-        raise InputError(f"{where}.partial_rotary_factor is {partial!r}; Regard's Llama turns whole heads")
-    found = {"rotary_base": float(base) if isinstance(base, int) else base, "maximum_positions": positions}
+    found = {"rotary_base": _decimal(base), "rotary_share": _decimal(share), "maximum_positions": positions}
     if kind == "default":
         return found
     if kind not in SCALINGS:
-        raise InputError(f"{where}.rope_type is {kind!r}; Regard's Llama knows default, {', '.join(SCALINGS)}")
+        raise InputError(f"{where}.rope_type is {kind!r}; Regard knows default, {', '.join(SCALINGS)}")
     trained = said.pop(TRAINED, values.get(TRAINED, positions))
     settings: dict[str, Any] = {"kind": kind, "factor": said.pop("factor", None)}
     if settings["factor"] is None and kind == "yarn":
@@ -121,6 +142,10 @@ def _attention_factor(said: dict[str, Any], factor: Any) -> float | None:
     return (more * scale + 1) / (more * of_all + 1)
 
 
+def _decimal(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _given(reading: Reading, name: str) -> Any:
     """What a field says, or what leaving it out means."""
     value = reading.values.get(name)
@@ -140,7 +165,7 @@ def _heads_from_hf(reading: Reading) -> dict[str, Any]:
     return {"key_heads": groups, "head_width": width}
 
 
-def _tokens_to_hf(config: LlamaConfig) -> dict[str, Any]:
+def _tokens_to_hf(config: RotaryConfig) -> dict[str, Any]:
     return {"bos_token_id": config.end_id, "eos_token_id": config.end_id, "pad_token_id": config.padding_id}
 
 
@@ -316,7 +341,7 @@ TENSORS: TensorTable = {
 
 COMMON: Mapping[str, Any] = {
     "configs": (LlamaConfig,),
-    "extra": LlamaExtra,
+    "extra": DecoderExtra,
     "extra_metadata": _extra,
     "tensors": _tensors,
     "prefix": "model.",
@@ -391,4 +416,94 @@ QWEN3 = HFFormat(
     to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _qwen_window_to_hf, _llama_biases_to_hf),
     from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _qwen_window_from_hf, _llama_biases_from_hf),
     **COMMON,
+)
+
+# --- GPT-NeoX ---------------------------------------------------------------------------------------------------
+
+
+def _neox_rotary_to_hf(config: GPTNeoXConfig) -> dict[str, Any]:
+    """Under the names that all versions of transformers read."""
+    found = {"rotary_pct": config.rotary_share, "rotary_emb_base": config.rotary_base}
+    return {**found, **_scaling_to_hf(config)}
+
+
+def _neox_rotary_from_hf(reading: Reading) -> dict[str, Any]:
+    """From `rope_parameters` or, in files before version 5, `rotary_pct`, `rotary_emb_base` and `rope_scaling`.
+
+    Raises:
+        InputError: for a kind of scaling or a setting of one that Regard does not have.
+    """
+    return _rotation_from_hf(reading, _given(reading, "rotary_emb_base"), _given(reading, "rotary_pct"))
+
+
+def _neox_tensors(config: GPTNeoXConfig) -> TensorTable:
+    attention = "gpt_neox.layers.{i}.attention."
+    output: TensorTable = {} if config.tied_output else {"output.weight": "embed_out.weight"}
+    return {
+        "embedding.tokens.weight": "gpt_neox.embed_in.weight",
+        "layers.{i}.attention.{query,key,value}.{*}": HFTensor(attention + "query_key_value.{*}", heads=config.heads),
+        "layers.{i}.attention.output.{*}": attention + "dense.{*}",
+        "layers.{i}.feedforward.inner.{*}": "gpt_neox.layers.{i}.mlp.dense_h_to_4h.{*}",
+        "layers.{i}.feedforward.outer.{*}": "gpt_neox.layers.{i}.mlp.dense_4h_to_h.{*}",
+        "layers.{i}.attention_residual.before.{*}": "gpt_neox.layers.{i}.input_layernorm.{*}",
+        "layers.{i}.feedforward_residual.before.{*}": "gpt_neox.layers.{i}.post_attention_layernorm.{*}",
+        "norm.{*}": "gpt_neox.final_layer_norm.{*}",
+        **output,
+    }
+
+
+GPT_NEOX = HFFormat(
+    model_type="gpt_neox",
+    title="GPT-NeoX",
+    configs=(GPTNeoXConfig,),
+    architecture="GPTNeoXForCausalLM",
+    fields={
+        **{ours: theirs for ours, theirs in FIELDS.items() if ours != "norm_epsilon"},
+        "norm_epsilon": "layer_norm_eps",
+        "parallel": "use_parallel_residual",
+        "attention_bias": "attention_bias",
+        "dropout": "hidden_dropout",
+    },
+    special_fields={
+        "maximum_positions": "max_position_embeddings",
+        "rotary_share": "rotary_pct",
+        "rotary_base": "rotary_emb_base",
+        "rotary_scaling": "rope_scaling",
+        "end_id": "eos_token_id",
+        "padding_id": "pad_token_id",
+    },
+    defaults={
+        "vocab_size": 50_432,
+        "hidden_size": 6144,
+        "num_hidden_layers": 44,
+        "num_attention_heads": 64,
+        "intermediate_size": 24_576,
+        "hidden_act": "gelu",
+        "max_position_embeddings": 2048,
+        "layer_norm_eps": 1e-5,
+        "tie_word_embeddings": False,
+        "use_parallel_residual": True,
+        "attention_bias": True,
+        "rotary_pct": 0.25,
+        "rotary_emb_base": 10_000.0,
+        "eos_token_id": 2,
+    },
+    ignored={
+        "rope_parameters": "followed, as rope_scaling, rotary_pct and rotary_emb_base",
+        TRAINED: "followed, with the scaling",
+        "attention_probs_dropout_prob": "training only",
+        "is_decoder": "the class decides",
+    },
+    extra=DecoderExtra,
+    extra_metadata=_extra,
+    to_hf=(_neox_rotary_to_hf, _tokens_to_hf),
+    from_hf=(_neox_rotary_from_hf, _tokens_from_hf),
+    tensors=_neox_tensors,
+    prefix="gpt_neox.",
+    outside=("embed_out.", "lm_head.", "score."),
+    # The output is called lm_head in transformers since version 5, and embed_out in files, as before.
+    old_names={"lm_head.weight": "embed_out.weight"},
+    repeated={"embed_out.weight": "gpt_neox.embed_in.weight"},
+    # Old files hold the causal mask and the rotary frequencies.
+    ignored_tensors=("{*}.attention.bias", "{*}.attention.masked_bias", "{*}.rotary_emb.inv_freq"),
 )

@@ -282,6 +282,8 @@ class Rule:
             each frequency side by side; theirs are the first of every pair, then the second of every pair.
         transposed: whether theirs is the transpose: a matrix that stands behind what it multiplies. A vector stays as it is.
         unsqueezed: at which place theirs has an axis of size 1 more.
+        heads: where theirs has so many heads one after another, the rows of all of ours in each; None where all rows of the first
+            of ours come first.
     """
 
     ours: tuple[str, ...]
@@ -289,10 +291,13 @@ class Rule:
     channels: tuple[int, ...] = ()
     transposed: bool = False
     unsqueezed: int | None = None
+    heads: int | None = None
 
     def to_theirs(self, parts: Sequence[Tensor]) -> Tensor:
         """Their tensor of ours."""
         tensor = parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
+        if self.heads is not None:
+            tensor = by_head(tensor, len(parts), self.heads)
         for axis in self.channels:
             tensor = halved(tensor, axis) if axis < tensor.dim() else tensor
         tensor = tensor.t().contiguous() if self.transposed else tensor
@@ -304,6 +309,8 @@ class Rule:
         tensor = tensor.t().contiguous() if self.transposed else tensor
         for axis in self.channels:
             tensor = paired(tensor, axis) if axis < tensor.dim() else tensor
+        if self.heads is not None:
+            tensor = by_head(tensor, self.heads, len(self.ours))
         return tensor.chunk(len(self.ours)) if len(self.ours) > 1 else (tensor,)
 
 
@@ -387,6 +394,15 @@ def halved(tensor: Tensor, axis: int) -> Tensor:
     [0, 2, 4, 1, 3, 5]
     """
     return tensor.unflatten(axis, (-1, 2)).transpose(axis, axis + 1).flatten(axis, axis + 1)
+
+
+def by_head(tensor: Tensor, parts: int, heads: int) -> Tensor:
+    """Rows of so many parts, each of so many heads, as rows of heads, each of all parts; with both exchanged the inverse.
+
+    >>> by_head(torch.tensor([0, 1, 2, 3, 4, 5]), 2, 3).tolist()
+    [0, 3, 1, 4, 2, 5]
+    """
+    return tensor.unflatten(0, (parts, heads, -1)).transpose(0, 1).flatten(0, 2)
 
 
 def paired(tensor: Tensor, axis: int) -> Tensor:

@@ -198,9 +198,15 @@ class Residual(nn.Module):
             return cls(before=norm, after=nn.Identity(), dropout=dropout)
         return cls(before=nn.Identity(), after=norm, dropout=dropout)
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(B, L, D) to (B, L, D)."""
-        return self.after(x + self.dropout(sublayer(self.before(x))))
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], *, reads: Tensor | None = None) -> Tensor:
+        """(B, L, D) to (B, L, D).
+
+        Arguments:
+            x: what the sub-layer's output is added to.
+            sublayer: maps (B, L, D) to (B, L, D).
+            reads: (B, L, D), what the sub-layer reads; x where None.
+        """
+        return self.after(x + self.dropout(sublayer(self.before(x if reads is None else reads))))
 
 
 class NoSkip(Residual):
@@ -211,9 +217,9 @@ class NoSkip(Residual):
     It has the parameters of a `Residual`, under the same names, so one can stand where the other stood.
     """
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], *, reads: Tensor | None = None) -> Tensor:
         """(B, L, D) to (B, L, D)."""
-        return self.after(self.dropout(sublayer(self.before(x))))
+        return self.after(self.dropout(sublayer(self.before(x if reads is None else reads))))
 
 
 class EncoderBlock(nn.Module):
@@ -264,14 +270,26 @@ class EncoderBlock(nn.Module):
 class CausalBlock(nn.Module):
     """Self-attention over a text so far and a feed-forward net: a decoder's block without a source (Radford et al. 2018).
 
+        y = x + attention(x);   output = y + ffn(y)         or, in parallel,   output = y + ffn(x)
+
     Arguments:
         attention: self-attention.
         feedforward: maps (B, L, D) to (B, L, D), position by position.
         residual: makes one residual connection, with its norm where the model wants it.
+        parallel: whether the feed-forward net reads what attention reads, each under a norm of its own, and not the sum after
+            attention (Wang, Komatsuzaki 2021, GPT-J; Black et al. 2022, section 2.1).
     """
 
-    def __init__(self, *, attention: AttentionLayer, feedforward: nn.Module, residual: Callable[[], Residual]) -> None:
+    def __init__(
+        self,
+        *,
+        attention: AttentionLayer,
+        feedforward: nn.Module,
+        residual: Callable[[], Residual],
+        parallel: bool = False,
+    ) -> None:
         super().__init__()
+        self.parallel = parallel
         self.attention = attention
         self.attention_residual = residual()
         self.feedforward = feedforward
@@ -305,11 +323,12 @@ class CausalBlock(nn.Module):
             present = new if past is None else past.extended(new)
             return self.attention(y, present, mask=mask, positions=standing)
 
-        x = self.attention_residual(x, attend)
-        x = self.feedforward_residual(x, self.feedforward)
+        y = self.attention_residual(x, attend)
+        read = {"reads": x} if self.parallel else {}
+        y = self.feedforward_residual(y, self.feedforward, **read)
         if present is None:
             raise RuntimeError("a residual connection did not run its sub-layer")
-        return x, present
+        return y, present
 
 
 class DecoderBlock(nn.Module):

@@ -29,6 +29,8 @@ from .gpt_classifiers import GPT3Classifier as GPT3Classifier
 from .gpt_classifiers import GPT3ClassifierConfig as GPT3ClassifierConfig
 from .gpt_classifiers import GPTClassifier as GPTClassifier
 from .gpt_classifiers import GPTClassifierConfig as GPTClassifierConfig
+from .gpt_neox import GPTNeoX as GPTNeoX
+from .gpt_neox import GPTNeoXConfig as GPTNeoXConfig
 from .han import HAN as HAN
 from .han import HANConfig as HANConfig
 from .infersent import InferSent as InferSent

@@ -138,6 +138,7 @@ MODELS: WithOwn[Family] = WithOwn(
         "gpt3_classifier": Family(
             "regard.models.gpt_classifiers:GPT3Classifier", interface="whole_text", input_tokens=True
         ),
+        "gpt_neox": Family("regard.models.gpt_neox:GPTNeoX", interface="language_model"),
         "llama": Family("regard.models.llama:Llama", interface="language_model"),
         "lstmn": Family("regard.models.lstmn:LSTMN", interface="language_model"),
         "lstm_transducer": Family("regard.models.ntm:LSTMTransducer", interface="transducer"),

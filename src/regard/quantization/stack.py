@@ -282,7 +282,8 @@ def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
 
 def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
     """What the kernel is given of a block; None where it takes no such block."""
-    if unsupported_in(block):
+    # The kernel's feed-forward nets read the sum after attention; those of parallel blocks go the ordinary way.
+    if unsupported_in(block) or getattr(block, "parallel", False):
         return None
     attention: Any = block.attention
     net: Any = block.feedforward

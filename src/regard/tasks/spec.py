@@ -162,7 +162,7 @@ class ModelsOf:
 
 MODELS_OF: Mapping[str, ModelsOf] = {
     "translation": ModelsOf(families=("transformer",)),
-    "language_modelling": ModelsOf(families=("gpt", "gpt2", "gpt3", "llama", "reformer")),
+    "language_modelling": ModelsOf(families=("gpt", "gpt2", "gpt3", "gpt_neox", "llama", "reformer")),
     "masked_language_modelling": ModelsOf(heads=("masked", "pretraining")),
     "text_to_text": ModelsOf(families=("t5",)),
     "span_corruption": ModelsOf(families=("t5",)),

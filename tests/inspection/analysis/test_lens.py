@@ -29,6 +29,8 @@ from regard.models import (
     GPT2Config,
     GPT3Config,
     GPTConfig,
+    GPTNeoX,
+    GPTNeoXConfig,
     Llama,
     LlamaConfig,
     MusicTransformer,
@@ -52,6 +54,8 @@ FAMILIES = {
     "gpt2": lambda: GPT2(GPT2Config(**CAUSAL)),
     "gpt3": lambda: GPT3(GPT3Config(**CAUSAL, band=2)),
     "music_transformer": lambda: MusicTransformer(MusicTransformerConfig(**CAUSAL)),
+    "gpt_neox": lambda: GPTNeoX(GPTNeoXConfig(**CAUSAL, rotary_share=0.5)),
+    "gpt_neox one after another": lambda: GPTNeoX(GPTNeoXConfig(**CAUSAL, rotary_share=1.0, parallel=False)),
     "llama": lambda: Llama(LlamaConfig(**CAUSAL, key_heads=1, feedforward_bias=True)),
     "llama qwen3": lambda: Llama(
         LlamaConfig(
@@ -134,7 +138,7 @@ def test_the_lens_below_is_the_end_applied_to_the_stream():
         assert found.predicted_probability[0, place] == pytest.approx(float(logs[place, token].exp()), rel=1e-4)
 
 
-@given(st.integers(0, 1000), st.sampled_from(["gpt", "gpt2", "llama", "bert", "no feed-forward"]))
+@given(st.integers(0, 1000), st.sampled_from(["gpt", "gpt2", "gpt_neox", "llama", "bert", "no feed-forward"]))
 @settings(max_examples=12, deadline=None)
 def test_a_difference_of_logits_is_the_sum_of_the_differences(seed, family):
     model = redrawn(FAMILIES[family](), seed)

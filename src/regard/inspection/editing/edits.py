@@ -398,8 +398,11 @@ def without_skips(module: M) -> M:
     for part in list(copied.modules()):
         for name, child in part.named_children():
             if isinstance(child, Residual):
-                setattr(part, name, _straight(child))
                 found = True
+                # In a parallel block this adds to attention's output, and the block's input is in attention's connection alone.
+                if getattr(part, "parallel", False) and name == "feedforward_residual":
+                    continue
+                setattr(part, name, _straight(child))
     if not found:
         raise InputError(f"there is no residual connection in a {type(module).__name__}; give a model made of blocks")
     return copied
@@ -421,6 +424,7 @@ def without_feedforward(module: M) -> M:
     for block in blocks:
         block.feedforward = nn.Identity()
         block.feedforward_residual = NoSkip(before=nn.Identity(), after=nn.Identity())
+        block.parallel = False  # so that this identity reads the sum after attention
     return copied
 
 
