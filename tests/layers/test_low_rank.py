@@ -144,7 +144,7 @@ def test_every_map_that_can_have_an_adapter_is_applied_as_one(name, seeded):
     sizes |= {key: 9 for key in ("vocabulary", "source_vocabulary", "target_vocabulary") if key in known}
     sizes |= {key: 6 for key in known if key.endswith("_width") and key not in sizes}
     sizes |= {key: 1 for key in ("encoder_layers", "decoder_layers") if key in known}
-    sizes |= {"gnmt": {"layers": 2}, "elmo": {"vocabulary": 259}}.get(name, {})
+    sizes |= {"gnmt": {"layers": 2}, "elmo": {"vocabulary": 259}, "gpt_neox": {"rotary_share": 0.5}}.get(name, {})
     if MODELS[name].interface == "captioner":
         sizes |= {"picture_height": 8, "picture_width": 8, "convolutions": (4,)}
     if MODELS[name].interface == "picture_classifier":

@@ -380,7 +380,7 @@ FAMILIES: Mapping[str, Family] = {
     "gpt_neox": Family(
         config="GPTNeoXConfig",
         model="GPTNeoXForCausalLM",
-        base={key: value for key, value in OF_LLAMA.items() if key != "num_key_value_heads"},
+        base={key: OF_LLAMA[key] for key in OF_LLAMA if key != "num_key_value_heads"} | {"num_attention_heads": 3},
         values={
             **{
                 key: VALUES_OF_LLAMA[key]
@@ -388,12 +388,13 @@ FAMILIES: Mapping[str, Family] = {
                 if key not in ("num_key_value_heads", "rms_norm_eps")
             },
             "rope_parameters": [
-                *ROTATIONS[:2],
-                {**ROTATIONS[2], "partial_rotary_factor": 0.5},
+                ROTATIONS[0],
+                *({**rotation, "partial_rotary_factor": 0.5} for rotation in ROTATIONS[1:3]),
                 ROTATIONS[3],
                 {"rope_type": "default", "partial_rotary_factor": 1.0},
             ],
             "hidden_size": [48],
+            "num_attention_heads": [1],
             "layer_norm_eps": [0.3],
             "use_parallel_residual": [False],
             "attention_bias": [False],

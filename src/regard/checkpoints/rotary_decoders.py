@@ -81,20 +81,16 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
         InputError: for a kind of scaling or a setting of one that Regard does not have.
     """
     base, share = _given(reading, "rope_theta"), reading.values.get("partial_rotary_factor")
-    found = _rotation_from_hf(reading, base, share)
-    partial = found.pop("rotary_share")
-    if partial not in (None, 1, 1.0):
-        raise InputError(
-            f"{reading.where}: partial_rotary_factor is {partial!r}; Regard turns whole heads of a {reading.values['model_type']}"
-        )
-    return found
+    found = _rotation_from_hf(reading, base, share, whole=True)
+    return {name: value for name, value in found.items() if name != "rotary_share"}
 
 
-def _rotation_from_hf(reading: Reading, base: Any, share: Any) -> dict[str, Any]:
+def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = False) -> dict[str, Any]:
     """Positions, base, share of the channels and scaling.
 
     Arguments:
         base, share: where `rope_parameters` or `rope_scaling` does not say them.
+        whole: whether the family turns heads as a whole.
     """
     values, positions = reading.values, _given(reading, "max_position_embeddings")
     name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
@@ -103,6 +99,8 @@ def _rotation_from_hf(reading: Reading, base: Any, share: Any) -> dict[str, Any]
         raise InputError(f"{where} is {values[name]!r}; it must be an object")
     base = said.pop("rope_theta", base)
     share = said.pop("partial_rotary_factor", share)
+    if whole and share not in (None, 1, 1.0):
+        raise InputError(f"{where}.partial_rotary_factor is {share!r}; Regard's Llama turns whole heads")
     kind = said.pop("rope_type", said.get("type", "default"))
     said.pop("type", None)
     found = {"rotary_base": _decimal(base), "rotary_share": _decimal(share), "maximum_positions": positions}

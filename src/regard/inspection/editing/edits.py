@@ -424,7 +424,7 @@ def without_feedforward(module: M) -> M:
     for block in blocks:
         block.feedforward = nn.Identity()
         block.feedforward_residual = NoSkip(before=nn.Identity(), after=nn.Identity())
-        block.parallel = False  # so that this identity reads the sum after attention
+        block.parallel = False  # type: ignore[assignment]  # so that this identity reads the sum after attention
     return copied
 
 
