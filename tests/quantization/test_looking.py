@@ -107,7 +107,7 @@ def test_looking_at_a_decoder_shows_the_weights_of_its_own_queries_and_keys(kind
 
 
 @built
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@every_decoder
 @every_precision
 def test_the_kernel_is_taken_when_nobody_looks_and_only_then(kind, precision, generator, monkeypatch):
     model = quantized(DECODERS[kind](generator), precision)

@@ -72,6 +72,7 @@ class BlockStruct(ctypes.Structure):
         ("source_before", NormStruct),
         ("source_after", NormStruct),
         ("source_scale", ctypes.c_float),
+        ("parallel", ctypes.c_int32),
     )
 
 

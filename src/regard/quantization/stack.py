@@ -6,7 +6,7 @@ own part. `unsupported_in` says why a block has no fast path.
 
 Blocks are GPT's or Llama's, and what lies between: layer norms or RMS norms, before or after; feed-forward nets with a gate or
 without; as many heads of keys as of queries or fewer; norms of each head's queries and keys; rotary positions of all its channels
-or the first; biases or none. Windows and padding come as masks.
+or the first; biases or none; sub-layers one after another or in parallel. Windows and padding come as masks.
 """
 
 from __future__ import annotations
@@ -282,8 +282,7 @@ def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
 
 def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
     """What the kernel is given of a block; None where it takes no such block."""
-    # The kernel's feed-forward nets read the sum after attention; those of parallel blocks go the ordinary way.
-    if unsupported_in(block) or getattr(block, "parallel", False):
+    if unsupported_in(block):
         return None
     attention: Any = block.attention
     net: Any = block.feedforward
@@ -321,7 +320,10 @@ def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
         key_heads=attention.key_heads,
         head_width=head_width,
         scale=product_scale(attention, head_width),
+        parallel=isinstance(block, CausalBlock) and block.parallel,
     )
+    if struct.parallel and not isinstance(block.attention_residual.after, nn.Identity):
+        return None
     if across is not None:
         if _has_placed_heads(across) or across.key_heads != attention.key_heads or across.heads != attention.heads:
             return None

@@ -33,6 +33,7 @@ struct Block {
     Linear source_query, source_output;  // without weights where there is no source to attend to
     Norm source_before, source_after;
     float source_scale;
+    int32_t parallel;  // whether the feed-forward net reads what attention reads; then no norm follows attention
 };
 
 // What rows attend to. Rows come in groups of `beside`, one group for each text: hypotheses about one source, or a row alone.
@@ -187,6 +188,23 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                 for (int o = first; o < first + UNIT; ++o) x[int64_t(row) * width + o] += normal[int64_t(row) * width + o];
         }
     };
+    auto widened = [=](const Block* b) {  // the inner maps of the feed-forward net and what lies between them
+#pragma omp for schedule(static)
+        for (int first = 0; first < wide; first += UNIT) {
+            outputs_of(b->inner, input, rows, first, inside + first, wide);
+            if (b->gate.weight) outputs_of(b->gate, input, rows, first, gates + first, wide);
+            for (int row = 0; row < rows; ++row) {
+                float *own = inside + int64_t(row) * wide + first, *gate = gates + int64_t(row) * wide + first;
+                if (b->gate.weight) {
+                    activate(gate, UNIT, b->gate.activation);
+                    for (int o = 0; o < UNIT; ++o) own[o] *= gate[o];
+                } else {
+                    activate(own, UNIT, b->inner.activation);
+                }
+                hidden.quantise(row, first, own);
+            }
+        }
+    };
     // Every query (of a row `step` floats after that of the row before) over what a cache has for it.
     auto attended_to = [=](const Cache* cache, int number, const float* query, int64_t step, float scale,
                            const uint8_t* seen, int rows_beside) {
@@ -234,6 +252,10 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
             }
         }
         attended_to(past, number, projected, stride, b->scale, visible[number], 1);
+        if (b->parallel) {  // here, where x is still what attention read
+            normalised(none, b->feedforward_before);
+            widened(b);
+        }
         added(b->output, attended);
         if (source && b->source_query.weight) {
             normalised(b->attention_after, b->source_before);
@@ -246,24 +268,10 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
             attended_to(source, number, projected, inner, b->source_scale, source_visible, beside);
             added(b->source_output, attended);
             normalised(b->source_after, b->feedforward_before);
-        } else {
+        } else if (!b->parallel) {
             normalised(b->attention_after, b->feedforward_before);
         }
-#pragma omp for schedule(static)
-        for (int first = 0; first < wide; first += UNIT) {
-            outputs_of(b->inner, input, rows, first, inside + first, wide);
-            if (b->gate.weight) outputs_of(b->gate, input, rows, first, gates + first, wide);
-            for (int row = 0; row < rows; ++row) {
-                float *own = inside + int64_t(row) * wide + first, *gate = gates + int64_t(row) * wide + first;
-                if (b->gate.weight) {
-                    activate(gate, UNIT, b->gate.activation);
-                    for (int o = 0; o < UNIT; ++o) own[o] *= gate[o];
-                } else {
-                    activate(own, UNIT, b->inner.activation);
-                }
-                hidden.quantise(row, first, own);
-            }
-        }
+        if (!b->parallel) widened(b);
         added(b->outer, hidden);
         // Without waiting: the next block begins with the same rows on the same threads.
 #pragma omp for schedule(static) nowait
