@@ -405,7 +405,8 @@ def test_what_is_converted_is_what_the_converter_takes():
     converters = pytest.importorskip("ctranslate2.converters.transformers")
     converted = {kind for kind in FORMATS if hf_format(kind).converted}
     takes = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in converted}
-    # It takes any of Llama's type and GPT-NeoX, and leaves out biases and another activation without a word.
-    others = FORMATS.keys() - converted - {"gpt_neox", "llama", "mistral", "qwen2", "qwen3"}
+    # It takes any of Llama's type, GPT-NeoX and RoBERTa, and leaves out biases and another activation without a word.
+    left_out = {"gpt_neox", "llama", "mistral", "qwen2", "qwen3", "roberta", "xlm-roberta"}
+    others = FORMATS.keys() - converted - left_out
     leaves = {CONFIG_MAPPING[kind].__name__ in converters._MODEL_LOADERS for kind in others}
     assert (takes, leaves) == ({True}, {False})

@@ -17,50 +17,47 @@ from torch import Tensor, nn
 import regard
 from regard.errors import InputError
 from regard.layers import Encoded, HeadKind, TextEncoder, Tokens
-from regard.models import MODELS, AttentionStackConfig, BertConfig, DistilBertConfig
+from regard.models import (
+    MODELS,
+    AttentionStackConfig,
+    BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
 from regard.testing import check_model
+
+SIZES: dict[str, Any] = {
+    "vocabulary": 13,
+    "width": 12,
+    "heads": 3,
+    "feedforward_width": 10,
+    "layers": 2,
+    "maximum_positions": 16,
+    "dropout": 0.3,
+    "attention_dropout": 0.2,
+}
 
 
 def bert(**changes: Any) -> BertConfig:
-    sizes: dict[str, Any] = {
-        "vocabulary": 13,
-        "width": 12,
-        "heads": 3,
-        "feedforward_width": 10,
-        "layers": 2,
-        "maximum_positions": 16,
-        "dropout": 0.3,
-        "attention_dropout": 0.2,
-    }
-    return BertConfig(**(sizes | changes))
+    return BertConfig(**(SIZES | changes))
 
 
 def distilbert(**changes: Any) -> DistilBertConfig:
-    sizes: dict[str, Any] = {
-        "vocabulary": 13,
-        "width": 12,
-        "heads": 3,
-        "feedforward_width": 10,
-        "layers": 2,
-        "maximum_positions": 16,
-        "dropout": 0.3,
-        "attention_dropout": 0.2,
-    }
-    return DistilBertConfig(**(sizes | changes))
+    return DistilBertConfig(**(SIZES | changes))
+
+
+def roberta(**changes: Any) -> RobertaConfig:
+    return RobertaConfig(**(SIZES | changes))
+
+
+def electra(**changes: Any) -> ElectraConfig:
+    return ElectraConfig(**(SIZES | {"embedding_width": 7} | changes))
 
 
 def attention_stack(**changes: Any) -> AttentionStackConfig:
-    sizes: dict[str, Any] = {
-        "vocabulary": 13,
-        "width": 12,
-        "heads": 3,
-        "feedforward_width": 10,
-        "layers": 2,
-        "maximum_positions": 16,
-        "dropout": 0.3,
-        "attention_dropout": 0.2,
-    }
-    return AttentionStackConfig(**(sizes | changes))
+    return AttentionStackConfig(**(SIZES | changes))
 
 
 VARIANTS = {
@@ -96,11 +93,32 @@ VARIANTS = {
     "distilbert choice": distilbert(head="choice", outputs=1),
     "distilbert relu": distilbert(head="masked", activation="relu"),
     "distilbert pruned": distilbert(head="tokens", outputs=3, pruned_heads=((1, 1),)),
+    "roberta": roberta(),
+    "roberta masked": roberta(head="masked", padding_id=0),
+    "roberta sequence": roberta(head="sequence", outputs=4, segments=3),
+    "roberta tokens": roberta(head="tokens", outputs=5, pooler=False, pruned_heads=((1, 1),)),
+    "roberta spans": roberta(head="spans", outputs=2, layers=1),
+    "roberta choice": roberta(head="choice", outputs=1, padding_id=5),
+    "xlm-roberta": XLMRobertaConfig(**SIZES),
+    **{
+        f"xlm-roberta {head}": XLMRobertaConfig(**SIZES, head=head, outputs=outputs)
+        for head, outputs in (("masked", 0), ("sequence", 3), ("tokens", 4), ("spans", 2), ("choice", 1))
+    },
+    "electra": electra(),
+    "electra masked": electra(head="masked"),
+    "electra replaced": electra(head="replaced", outputs=1, activation="relu"),
+    "electra tokens": electra(head="tokens", outputs=5, layers=1),
+    "electra spans": electra(head="spans", outputs=2, head_dropout=0.2),
+    "electra sequence": electra(head="sequence", outputs=4, embedding_width=12),
+    "electra choice": electra(head="choice", outputs=1, pruned_heads=((0, 2),)),
 }
 
-HEADS = {name: set(get_args(HeadKind)) for name in ("attention_stack", "bert", "distilbert")}
-for name in ("attention_stack", "distilbert"):
-    HEADS[name] -= {"next_sentence", "pretraining"}
+FAMILIES = ("attention_stack", "bert", "distilbert", "roberta", "xlm_roberta", "electra")
+HEADS = {name: set(get_args(HeadKind)) for name in FAMILIES}
+for name in FAMILIES:
+    HEADS[name] -= (set() if name == "bert" else {"next_sentence", "pretraining"}) | (
+        set() if name == "electra" else {"replaced"}
+    )
 
 # What moves every score of a query, or every place's logit, alike: the softmax takes it out again.
 
@@ -186,7 +204,7 @@ def test_outputs_have_the_announced_shapes(variant, build, batch):
     assert found.hidden.shape == (3, 6, 12)
     assert (found.pooled is not None) == (
         head in ("next_sentence", "pretraining", "sequence", "choice")
-        or (config.model_type == "bert" and head == "none" and config.pooler)
+        or (head == "none" and getattr(config, "pooler", False))
     )
     assert found.pooled is None or found.pooled.shape == (3, 12)
     expected = {
@@ -197,6 +215,7 @@ def test_outputs_have_the_announced_shapes(variant, build, batch):
         "sequence": (3, config.outputs),
         "tokens": (3, 6, config.outputs),
         "spans": (3, 6, 2),
+        "replaced": (3, 6, 1),
         "choice": (3, 1),
     }[head]
     assert (None if found.logits is None else tuple(found.logits.shape)) == expected
@@ -252,7 +271,7 @@ def test_segments_are_told_apart_where_the_model_knows_any(variant, build, batch
     tokens, segments = batch(variant)
     plain, told = model(tokens), model(tokens, segments)
     same(model(tokens, torch.zeros_like(segments)), plain, tokens, rtol=0, atol=0)
-    if VARIANTS[variant].segments < 2:
+    if VARIANTS[variant].segments < 2 or VARIANTS[variant].model_type == "roberta":  # of whose rows it reads the first
         same(told, plain, tokens, rtol=0, atol=0)
         return
     for row, differs in ((0, True), (1, False), (2, True)):
@@ -343,7 +362,7 @@ def test_the_longest_text_is_read_and_a_longer_one_refused(variant, build):
         model(Tokens.pad([[4] * (limit + 1), [4]]))
     with pytest.raises(InputError, match="text has 17 tokens"):
         model.hidden_states(Tokens.pad([[4] * (limit + 1)]))
-    assert model.length_setting.removeprefix("model.") in vars(type(model.config))
+    assert hasattr(model.config, model.length_setting.removeprefix("model."))
 
 
 def ties(model: nn.Module) -> set[frozenset[str]]:

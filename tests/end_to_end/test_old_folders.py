@@ -42,7 +42,7 @@ def test_every_family_and_every_task_has_a_folder():
     configs = [json.loads((golden.FOLDERS / name / "config.json").read_text()) for name in EXPECTED]
     said = [json.loads((golden.FOLDERS / name / "regard.json").read_text()) for name in EXPECTED]
     assert list(EXPECTED) == list(golden.CASES)
-    assert {each["model_type"] for each in configs} >= set(MODELS.packaged)
+    assert {each["model_type"].replace("-", "_") for each in configs} >= set(MODELS.packaged)
     assert {each["task"]["name"] for each in said} == set(TASKS.packaged)
 
 

@@ -227,6 +227,18 @@ CASES: dict[str, Case] = {
         lambda it: {"rated": it.rate_batch([TEXT, "the red house"])},
         [(text, len(text) / 7) for text in SENTENCES],
     ),
+    "roberta-masked": Case(
+        {
+            "task": "masked_language_modelling",
+            "model": BERT | {"name": "roberta"},
+            "tokenizer": {"kind": "roberta", "size": 275, "lowercase": False},
+            "data": {**INPUTS["data"], "next_sentence": False},
+        },
+        lambda it: {"filled": it.fill("the <mask> sees"), "score": it.score(TEXT)},
+        [SENTENCES[at : at + 4] for at in range(0, 40, 4)],
+    ),
+    "xlm_roberta": _classes(BERT | {"name": "xlm_roberta"}),
+    "electra": _classes(BERT | {"name": "electra", "embedding_width": 6}),
     "bert-multi-label": Case(
         {"task": "multi_label_classification", "model": BERT, **INPUTS},
         lambda it: {"labelled": it.classify_batch([TEXT, "the red house"])},

@@ -235,5 +235,7 @@ def test_the_last_head_of_a_layer_stays_also_when_taken_one_by_one(build):
 
 def test_other_models_are_refused():
     config = TransformerConfig(source_vocabulary=9, target_vocabulary=9, width=8, heads=2)
-    with pytest.raises(InputError, match="heads cannot be pruned from a Transformer; give a BERT or a DistilBERT"):
+    with pytest.raises(
+        InputError, match="heads cannot be pruned from a Transformer; give an encoder of texts, such as a BERT"
+    ):
         prune(Transformer(config), {0: [0]})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,3 +90,66 @@ def batch(tokenizer, sentences) -> tuple[Tokens, Tokens]:
     """Padded on the right, where Hugging Face counts positions as we do."""
     source = sentences([6, 3, 5], tokenizer.size - 1, seed=1)
     return source, sentences([4, 5, 2], tokenizer.size - 1, seed=2, start=tokenizer.start_id)
+
+
+def nasty_texts(count: int) -> list[str]:
+    """Strings of every plane, of white space, marks that combine, digits, code, and the spellings of special tokens apart."""
+    draw = random.Random(7)
+    parts = [
+        *(
+            "a",
+            "The",
+            " the",
+            "'s",
+            "'LL",
+            "\n",
+            "\r\n",
+            "\t",
+            "  ",
+            " ",
+            " ",
+            "é",
+            "é",
+            "ﬁ",
+            "ß",
+            "İ",
+            "🙂",
+            "👩‍👧",
+            "日本",
+        ),
+        *(
+            "12",
+            "1234567",
+            "٣٤",
+            "½",
+            "--",
+            "...",
+            "$x_1$",
+            "{}",
+            "▁",
+            "Ġ",
+            "<",
+            "|>",
+            "\u200b",
+            "\ufeff",
+            "\x00",
+            "\x7f",
+        ),
+    ]
+    found = []
+    for _ in range(count):
+        text = ""
+        for _ in range(draw.randint(0, 12)):
+            if draw.random() < 0.7:
+                text += draw.choice(parts)
+            else:
+                place = draw.randrange(0x20000)
+                text += "?" if unicodedata.category(chr(place)) == "Cs" else chr(place)
+        found.append(text)
+    return found
+
+
+@pytest.fixture
+def nasty():
+    """So many strings that tokenizers get wrong, always the same."""
+    return nasty_texts

@@ -73,6 +73,7 @@ NOTHING: Mapping[str, tuple[Any, str]] = {
     "summary_use_proj": (False, "the second head of a class that we do not read"),
     "summary_activation": ("tanh", "the second head of a class that we do not read"),
     "summary_proj_to_labels": (False, "the second head of a class that we do not read"),
+    "summary_last_dropout": (0.3, "training only, and of a class of another head"),
     "summary_first_dropout": (0.3, "the second head of a class that we do not read"),
     "reorder_and_upcast_attn": (True, "the order of a product in half precision"),
     "chunk_size_lm_head": (2, "how many places pass at a time"),
@@ -158,6 +159,11 @@ def of_encoder(theirs: Any, ours: Any) -> tuple[Tensor, Tensor]:
         segments[:, 4:] = 1
         more = {"token_type_ids": segments}
     return theirs(ids(), **more).logits, ours(whole(ids()), segments).logits
+
+
+def of_plain_encoder(theirs: Any, ours: Any) -> tuple[Tensor, Tensor]:
+    """Of texts that their tokenizer gives no segments of, which ours do not read."""
+    return theirs(ids()).logits, ours(whole(ids()), torch.ones_like(ids())).logits
 
 
 def of_decoder(theirs: Any, ours: Any) -> tuple[Tensor, Tensor]:
@@ -282,6 +288,31 @@ WINDOWS: dict[str, list[Any]] = {
     "layer_types": [["sliding_attention"] * 2, ["full_attention"] * 2, ["sliding_attention", "full_attention"]],
 }
 
+ROBERTA: dict[str, Any] = {
+    "vocab_size": 30,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 14,
+    "max_position_embeddings": 18,
+    "pad_token_id": 1,
+}
+OF_ROBERTA: dict[str, list[Any]] = {
+    "vocab_size": [33],
+    "hidden_size": [24],
+    "num_hidden_layers": [1],
+    "num_attention_heads": [2],
+    "intermediate_size": [10],
+    "hidden_act": ["relu", "silu", "gelu_new", "tanh"],
+    "max_position_embeddings": [12],
+    "type_vocab_size": [1, 3],
+    "layer_norm_eps": [0.3],
+    "pad_token_id": [0, 3],
+    "is_decoder": [True],
+    "add_cross_attention": [True],
+    "tie_word_embeddings": [False],
+}
+
 FAMILIES: Mapping[str, Family] = {
     "bert": Family(
         config="BertConfig",
@@ -330,6 +361,24 @@ FAMILIES: Mapping[str, Family] = {
             "max_position_embeddings": [9],
             "activation": ["relu", "silu", "gelu_new", "tanh"],
             "tie_word_embeddings": [False],
+        },
+        call=of_encoder,
+    ),
+    "roberta": Family(
+        config="RobertaConfig", model="RobertaForMaskedLM", base=ROBERTA, values=OF_ROBERTA, call=of_plain_encoder
+    ),
+    "xlm-roberta": Family(
+        config="XLMRobertaConfig", model="XLMRobertaForMaskedLM", base=ROBERTA, values=OF_ROBERTA, call=of_plain_encoder
+    ),
+    "electra": Family(
+        config="ElectraConfig",
+        model="ElectraForMaskedLM",
+        base={**ROBERTA, "embedding_size": 7, "pad_token_id": 0},
+        values={
+            **{name: values for name, values in OF_ROBERTA.items() if name != "pad_token_id"},
+            "embedding_size": [12, 9],
+            "type_vocab_size": [3],
+            "max_position_embeddings": [9],
         },
         call=of_encoder,
     ),
@@ -576,7 +625,7 @@ REFUSED = {
     "share_encoder_decoder_embeddings False",
     "tie_word_embeddings False",
     "tie_word_embeddings True",
-    "bert is_decoder True",
+    *(f"{name} is_decoder True" for name in ("bert", "roberta", "xlm-roberta", "electra")),
 }
 """What is refused by name, of all families or of one; everything else is followed."""
 
@@ -672,7 +721,7 @@ def test_a_value_that_cannot_be_is_called_by_the_name_it_has_there(name, randomi
         for value in ("x", -1)
     ]
     wrong = [(key, value) for key, value in wrong if (key, value) != ("hash_seed", -1)]  # which is a seed
-    if "eos_token_id" in written and "bert" not in name:
+    if "eos_token_id" in written and family.call not in (of_encoder, of_plain_encoder):
         several = [] if name in SEVERAL_ENDS else [[1, 2]]
         wrong += [("eos_token_id", value) for value in ("x", -1, 99, *several)]
     if "pad_token_id" in written:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.layers import Tokens
+from regard.layers import TextEncoder, Tokens
 from regard.models import (
     GPT,
     GPT2,
@@ -24,6 +24,8 @@ from regard.models import (
     DecoderConfig,
     DistilBert,
     DistilBertConfig,
+    Electra,
+    ElectraConfig,
     GPT2Config,
     GPT3Config,
     GPTConfig,
@@ -33,6 +35,8 @@ from regard.models import (
     LlamaConfig,
     MusicTransformer,
     MusicTransformerConfig,
+    Roberta,
+    RobertaConfig,
     T5Config,
     Transformer,
     TransformerConfig,
@@ -58,6 +62,15 @@ CASES: dict[str, tuple[nn.Module, Shape]] = {
     "bert-sequence": (Bert(BertConfig(vocabulary=17, layers=2, head="sequence", outputs=4, **SIZES, **DROPS)), TEXT),
     "bert-tokens": (Bert(BertConfig(vocabulary=17, layers=2, head="tokens", outputs=4, **SIZES, **DROPS)), TEXT),
     "distilbert": (DistilBert(DistilBertConfig(vocabulary=17, layers=2, head="masked", **SIZES, **DROPS)), TEXT),
+    "roberta": (Roberta(RobertaConfig(vocabulary=17, layers=2, head="sequence", outputs=2, **SIZES, **DROPS)), TEXT),
+    "electra": (
+        Electra(ElectraConfig(vocabulary=17, layers=2, head="masked", embedding_width=7, **SIZES, **DROPS)),
+        TEXT,
+    ),
+    "electra-replaced": (
+        Electra(ElectraConfig(vocabulary=17, layers=2, head="replaced", outputs=1, **SIZES, **DROPS)),
+        TEXT,
+    ),
     "attention-stack": (
         AttentionStack(AttentionStackConfig(vocabulary=17, layers=2, head="masked", **SIZES, **DROPS)),
         TEXT,
@@ -116,7 +129,7 @@ def output_of(model: nn.Module, shape: Shape) -> torch.Tensor:
     source = tokens(LENGTH)
     if shape.target:
         return model(source, tokens(TARGET)).sum()
-    if isinstance(model, AttentionStack | Bert | DistilBert):
+    if isinstance(model, TextEncoder):
         found = model(source, at=None if shape.predicted is None else torch.arange(int(shape.predicted)))
         return sum(part.sum() for part in (found.logits, found.next_sentence) if part is not None)
     return model(source).sum()

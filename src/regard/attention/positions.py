@@ -109,12 +109,14 @@ class LearnedPositions(nn.Module):
     Arguments:
         width: D.
         maximum: number of positions.
+        first: the row of position 0; rows before it belong to no position. RoBERTa's table begins after its padding id.
     """
 
-    def __init__(self, width: int, maximum: int) -> None:
+    def __init__(self, width: int, maximum: int, *, first: int = 0) -> None:
         super().__init__()
         self.maximum = maximum
-        self.weight = nn.Parameter(torch.empty(maximum, width))
+        self.first = first
+        self.weight = nn.Parameter(torch.empty(first + maximum, width))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -123,7 +125,7 @@ class LearnedPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """(B, L) integers below `maximum` to (B, L, D)."""
-        return self.weight[positions]
+        return self.weight[positions + self.first if self.first else positions]
 
 
 class NoPositions(nn.Module):

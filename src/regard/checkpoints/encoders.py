@@ -47,14 +47,26 @@ def head_from_hf(reading: Reading) -> dict[str, Any]:
     if not isinstance(architectures, list):
         raise InputError(f"{where}.architectures is {architectures!r}; it must be a list of names")
     head = _head(tensors, "".join(map(str, architectures)))
-    untied = values.get("tie_word_embeddings") is False and head in ("masked", "pretraining")
-    if untied and not {"cls.predictions.decoder.weight", "vocab_projector.weight"} & tensors.keys():
-        raise InputError(
-            f"{where}.tie_word_embeddings is False, and the weights have no table for the output; Regard's model has one table "
-            "for both"
-        )
+    if head in ("masked", "pretraining"):
+        refuse_untied(reading, "cls.predictions.decoder.weight", "vocab_projector.weight")
     counted = head in ("sequence", "tokens")
     return {"head": head, "outputs": int(tensors["classifier.weight"].shape[0]) if counted else FIXED_OUTPUTS[head]}
+
+
+def refuse_untied(reading: Reading, *tables: str) -> None:
+    """Refuse an output over the vocabulary whose table is neither the embedding's nor in the file.
+
+    Arguments:
+        tables: what the output's table may be called; one that is there is compared with the embedding's later.
+
+    Raises:
+        InputError: saying that the file lacks it.
+    """
+    if reading.values.get("tie_word_embeddings") is False and not set(tables) & reading.tensors.keys():
+        raise InputError(
+            f"{reading.where}.tie_word_embeddings is False, and the weights have no table for the output; Regard's model has one "
+            "table for both"
+        )
 
 
 def _head(tensors: Mapping[str, Any], architecture: str) -> HeadKind:
@@ -157,7 +169,8 @@ BERT_HEADS: Mapping[HeadKind, TensorTable] = {
 }
 
 
-def _bert_dropout(reading: Reading) -> dict[str, Any]:
+def bert_dropout(reading: Reading) -> dict[str, Any]:
+    """The dropout in front of the head."""
     return {"head_dropout": reading.values.get("classifier_dropout")} if reading.foreign else {}
 
 
@@ -167,7 +180,8 @@ def _bert_pooler(reading: Reading) -> dict[str, Any]:
     return {"pooler": "bert.pooler.dense.weight" in reading.tensors} if headless else {}
 
 
-def _bert_extra(config: BertConfig) -> dict[str, Any]:
+def bert_extra(config: Any) -> dict[str, Any]:
+    """What config.json cannot say: with a head, whether the model has a pooler without it."""
     kept = {"head_dropout": config.head_dropout}
     return kept if config.head == "none" else {**kept, "pooler": config.pooler}
 
@@ -203,8 +217,8 @@ BERT = HFFormat(
     },
     extra=BertExtra,
     to_hf=(lambda config: {"classifier_dropout": config.head_dropout}, pruned_heads_to_hf, labels_to_hf),
-    from_hf=(pruned_heads_from_hf, head_from_hf, _bert_dropout, _bert_pooler),
-    extra_metadata=_bert_extra,
+    from_hf=(pruned_heads_from_hf, head_from_hf, bert_dropout, _bert_pooler),
+    extra_metadata=bert_extra,
     tensors=lambda config: {**BERT_ENCODER, **BERT_HEADS[config.head]},
     prefix="bert.",
     outside=("cls.", "classifier.", "qa_outputs."),

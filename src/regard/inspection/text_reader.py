@@ -150,7 +150,7 @@ class TextReader:
         config = read_config(place)
         if not MODELS[config.model_type].serves("whole_text"):
             raise InputError(
-                f"{folder}: a {config.model_type} does not read texts as a whole; give a bert or a distilbert"
+                f"{folder}: a {config.model_type} does not read texts as a whole; give an encoder such as a bert or a roberta"
             )
         tokenizer = tokenizer_from_hf(place, config)
         return cls(read_model(place), tokenizer)

@@ -214,6 +214,7 @@ class TextEmbedding(nn.Module):
         segments: S; None for a model that tells no segments apart. One that has a single vector for them tells none apart either.
         epsilon: added to the variance in the layer norm.
         dropout: probability of dropping an entry in training.
+        projection: from vectors of the table's width to those of the blocks', after all else (ELECTRA); None where they are one.
     """
 
     def __init__(
@@ -224,6 +225,7 @@ class TextEmbedding(nn.Module):
         *,
         epsilon: float,
         dropout: float,
+        projection: nn.Linear | None = None,
     ) -> None:
         super().__init__()
         self.tokens = tokens
@@ -231,6 +233,7 @@ class TextEmbedding(nn.Module):
         self.segments = segments
         self.norm = nn.LayerNorm(tokens.embedding_dim, eps=epsilon)
         self.dropout = Dropout(dropout)
+        self.projection = projection
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None) -> Tensor:
         """(B, L) ids, positions and segments (all 0 where None) to (B, L, D)."""
@@ -238,7 +241,16 @@ class TextEmbedding(nn.Module):
         if self.segments is not None:
             given = segments is not None and self.segments.num_embeddings > 1
             x = x + self.segments(segments if given else torch.zeros_like(ids))
-        return self.dropout(self.norm(x))
+        x = self.dropout(self.norm(x))
+        return x if self.projection is None else self.projection(x)
+
+
+class OneSegment(nn.Embedding):
+    """A table of segments of which every token has the first row: RoBERTa's, whose texts are not told apart by it."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(B, L) of any integers to (B, L, D)."""
+        return super().forward(torch.zeros_like(input))
 
 
 class TextEncoder(nn.Module):
@@ -365,13 +377,16 @@ class SequenceClassifier(Protocol):
         ...
 
 
-HeadKind = Literal["none", "masked", "next_sentence", "pretraining", "sequence", "tokens", "spans", "choice"]
+HeadKind = Literal[
+    "none", "masked", "next_sentence", "pretraining", "replaced", "sequence", "tokens", "spans", "choice"
+]
 """What a model's head tells of:
 
 `none`            nothing: the model gives vectors.
 `masked`          which token stands where one is masked.
 `next_sentence`   whether the second text followed the first.
 `pretraining`     both of these.
+`replaced`        whether each token was put in place of another (ELECTRA alone).
 `sequence`        a class, or a number, of the whole text.
 `tokens`          a class of every token.
 `spans`           where an answer starts and where it ends.
@@ -381,7 +396,7 @@ HeadKind = Literal["none", "masked", "next_sentence", "pretraining", "sequence",
 POOLED: frozenset[str] = frozenset({"next_sentence", "pretraining", "sequence", "choice"})
 """The heads that read the vector pooled from the whole text."""
 
-FIXED_OUTPUTS = {"none": 0, "masked": 0, "next_sentence": 2, "pretraining": 2, "spans": 2, "choice": 1}
+FIXED_OUTPUTS = {"none": 0, "masked": 0, "next_sentence": 2, "pretraining": 2, "replaced": 1, "spans": 2, "choice": 1}
 """How many numbers a head gives where the task does not decide it; `masked` gives one for each token of the vocabulary."""
 
 
@@ -416,12 +431,15 @@ class MaskedHead(nn.Module):
         table: E; its weight is shared.
         activation: f.
         epsilon: added to the variance in the layer norm.
+        inner: D of h, where it is another than the table's (ELECTRA).
     """
 
-    def __init__(self, table: nn.Embedding, *, activation: Callable[[Tensor], Tensor], epsilon: float) -> None:
+    def __init__(
+        self, table: nn.Embedding, *, activation: Callable[[Tensor], Tensor], epsilon: float, inner: int | None = None
+    ) -> None:
         super().__init__()
         width = table.embedding_dim
-        self.transform = nn.Linear(width, width)
+        self.transform = nn.Linear(width if inner is None else inner, width)
         self.activation = activation
         self.norm = nn.LayerNorm(width, eps=epsilon)
         self.output = nn.Linear(width, table.num_embeddings)
@@ -477,6 +495,28 @@ class TokenHead(nn.Module):
         return HeadLogits(self.output(self.dropout(hidden)))
 
 
+class ReplacedHead(nn.Module):
+    """Whether each token was put in place of another (Clark et al. 2020, section 2): above 0 where it was.
+
+        logit = w f(W h + b) + c
+
+    Arguments:
+        width: D.
+        activation: f.
+    """
+
+    def __init__(self, width: int, *, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.transform = nn.Linear(width, width)
+        self.activation = activation
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, hidden: Tensor, pooled: Tensor | None, at: Tensor | None) -> HeadLogits:
+        """Hidden (B, L, D) to (B, L, 1)."""
+        del pooled, at
+        return HeadLogits(self.output(self.activation(self.transform(hidden))))
+
+
 class PretrainingHead(nn.Module):
     """Both of BERT's own tasks: the masked tokens, and whether the second text followed the first.
 
@@ -506,17 +546,22 @@ class Pooler(nn.Module):
     Arguments:
         width: D.
         activation: f.
+        dropout: probability of dropping an entry of h_0 in training.
     """
 
-    def __init__(self, width: int, *, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
+    def __init__(
+        self, width: int, *, activation: Callable[[Tensor], Tensor] = torch.tanh, dropout: float = 0.0
+    ) -> None:
         super().__init__()
+        self.dropout = Dropout(dropout)
         self.map = nn.Linear(width, width)
         self.activation = activation
 
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Hidden (B, L, D) and valid (B, L) to (B, D): the first real token's, on whichever side padding stands."""
         first = valid.long().argmax(dim=1)
-        return self.activation(self.map(hidden[torch.arange(len(hidden), device=hidden.device), first]))
+        chosen = self.dropout(hidden[torch.arange(len(hidden), device=hidden.device), first])
+        return self.activation(self.map(chosen))
 
 
 def build_head(

@@ -10,6 +10,8 @@ from .cho import Cho as Cho
 from .cho import ChoConfig as ChoConfig
 from .decoder import Decoder as Decoder
 from .decoder import DecoderConfig as DecoderConfig
+from .electra import Electra as Electra
+from .electra import ElectraConfig as ElectraConfig
 from .elmo import ELMo as ELMo
 from .elmo import ELMoConfig as ELMoConfig
 from .families import MODELS as MODELS
@@ -57,6 +59,10 @@ from .ntm import LSTMTransducerConfig as LSTMTransducerConfig
 from .ntm import NTMConfig as NTMConfig
 from .reformer import Reformer as Reformer
 from .reformer import ReformerConfig as ReformerConfig
+from .roberta import Roberta as Roberta
+from .roberta import RobertaConfig as RobertaConfig
+from .roberta import XLMRoberta as XLMRoberta
+from .roberta import XLMRobertaConfig as XLMRobertaConfig
 from .show_and_tell import ShowAndTell as ShowAndTell
 from .show_and_tell import ShowAndTellConfig as ShowAndTellConfig
 from .show_attend_and_tell import ShowAttendAndTell as ShowAttendAndTell

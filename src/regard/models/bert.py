@@ -150,7 +150,7 @@ class Bert(TextEncoder):
         draw(self, config.init_std)
 
 
-def check_encoder(config: Any) -> None:
+def check_encoder(config: Any, *, discriminator: bool = False) -> None:
     """Refuse what no encoder of BERT's family can be.
 
     Raises:
@@ -179,6 +179,13 @@ def check_encoder(config: Any) -> None:
         pruned,
         "without one layer whose heads are all gone",
         "leave one head in each layer",
+    )
+    check(
+        discriminator or config.head != "replaced",
+        "head",
+        config.head,
+        "one that this family has",
+        "only electra has it",
     )
     check_outputs(config)
 

@@ -118,6 +118,9 @@ MODELS: WithOwn[Family] = WithOwn(
         "bert": Family("regard.models.bert:Bert", interface="encoder"),
         "decoder": Family("regard.models.decoder:Decoder", interface="language_model"),
         "distilbert": Family("regard.models.bert:DistilBert", interface="encoder"),
+        "roberta": Family("regard.models.roberta:Roberta", interface="encoder"),
+        "xlm_roberta": Family("regard.models.roberta:XLMRoberta", interface="encoder"),
+        "electra": Family("regard.models.electra:Electra", interface="encoder"),
         "cho": Family("regard.models.cho:Cho"),
         "convolutional_network": Family(
             "regard.models.lambda_network:ConvolutionalNetwork", interface="picture_classifier"

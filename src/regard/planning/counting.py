@@ -31,7 +31,7 @@ from regard.layers import (
     TextEncoder,
 )
 from regard.layers.blocks import Block
-from regard.layers.encoder import MaskedHead, PretrainingHead, TokenHead
+from regard.layers.encoder import MaskedHead, PretrainingHead, ReplacedHead, TokenHead
 from regard.models import MODELS
 from regard.models.config import shapes_only
 
@@ -188,7 +188,8 @@ def _part(module: nn.Module) -> str:
 # Operations: those of the matrix products, a multiplication and an addition being two.
 
 
-PROJECTIONS, SCORES, FEEDFORWARD, OUTPUT, MATRICES = (
+EMBEDDING, PROJECTIONS, SCORES, FEEDFORWARD, OUTPUT, MATRICES = (
+    "embedding projection",
     "attention projections",
     "attention weights",
     "feed-forward nets",
@@ -203,7 +204,8 @@ class Operations:
 
     Arguments:
         parts: by part: `attention projections`, `attention weights` (the products of queries with keys and of weights with
-            values, which grow with the square of the length), `feed-forward nets`, `output`. For a model without blocks
+            values, which grow with the square of the length), `feed-forward nets`, `output`, and of ELECTRA `embedding
+            projection`. For a model without blocks
             `all matrices`, each as often as there are tokens on its side.
         exact: whether these are all products there are.
     """
@@ -319,7 +321,9 @@ def _(model: CausalClassifier, shape: Shape) -> Found:
 @_outside.register
 def _(model: TextEncoder, shape: Shape) -> Found:
     pooled = 0.0 if model.pooler is None else _linear(model.pooler, shape.rows)
-    return [(OUTPUT, pooled + _head(model.head, shape))]
+    projection = model.embedding.projection
+    entered = [] if projection is None else [(EMBEDDING, _linear(projection, shape.rows * shape.length))]
+    return [*entered, (OUTPUT, pooled + _head(model.head, shape))]
 
 
 @_outside.register
@@ -332,6 +336,8 @@ def _head(head: nn.Module, shape: Shape) -> float:
         return _head(head.masked, shape) + _head(head.next_sentence, shape)
     if isinstance(head, MaskedHead):
         return _linear(head, shape.logits)
+    if isinstance(head, ReplacedHead):
+        return _linear(head, shape.rows * shape.length)
     return _linear(head, shape.rows * shape.length if isinstance(head, TokenHead) else shape.rows)
 
 

@@ -85,6 +85,7 @@ class PackedEncoder:
     tokens: Tensor
     positions: Tensor
     norm: nn.Module
+    projection: nn.Module
     layers: tuple[PackedLayer, ...]
     origin: tuple[object, ...]
 
@@ -107,13 +108,16 @@ class PackedEncoder:
             raise InputError(f"precision {precision} is for processors; take bfloat16 on a graphics card")
         dtype = _dtype_of(precision)
         embedding = model.embedding
-        positions: Tensor = embedding.positions.weight.detach()  # type: ignore[operator]
+        device, limit = embedding.tokens.weight.device, model.config.maximum_positions
+        positions: Tensor = embedding.positions(torch.arange(limit, device=device)).detach()
         if embedding.segments is not None:
             positions = positions + embedding.segments.weight.detach()[0]
+        projection = nn.Identity() if embedding.projection is None else copy.deepcopy(embedding.projection)
         return cls(
             tokens=embedding.tokens.weight.detach().to(dtype),
             positions=positions.to(dtype),
             norm=_norm(embedding.norm, dtype),
+            projection=projection.requires_grad_(False).to(dtype),
             layers=tuple(_layer(block, precision) for block in model.layers if isinstance(block, EncoderBlock)),
             origin=_origin(model),
         )
@@ -136,6 +140,7 @@ class PackedEncoder:
         places = torch.from_numpy(np.concatenate([np.tile(np.arange(length), count) for _, count, length in groups]))
         with torch.inference_mode():
             x = self.norm(F.embedding(ids.to(device), self.tokens).add_(F.embedding(places.to(device), self.positions)))
+            x = self.projection(x)
             kept = {0: x} if 0 in layers else {}
             for number, layer in enumerate(self.layers[: max(layers, default=0)], start=1):
                 x = layer(x, groups)

@@ -1,7 +1,8 @@
 """What tasks share whose model reads one or two texts as a whole: inputs, task, predictor, and folders of other programs.
 
-BERT's are `[CLS] first [SEP]` and `[CLS] first [SEP] second [SEP]`; those of a decoder that is fine-tuned are `_start_ first
-_classify_` and `_start_ first _delimiter_ second _classify_` (Radford et al. 2018, figure 1). The tokenizer says which.
+BERT's are `[CLS] first [SEP]` and `[CLS] first [SEP] second [SEP]`, RoBERTa's `<s> first </s>` and `<s> first </s></s> second
+</s>`; those of a decoder that is fine-tuned are `_start_ first _classify_` and `_start_ first _delimiter_ second _classify_`
+(Radford et al. 2018, figure 1). The tokenizer says which.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.predictor import Predictor
 from regard.tasks.task import LossSum, Task
 from regard.text import Tokenizer, tokenizer_config
-from regard.text.bpe import SPELLING_SIZE
+from regard.text.bpe import SPELLING_SIZE, merge_files_in
 
 TEXT, SECOND = "text", "second"
 """The columns of a token store: the tokens, special ones included; and the place where the second text begins, 0 without one."""
@@ -69,11 +70,11 @@ def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | Non
     >>> tokenizer.tokens(joined.ids), joined.second, joined.cut
     (['[CLS]', 'a', 'b', '[SEP]', 'c', '[SEP]'], 4, 1)
     """
-    start, separator, end = tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id
+    start, separators, end = tokenizer.start_id, tokenizer.separators, tokenizer.end_id
     if second is None:
         kept = list(first[: max(0, maximum - 2)])
         return Joined([start, *kept, end], 0, len(first) - len(kept))
-    room = max(0, maximum - 3)
+    room = max(0, maximum - 2 - len(separators))
     shorter = min(len(first), len(second))
     if len(first) + len(second) <= room:
         left, right = len(first), len(second)
@@ -83,8 +84,8 @@ def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | Non
     else:  # both are longer than half: the first keeps the odd token
         left = room - room // 2
         right = room // 2
-    ids = [start, *first[:left], separator, *second[:right], end]
-    return Joined(ids, left + 2, len(first) + len(second) - left - right)
+    ids = [start, *first[:left], *separators, *second[:right], end]
+    return Joined(ids, 1 + left + len(separators), len(first) + len(second) - left - right)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -460,9 +461,9 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 
 def obstacle(tokenizer: Tokenizer) -> str:
     """Why other programs could not read texts as this tokenizer does, as half a sentence; empty where they can."""
-    if tokenizer.kind != "bert":
-        return f"the tokenizer is of kind {tokenizer.kind} and puts no [CLS] and [SEP] around a text"
-    return ""
+    if tokenizer.kind == "bert" or tokenizer.surrounds:
+        return ""
+    return f"the tokenizer is of kind {tokenizer.kind} and puts no [CLS] and [SEP] around a text"
 
 
 def write_tokenizer_config(folder: Path, tokenizer: Tokenizer, *, maximum: int) -> None:
@@ -486,9 +487,16 @@ def tokenizer_from_hf(folder: Path, config: Any) -> Tokenizer:
     """
     if MODELS[config.model_type].spelling:
         return Tokenizer.train([], kind="spelling", size=SPELLING_SIZE)
-    if not any((folder / name).is_file() for name in NAMES):
+    if not any((folder / name).is_file() for name in NAMES) and merge_files_in(folder) is None:
+        models = sorted(folder.glob("*.model"))
         raise InputError(
-            f"{folder}: holds neither {NAMES[0]} nor {NAMES[1]}; copy the tokenizer from the model's source"
+            f"{folder}: holds neither {NAMES[0]} nor {NAMES[1]} nor vocab.json and merges.txt; "
+            + (
+                f"{models[0].name} is SentencePiece's, so write a {NAMES[0]} of it first: "
+                "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+                if models
+                else "copy the tokenizer from the model's source"
+            )
         )
     tokenizer = Tokenizer.load(folder)
     if tokenizer.size > config.vocabulary:

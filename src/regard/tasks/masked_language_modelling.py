@@ -245,7 +245,7 @@ class MaskedLanguageModellingTask(EncoderTask):
     def use(self) -> tuple[str, ...]:
         """Lines for the model card."""
         follows = ('print(model.follows("...", "..."))',) if self.next_sentence else ()
-        return ('print(model.fill("... [MASK] ...").best)', *follows)
+        return (f'print(model.fill("... {mask_of(self.tokenizer)} ...").best)', *follows)
 
     @property
     def kind(self) -> HeadKind:
@@ -414,12 +414,13 @@ def write_inputs(
     """
     special = np.zeros(tokenizer.size, dtype=bool)
     special[list(tokenizer.special_ids)] = True
-    start, end = [tokenizer.start_id], [tokenizer.end_id]
+    start, between, end = [tokenizer.start_id], list(tokenizer.separators), [tokenizer.end_id]
     counts = Counts()
 
     def rows() -> Iterator[list[np.ndarray | list[int]]]:
         for drawn in inputs:
-            ids = np.concatenate([start, drawn.first, end, *([] if drawn.second is None else [drawn.second, end])])
+            pair = [] if drawn.second is None else [between, drawn.second]
+            ids = np.concatenate([start, drawn.first, *pair, end])
             ordinary = len(ids) - int(special[ids].sum())
             if not ordinary:
                 continue
@@ -427,7 +428,7 @@ def write_inputs(
             counts.tokens += len(ids)
             counts.following += drawn.follows
             counts.cut += drawn.cut
-            second = 0 if drawn.second is None else len(drawn.first) + 2
+            second = 0 if drawn.second is None else 1 + len(drawn.first) + len(between)
             told = [[FOLLOWED if drawn.follows else OTHER]] if next_sentence else []
             yield [ids, [second], [ordinary], *told]
 
@@ -772,7 +773,7 @@ def _cut(
     cutting = Cutting(
         documents=store,
         rows=rows,
-        room=data.maximum_length - (3 if data.paired else 2),
+        room=data.maximum_length - 2 - (len(tokenizer.separators) if data.paired else 0),
         short_share=data.short_share,
         random_share=data.random_next,
         seed=seed,
@@ -851,7 +852,7 @@ def evaluate_masked(
         store = write_documents(Path(folder) / "documents", written, vocabulary=task.tokenizer.size)
         if len(store) < 2:
             task = replace(task, next_sentence=False)
-        room = model.maximum_length - (3 if task.next_sentence else 2)
+        room = model.maximum_length - 2 - (len(task.tokenizer.separators) if task.next_sentence else 0)
         cutting = Cutting(documents=store, rows=np.arange(len(store)), room=room, seed=seed)
         inputs = cutting.pairs() if task.next_sentence else cutting.stretches()
         write_inputs(Path(folder), "inputs", task.tokenizer, inputs, next_sentence=task.next_sentence)

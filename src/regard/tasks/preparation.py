@@ -130,7 +130,17 @@ class TokenizerSettings:
     """
 
     kind: Literal[
-        "bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", "performance", "grid"
+        "bpe",
+        "byte_bpe",
+        "roberta",
+        "wordpiece",
+        "bert",
+        "unigram",
+        "word",
+        "character",
+        "spelling",
+        "performance",
+        "grid",
     ] = "bpe"
     size: int = 8_000
     lowercase: bool = False
@@ -143,7 +153,8 @@ class EncoderTokenizerSettings(TokenizerSettings):
     """The `tokenizer` section of a recipe.
 
     Arguments:
-        kind: `bert` is WordPiece with BERT's special tokens, `byte_bpe` GPT-2's, `spelling` ELMo's bytes of words, which it
+        kind: `bert` is WordPiece with BERT's special tokens, `roberta` and `byte_bpe` are BPE of bytes with RoBERTa's and GPT-2's
+            special tokens, `spelling` is ELMo's bytes of words, which it
             always has; the others are `bpe`, `wordpiece`, `unigram`, `word`, `character`.
         size: the largest vocabulary.
         lowercase: drop case, and with kind `bert` accents too.
@@ -155,7 +166,9 @@ class EncoderTokenizerSettings(TokenizerSettings):
         sentences: whether a text is parted into sentences, with the token between that ends a text. Filled in by the model.
     """
 
-    kind: Literal["bert", "bpe", "byte_bpe", "wordpiece", "unigram", "word", "character", "spelling"] = "bert"
+    kind: Literal["bert", "roberta", "bpe", "byte_bpe", "wordpiece", "unigram", "word", "character", "spelling"] = (
+        "bert"
+    )
     lowercase: bool = True
     input_tokens: bool = False
     sentences: bool = False

@@ -285,7 +285,7 @@ def windows(
         maximum_length: the most tokens of a window.
         stride: from the beginning of one to that of the next; at most what a window has room for.
     """
-    room, count = maximum_length - len(question) - 3, len(context.ids)
+    room, count = maximum_length - len(question) - 2 - len(tokenizer.separators), len(context.ids)
     starts = begins(count, room, stride)
     owner = owners(count, room, starts)
     for number, begin in enumerate(starts):

@@ -1,4 +1,4 @@
-"""Byte pair encoding of GPT-2 (bytes) and of GPT (letters), the two files of such a tokenizer, and ELMo's words as bytes.
+"""Byte pair encoding of GPT-2 and RoBERTa (bytes) and of GPT (letters), the two files of these, and ELMo's words as bytes.
 
 GPT-2's is byte-level (Radford et al. 2019, section 2.2): pieces of UTF-8 bytes, so that no text is unknown. The 256 bytes are
 written as 256 letters that can be seen; what is learnt are merges of these. Text is cut beforehand where GPT-2 cuts it:
@@ -43,12 +43,48 @@ def byte_level_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str
     return tokenizer
 
 
-def train_byte_level(texts: Iterator[str], size: int) -> tokenizers.Tokenizer:
-    """A tokenizer of at most `size` pieces, the 256 bytes among them and no special token yet."""
+ROBERTA_FIRST, ROBERTA_MASK = ("<s>", "<pad>", "</s>", "<unk>"), "<mask>"
+"""RoBERTa's special tokens: those with the first ids, and the one with the last."""
+
+
+def roberta_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> tokenizers.Tokenizer:
+    """RoBERTa's tokenizer around a vocabulary and its merges: GPT-2's, with `<s>` and `</s>` around a text.
+
+    Raises:
+        InputError: for a merge of what is not in the vocabulary, or a vocabulary without one of the five special tokens.
+
+    >>> pieces = ["<s>", "<pad>", "</s>", "<unk>", "a", "b", "ab", "<mask>"]
+    >>> roberta_backend({piece: index for index, piece in enumerate(pieces)}, [("a", "b")]).encode("ab", "b").tokens
+    ['<s>', 'ab', '</s>', '</s>', 'b', '</s>']
+    """
+    missing = [token for token in (*ROBERTA_FIRST, ROBERTA_MASK) if token not in vocabulary]
+    if missing:
+        raise InputError(f"the vocabulary has no {missing[0]}, which RoBERTa's has; give its own vocabulary")
+    return with_roberta_tokens(_around(_model(vocabulary, merges)))
+
+
+def with_roberta_tokens(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """The same tokenizer with RoBERTa's special tokens, `<mask>` taking the space before it, and with `<s>` and `</s>` around."""
+    tokenizer.add_special_tokens([*ROBERTA_FIRST, tokenizers.AddedToken(ROBERTA_MASK, lstrip=True, special=True)])
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), trim_offsets=True, add_prefix_space=False
+    )
+    return tokenizer
+
+
+def is_roberta(vocabulary: Mapping[str, int]) -> bool:
+    """Whether a vocabulary is of RoBERTa's kind; it may have `<|endoftext|>` too, as a piece that no text has."""
+    return {*ROBERTA_FIRST, ROBERTA_MASK} <= vocabulary.keys()
+
+
+def train_byte_level(texts: Iterator[str], size: int, first: Sequence[str] = ()) -> tokenizers.Tokenizer:
+    """A tokenizer of at most `size` pieces, the 256 bytes among them and no special token but those that come `first`."""
     tokenizer = _around(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
+        special_tokens=list(first),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
@@ -157,7 +193,7 @@ def merge_files_in(folder: Path) -> tuple[Path, Path] | None:
 
 
 def read_merge_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of two files: GPT's where pieces mark the ends of words, else GPT-2's.
+    """The tokenizer of two files: GPT's where pieces mark the ends of words, RoBERTa's by its special tokens, else GPT-2's.
 
     Raises:
         InputError: for one that is missing, damaged, or of another tokenizer, naming the line of a merge.
@@ -168,7 +204,7 @@ def read_merge_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
     if len(set(ids.values())) < len(ids):
         twice = next(index for index, count in Counter(ids.values()).items() if count > 1)
         raise InputError(f"{vocabulary}: several pieces have the id {twice}; copy the file again")
-    backend_of = gpt_backend if marks_ends(ids) else byte_level_backend
+    backend_of = roberta_backend if is_roberta(ids) else gpt_backend if marks_ends(ids) else byte_level_backend
     try:
         return backend_of(ids, _merges(merges))
     except InputError as error:

@@ -56,15 +56,28 @@ def cleaning_beside(file: Path) -> Cleaning:
     )
 
 
+NAMED_ROLES = (
+    ("start", "bos_token"),
+    ("start", "cls_token"),
+    ("end", "eos_token"),
+    ("end", "sep_token"),
+    ("padding", "pad_token"),
+    ("mask", "mask_token"),
+)
+"""The parts that special tokens play, and the keys that name these tokens; of two the later counts."""
+
+
 def special_names(file: Path) -> dict[str, str]:
-    """The tokens that the tokenizer_config.json next to a tokenizer.json names as start, end and padding.
+    """The tokens that the tokenizer_config.json next to a tokenizer.json names as start, end, padding and mask.
+
+    Encoders name the first two `cls_token` and `sep_token`, decoders `bos_token` and `eos_token`; of both the encoder's count.
 
     Raises:
         InputError: for a damaged file, or an end token that is no string.
     """
     values = object_of(file.parent / CONFIG_NAME)
     found: dict[str, str] = {}
-    for role, key in (("start", "bos_token"), ("end", "eos_token"), ("padding", "pad_token")):
+    for role, key in NAMED_ROLES:
         token = values.get(key)
         token = token.get("content") if isinstance(token, dict) else token  # an added token with its settings
         if token is not None and not isinstance(token, str):
@@ -108,6 +121,31 @@ def overruled(text: str, cleaning: Cleaning) -> str:
     return json.dumps(layout | {"normalizer": changed}, ensure_ascii=False)
 
 
+def with_prefix_space(text: str, file: Path) -> str:
+    """The content of RoBERTa's tokenizer.json, which the config next to it may tell to put a space before each text.
+
+    Arguments:
+        text: as it is in the file, or made of a vocab.json and merges.txt.
+        file: any file of the folder.
+
+    Raises:
+        InputError: where `add_prefix_space` is no truth value.
+    """
+    path = file.parent / CONFIG_NAME
+    values = object_of(path)
+    wanted = values.get("add_prefix_space")
+    if wanted is not None and not isinstance(wanted, bool):
+        raise InputError(f"{path}: add_prefix_space is {wanted!r}; it must be true, false or null")
+    layout = json.loads(text)
+    parts = [layout["pre_tokenizer"], layout["post_processor"]]
+    plain = values.get("tokenizer_class") in PLAIN
+    if wanted is None or plain or all(part["add_prefix_space"] == wanted for part in parts):
+        return text
+    for part in parts:
+        part["add_prefix_space"] = wanted
+    return json.dumps(layout, ensure_ascii=False)
+
+
 def tokenizer_config(tokenizer: Vocabulary, *, maximum_length: int | None = None) -> dict[str, Any]:
     """The content of a tokenizer_config.json, by which `AutoTokenizer` opens the folder that `Tokenizer.save` wrote.
 
@@ -124,16 +162,14 @@ def tokenizer_config(tokenizer: Vocabulary, *, maximum_length: int | None = None
     ('BertTokenizer', False, '[MASK]')
     """
     bert = tokenizer.kind == "bert"
+    around = {"cls_token": tokenizer.start_id, "sep_token": tokenizer.end_id}
     roles = {
         "pad_token": tokenizer.padding_id,
         "unk_token": tokenizer.unknown_id,
         "mask_token": tokenizer.mask_id,
         "bos_token": tokenizer.start_id if tokenizer.names_start else None,
-        **(
-            {"cls_token": tokenizer.start_id, "sep_token": tokenizer.end_id}
-            if bert
-            else {"eos_token": tokenizer.end_id}
-        ),
+        **(around if bert or tokenizer.surrounds else {}),
+        **({} if bert else {"eos_token": tokenizer.end_id}),
     }
     named = {role: tokenizer.tokens([index])[0] for role, index in roles.items() if index is not None}
     config: dict[str, Any] = {"tokenizer_class": "BertTokenizer" if bert else "PreTrainedTokenizerFast", **named}

@@ -30,6 +30,7 @@ from regard.text.files import (
     special_names,
     text_of,
     tokenizer_config,
+    with_prefix_space,
 )
 from regard.text.sampling import guarded, half_a_pair
 from regard.text.training import train_backend
@@ -74,6 +75,9 @@ class Tokenizer(Vocabulary):
         `byte_bpe` is GPT-2's: its parts are made of bytes, so no text is unknown and all of it comes back, and one special token,
         `<|endoftext|>`, plays every part.
 
+        `roberta` is the same with RoBERTa's special tokens: `<s>`, `<pad>`, `</s>` and `<unk>` have the ids 0 to 3, `<mask>` the
+        last; two texts that are read together have `</s></s>` between them.
+
         `spelling` is ELMo's: every word is the bytes of its letters with a mark before them, words being what stands between
         white space; nothing is learnt, the texts are not read, and the size is always 259.
 
@@ -100,7 +104,8 @@ class Tokenizer(Vocabulary):
             extra_tokens: further special tokens of the form `<name>`, such as `<2de>`. Each has one id (`id_of`),
                 the last ones but that of a `<pad>`; none is ever read in a text, and none is decoded.
             sentinels: how many of T5's sentinels to have. The layout is then T5's: `<pad>`, `</s>` and `<unk>` have the ids 0 to
-                2, and the sentinels the last ones, counted down, so `<extra_id_0>` has the last. Not for `bert` and `byte_bpe`.
+                2, and the sentinels the last ones, counted down, so `<extra_id_0>` has the last. Not for `bert`, `byte_bpe` and
+                `roberta`.
 
         Raises:
             InputError: no text, unknown kind, a `size` that cannot hold the alphabet, an extra token of another form, or
@@ -123,8 +128,8 @@ class Tokenizer(Vocabulary):
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """The tokenizer in a folder's `tokenizer.json` or `vocab.txt`, or in such a file itself; nothing is fetched.
 
-        Where there is neither, GPT's or GPT-2's two files are taken: `vocab.json` and `merges.txt`, or what their authors called
-        them, such as `encoder.json` and `vocab.bpe`.
+        Where there is neither, the two files of GPT, GPT-2 or RoBERTa are taken: `vocab.json` and `merges.txt`, or what their
+        authors called them, such as `encoder.json` and `vocab.bpe`.
 
         A `vocab.txt` is BERT's: one piece in each line. `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` are
         those of the tokenizer_config.json next to it; what that does not say is assumed as by `from_vocabulary`. Of both
@@ -145,7 +150,8 @@ class Tokenizer(Vocabulary):
         else:
             pair = None if file.name not in bpe.MERGE_NAMES else bpe.merge_files_in(file.parent)
         if pair is not None:
-            return cls(bpe.read_merge_files(*pair))
+            made = cls(bpe.read_merge_files(*pair))
+            return made if made.kind != "roberta" else cls.from_json(with_prefix_space(made.to_json(), pair[0]))
         if file.suffix == ".txt":
             pieces = bert.read_vocabulary(file)
             check_basic(file)
@@ -158,10 +164,12 @@ class Tokenizer(Vocabulary):
             )
         text = text_of(file)
         tokenizer = cls.from_json(text, name=str(file), names=special_names(file))
-        if tokenizer.kind != "bert":
-            return tokenizer
-        believed = overruled(text, cleaning_beside(file))
-        return tokenizer if believed is text else cls.from_json(believed, name=str(file))
+        believed = text
+        if tokenizer.kind == "bert":
+            believed = overruled(text, cleaning_beside(file))
+        if tokenizer.kind == "roberta":
+            believed = with_prefix_space(text, file)
+        return tokenizer if believed is text else cls.from_json(believed, name=str(file), names=special_names(file))
 
     @classmethod
     def from_vocabulary(
@@ -206,8 +214,8 @@ class Tokenizer(Vocabulary):
         Arguments:
             text: the content.
             name: what errors call it.
-            names: the tokens that start and end a text and fill rows up (`start`, `end`, `padding`), where they are not called as
-                in the families that are known, such as `<|im_end|>`.
+            names: the tokens that start and end a text, fill rows up and hide a token (`start`, `end`, `padding`, `mask`), where
+                they are not called as in the families that are known, such as `<|im_end|>`.
 
         Raises:
             InputError: as `load`.
@@ -291,7 +299,8 @@ class Tokenizer(Vocabulary):
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The token ids of each word, split by the caller; none for a word of which nothing is left.
 
-        A word that stands there often is read once, so the words of many sentences are best given together.
+        A word that stands there often is read once, so the words of many sentences are best given together. Of kind `roberta`
+        every word has a space before it, as inside a text.
 
         Raises:
             InputError: as `encode`.
@@ -305,11 +314,14 @@ class Tokenizer(Vocabulary):
                 "encode_words takes a list of words, such as ['a', 'dog']; give those of all sentences in one list"
             )
         different = list(dict.fromkeys(words))
-        known = dict(zip(different, self.encode_batch(different), strict=True))
+        spaced = [" " + word if word else word for word in different] if self._kind == "roberta" else different
+        known = dict(zip(different, self.encode_batch(spaced), strict=True))
         return [list(known[word]) for word in words]
 
     def encode_marked(self, text: str, marks: Sequence[str] = ("[MASK]",)) -> list[int]:
         """The token ids of a text in which the spelling of some special tokens means those: "Paris is [MASK].".
+
+        White space before or after a mark belongs to it where the tokenizer.json says so, as of RoBERTa's `<mask>`.
 
         Arguments:
             text: every other special token in it is ordinary text, as for `encode`.
@@ -332,6 +344,12 @@ class Tokenizer(Vocabulary):
             raise _fault([text])
         longest_first = sorted(known, key=len, reverse=True)
         pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
+        for place in range(1, len(pieces), 2):
+            takes_left, takes_right = self._takes_space.get(known[pieces[place]], (False, False))
+            if takes_left:
+                pieces[place - 1] = pieces[place - 1].rstrip()
+            if takes_right:
+                pieces[place + 1] = pieces[place + 1].lstrip()
         between = iter(self.encode_batch(pieces[::2]))
         ids = next(between)
         for mark in pieces[1::2]:

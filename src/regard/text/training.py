@@ -15,10 +15,18 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from regard.errors import InputError, nearest
 from regard.text import events
 from regard.text.bert import SPECIAL, train_bert
-from regard.text.bpe import BYTES, END_OF_TEXT, spelling_backend, train_byte_level
+from regard.text.bpe import (
+    BYTES,
+    END_OF_TEXT,
+    ROBERTA_FIRST,
+    ROBERTA_MASK,
+    spelling_backend,
+    train_byte_level,
+    with_roberta_tokens,
+)
 from regard.text.sampling import TooSmall, checked, learn, spool
 
-KINDS = ("bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", *events.EVENTS)
+KINDS = ("bpe", "byte_bpe", "roberta", "wordpiece", "bert", "unigram", "word", "character", "spelling", *events.EVENTS)
 FIRST_TOKENS = ("</s>", "<unk>")
 UNKNOWN = "<unk>"
 LAST_TOKEN = "<pad>"
@@ -61,7 +69,10 @@ def train_backend(
         return _events(kind, lowercase, extra_tokens, sentinels)
     bert = kind == "bert"
     counted_down = _sentinels(sentinels, kind)
-    _check_extra(extra_tokens, (*SPECIAL_TOKENS, *counted_down, *(["<s>"] if bert else [])))
+    others = ["<s>"] if bert else ["<s>", ROBERTA_MASK] if kind == "roberta" else []
+    _check_extra(extra_tokens, (*SPECIAL_TOKENS, *counted_down, *others))
+    if kind == "roberta":
+        return _train_roberta(checked(texts), size, lowercase, extra_tokens)
     if kind == "byte_bpe":
         return _train_bytes(checked(texts), size, lowercase, extra_tokens)
     first = SENTINEL_FIRST_TOKENS if sentinels else FIRST_TOKENS
@@ -144,7 +155,7 @@ def _sentinels(count: int, kind: str) -> list[str]:
     """The tokens, in the order of their ids: the first to be used comes last."""
     if count < 0:
         raise InputError(f"sentinels is {count}; give 0 for none, or how many there are to be (T5 has 100)")
-    if count and kind in ("bert", "byte_bpe"):
+    if count and kind in ("bert", "byte_bpe", "roberta"):
         raise InputError(
             f"tokenizer kind {kind!r} has a layout of its own, without sentinels; choose unigram, as T5 has"
         )
@@ -194,6 +205,20 @@ def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens:
     tokenizer = train_byte_level(texts, size - len(added))
     tokenizer.add_special_tokens(added)
     return tokenizer
+
+
+def _train_roberta(
+    texts: Iterator[str], size: int, lowercase: bool, extra_tokens: Sequence[str]
+) -> tokenizers.Tokenizer:
+    """RoBERTa's layout: four special tokens, the bytes, what was learnt of them, extra tokens, and the mask last."""
+    if lowercase:
+        raise InputError("tokenizer kind 'roberta' keeps every byte, capitals among them; leave lowercase out")
+    least = len(ROBERTA_FIRST) + BYTES + len(extra_tokens) + 1
+    if size < least:
+        raise _too_small("roberta", size, least)
+    tokenizer = train_byte_level(texts, size - len(extra_tokens) - 1, ROBERTA_FIRST)
+    tokenizer.add_special_tokens(list(extra_tokens))
+    return with_roberta_tokens(tokenizer)
 
 
 def _train_word(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:

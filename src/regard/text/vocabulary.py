@@ -49,8 +49,10 @@ class Vocabulary:
         self._kind = kind_of(layout)
         self._prepends = prepends(layout)
         # An added token that is no special one may have spaces in it, and must be met whole.
-        whole = any(not token.special for token in backend.get_added_tokens_decoder().values())
+        added = backend.get_added_tokens_decoder()
+        whole = any(not token.special for token in added.values())
         self._cuts = self._kind in CLEANED and not whole
+        self._takes_space = {index: (token.lstrip, token.rstrip) for index, token in added.items()}
 
     @property
     def names_start(self) -> bool:
@@ -81,6 +83,17 @@ class Vocabulary:
     def separator_id(self) -> int:
         """The id between two texts that are read together; `end_id` where there is no other, as BERT's `[SEP]` is both."""
         return self._roles.separator_id
+
+    @property
+    def separators(self) -> tuple[int, ...]:
+        """The ids between two texts that are read together: one token for most, `</s></s>` for RoBERTa."""
+        return self._roles.separators
+
+    @property
+    def surrounds(self) -> bool:
+        """Whether other programs put the start before each text and the end behind it, as the tokenizer.json says."""
+        around = [self._roles.start_id, self._roles.end_id]
+        return self._backend.encode("", add_special_tokens=True).ids == around
 
     @property
     def unknown_id(self) -> int | None:
@@ -232,7 +245,17 @@ class Vocabulary:
 # Roles: which tokens of a tokenizer file, whoever wrote it, play which part, and which kind it is.
 
 Kind = Literal[
-    "bpe", "byte_bpe", "wordpiece", "bert", "unigram", "word", "character", "spelling", "performance", "grid"
+    "bpe",
+    "byte_bpe",
+    "roberta",
+    "wordpiece",
+    "bert",
+    "unigram",
+    "word",
+    "character",
+    "spelling",
+    "performance",
+    "grid",
 ]
 
 # What each family calls its special tokens, most specific first. GPT's one token plays every part.
@@ -255,6 +278,7 @@ class Roles:
         start_id: what a target starts with; padding where there is no token for it (T5, Marian).
         end_id: ends a text.
         separator_id: stands between two texts that are read together; the end where there is no token for it.
+        separators: all that stands between two texts: the separator, once or as often as the tokenizer.json says.
         unknown_id: stands for what is not in the vocabulary; None where nothing is unknown (byte-level ones).
         mask_id: stands for what a masked language model is to tell; None where there is none.
         sentinels: T5's, each standing for a span that was taken out, in the order of their use; empty where there are none.
@@ -266,6 +290,7 @@ class Roles:
     start_id: int
     end_id: int
     separator_id: int
+    separators: tuple[int, ...]
     unknown_id: int | None
     mask_id: int | None
     sentinels: tuple[int, ...]
@@ -277,8 +302,8 @@ class Roles:
 
         Arguments:
             backend: the tokenizer.
-            names: the tokens that the tokenizer_config.json next to it names: `start`, `end` and `padding`. Where it names an end
-                and there is no padding token, the end fills rows up.
+            names: the tokens that the tokenizer_config.json next to it names: `start`, `end`, `padding` and `mask`. Where it
+                names an end and there is no padding token, the end fills rows up.
 
         Raises:
             InputError: there is no padding token, no end token, or nothing besides special tokens.
@@ -300,8 +325,9 @@ class Roles:
                 "or train one with Tokenizer.train"
             )
         start = between.get(START, named.get("start", _first(START_TOKENS, vocabulary)))
-        mask = _first(MASK_TOKENS, vocabulary)
+        mask = named.get("mask", _first(MASK_TOKENS, vocabulary))
         start = padding if start is None else start
+        separators = (between[SEPARATOR],) if SEPARATOR in between else _between_texts(backend, start, end)
         roles = {padding, end, start} | {each for each in (unknown, mask) if each is not None}
         special = frozenset(roles | added)
         if special >= set(vocabulary.values()):
@@ -311,12 +337,21 @@ class Roles:
             padding_id=padding,
             start_id=start,
             end_id=end,
-            separator_id=between.get(SEPARATOR, end),
+            separator_id=separators[0],
+            separators=separators,
             unknown_id=unknown,
             mask_id=mask,
             sentinels=_sentinels(vocabulary, special),
             special=special,
         )
+
+
+def _between_texts(backend: tokenizers.Tokenizer, start: int, end: int) -> tuple[int, ...]:
+    """What stands between two texts where the tokenizer.json puts a start and an end around them; else the end."""
+    ids = backend.encode("", "", add_special_tokens=True).ids
+    between = tuple(ids[1:-1])
+    around = len(ids) > 2 and (ids[0], ids[-1]) == (start, end)
+    return between if around and set(between) == {end} else (end,)
 
 
 def _unnamed(backend: tokenizers.Tokenizer) -> Roles | None:
@@ -335,7 +370,7 @@ def kind_of(layout: dict) -> str | None:
     if is_gpt(layout):
         return "gpt"
     if is_byte_level(layout):
-        return "byte_bpe"
+        return "roberta" if (layout.get("post_processor") or {}).get("type") == "RobertaProcessing" else "byte_bpe"
     if is_spelling(layout):
         return "spelling"
     if model == "WordLevel" and (music := events_in(layout)) is not None:

@@ -495,6 +495,9 @@ class _Sum:
         for name, vector in stream.entered_parts(row, place).items():
             self._add(Part(name=name, kind="embedding"), vector)
         self._norm("embedding.norm", getattr(stream.ending.embedding, "norm", None), self._total())
+        projection = getattr(stream.ending.embedding, "projection", None)
+        if projection is not None:
+            self._project(projection, Part(name="embedding.projection.bias", kind="embedding"))
         self._agrees(stream.entered, "what the first block reads")
         for each in stream.sums:
             self._add_sublayer(each)
@@ -571,6 +574,13 @@ class _Sum:
         if bias is not None:
             self._add(Part(name=f"{name}.bias", kind="norm", layer=layer), bias.detach().double())
 
+    def _project(self, linear: nn.Module, bias_part: Part) -> None:
+        """Carry all parts through a linear map, whose bias is a part of its own."""
+        weight, bias = linear_map(linear)
+        self.vectors = [weight.double() @ each for each in self.vectors]
+        if bias is not None:
+            self._add(bias_part, bias.detach().double())
+
     def ended(self) -> bool:
         """Carry all parts through the last norm and the prediction head; whether an activation's gate was frozen."""
         ending = self.stream.ending
@@ -585,10 +595,7 @@ class _Sum:
                 + ", ".join(ACTIVATIONS)
                 + ", so no gate is known of it"
             )
-        weight, bias = linear_map(head.transform)
-        self.vectors = [weight.double() @ each for each in self.vectors]
-        if bias is not None:
-            self._add(Part(name="head.transform.bias", kind="output"), bias.detach().double())
+        self._project(head.transform, Part(name="head.transform.bias", kind="output"))
         before = self._total()
         after = head.activation(before)
         # Where u is 0 so is each f(u), and the limit of f(u) / u at 0 is of no account: parts of a sum of 0 cancel.

@@ -292,15 +292,15 @@ class Stream:
         return around
 
     def entered_parts(self, row: int, place: int) -> dict[str, Tensor]:
-        """What the embedding adds up for one token, (D,) float64 each: before its norm, where `TextEmbedding` has one."""
+        """What the embedding adds up for one token, (D,) float64 each: before the norm and projection of a `TextEmbedding`."""
         embedding = self.ending.embedding
         known = isinstance(embedding, PositionedEmbedding | TextEmbedding | InferenceEmbedding)
         if not known or "tokens" not in self.embedded:
             return {"tokens": self.entered[row, place].double()}
-        scale = float(getattr(embedding, "scale", 1.0))
+        scale, width = float(getattr(embedding, "scale", 1.0)), self.embedded["tokens"].shape[-1]
         found: dict[str, Tensor] = {}
         for name, value in self.embedded.items():
-            if value.shape[-1] != self.entered.shape[-1]:  # a model without positions adds a zero
+            if value.shape[-1] != width:  # a model without positions adds a zero
                 continue
             each = value.expand(len(self.entered), *value.shape[1:])[row, place].detach().double()
             found[name] = each * scale if name == "tokens" else each

@@ -451,7 +451,7 @@ def prune(model: P, heads: Mapping[int, Sequence[int]]) -> P:
         A predictor of the same task, or a model. A predictor's metrics are left out, for they were those of all heads.
 
     Raises:
-        InputError: for a model that is no BERT or DistilBERT, a layer or head that it never had, or the last head of a layer.
+        InputError: for a model that is no encoder of texts, a layer or head that it never had, or the last head of a layer.
 
     >>> from regard.layers import Tokens
     >>> from regard.models import Bert, BertConfig
@@ -470,7 +470,9 @@ def prune(model: P, heads: Mapping[int, Sequence[int]]) -> P:
 
 def _pruned(model: Any, heads: Mapping[int, Sequence[int]]) -> TextEncoder:
     if not isinstance(model, TextEncoder):
-        raise InputError(f"heads cannot be pruned from a {type(model).__name__}; give a BERT or a DistilBERT")
+        raise InputError(
+            f"heads cannot be pruned from a {type(model).__name__}; give an encoder of texts, such as a BERT"
+        )
     gone = {(layer, head) for layer, chosen in heads.items() for head in chosen}
     config: Any = model.config
     smaller_config = dataclasses.replace(config, pruned_heads=tuple(gone | set(config.pruned_heads)))
