@@ -15,8 +15,14 @@ from regard.models import (
     T5,
     Bert,
     BertConfig,
+    Decoder,
+    DecoderConfig,
     GPT2Config,
     GPTConfig,
+    GPTNeoX,
+    GPTNeoXConfig,
+    Llama,
+    LlamaConfig,
     LSTMLanguageModel,
     LSTMLanguageModelConfig,
     T5Config,
@@ -35,6 +41,19 @@ BOTH: dict[str, Any] = {"source_vocabulary": 17, "target_vocabulary": 17, "encod
 ALONE = Setup(format="float32", parallel="ddp", count=1, recomputed=False, on_processor=True)
 
 
+DECODERS: dict[str, Any] = {
+    "gpt_neox": lambda **given: GPTNeoX(GPTNeoXConfig(rotary_share=0.5, **given)),
+    "gpt_neox one after another": lambda **given: GPTNeoX(GPTNeoXConfig(rotary_share=1.0, parallel=False, **given)),
+    "llama": lambda **given: Llama(LlamaConfig(**given)),
+    "llama of grouped keys": lambda **given: Llama(LlamaConfig(key_heads=1, **given)),
+    "llama as qwen3": lambda **given: Llama(LlamaConfig(key_heads=2, query_key_norm=True, head_width=16, **given)),
+    "decoder": lambda **given: Decoder(DecoderConfig(**given)),
+    "decoder of rms norms and gates": lambda **given: Decoder(
+        DecoderConfig(norm="rms", gated=True, activation="swish", key_heads=2, bias=False, **given)
+    ),
+}
+
+
 def model_of(name: str, dropout: float) -> tuple[nn.Module, Shape]:
     drops: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
     text, pair = Shape(rows=ROWS, length=LENGTH), Shape(rows=ROWS, length=LENGTH, target=TARGET)
@@ -42,6 +61,8 @@ def model_of(name: str, dropout: float) -> tuple[nn.Module, Shape]:
         return GPT(GPTConfig(vocabulary=17, layers=5, embedding_dropout=dropout, **SIZES, **drops)), text
     if name == "gpt2":
         return GPT2(GPT2Config(vocabulary=17, layers=5, embedding_dropout=dropout, **SIZES, **drops)), text
+    if name in DECODERS:
+        return DECODERS[name](vocabulary=17, layers=5, **SIZES, **drops), text
     if name == "bert":
         return Bert(BertConfig(vocabulary=17, layers=5, pooler=False, **SIZES, **drops)), text
     if name == "transformer":
@@ -79,7 +100,7 @@ def kept_by(model: nn.Module, shape: Shape, dtype: torch.dtype) -> int:
     return sum(kept.values())
 
 
-@pytest.mark.parametrize("name", ["gpt", "gpt2", "bert", "transformer", "t5"])
+@pytest.mark.parametrize("name", ["gpt", "gpt2", *DECODERS, "bert", "transformer", "t5"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_activations_are_what_pytorch_keeps(name, dtype, dropout, seeded):

@@ -39,6 +39,45 @@ def test_gpt_3_is_what_its_paper_says(name):
     assert found.rule == pytest.approx(operations, rel=0.005)
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "tokens"),
+    [
+        ("pythia-70m", 70_426_624, 299_892_736_000),
+        ("pythia-12b", 11_846_072_320, 299_892_736_000),
+        ("gpt-neox-20b", 20_554_567_680, 472_473_600_000),
+        ("llama2-7b", 6_738_415_616, 2e12),
+        ("llama2-70b", 68_976_648_192, 2e12),
+        ("smollm2-135m", 134_515_008, None),
+        ("mistral-7b", 7_241_732_096, None),
+    ],
+)
+def test_rotary_decoders_are_as_large_and_read_as_much_as_published(name, parameters, tokens):
+    found = plan(name, tokens=None if tokens else 1e9)
+    assert found.parameters.total == parameters
+    assert found.work.tokens == pytest.approx(tokens or 1e9)
+
+
+def test_grouped_keys_take_less_memory_and_fewer_operations():
+    def planned(key_heads: int) -> Any:
+        model = {"name": "llama", "width": 64, "heads": 8, "key_heads": key_heads, "feedforward_width": 96, "layers": 2}
+        recipe = {
+            "task": "language_modelling",
+            "model": model,
+            "data": {"builtin": "python_docs", "length": 64},
+            "tokenizer": {"kind": "byte_bpe", "size": 300},
+            "training": {"steps": 10, "batch_tokens": 1024, "precision": "float32"},
+        }
+        return plan(recipe, device="t4", read=False)
+
+    whole, grouped = planned(8), planned(2)
+    kept = [each.memory[0].parts["activations"] for each in (whole, grouped)]
+    # Keys and values are a quarter of what they were: of 1024 tokens in 2 blocks, 2 x 6 heads of 8 numbers in float32 fewer.
+    assert kept[0] - kept[1] == 2 * 1024 * 2 * 6 * 8 * 4
+    assert whole.parameters.total - grouped.parameters.total == 2 * 2 * 64 * 6 * 8
+    assert whole.operations.parts["attention weights"] == grouped.operations.parts["attention weights"]
+    assert whole.operations.parts["attention projections"] > grouped.operations.parts["attention projections"]
+
+
 def test_gpt_3_costs_what_was_estimated_in_2020():
     """Li 2020 (Lambda): 355 years of one V100 at 28 teraflops a second, 4.6 million dollars at 1.5 an hour."""
     found = plan("gpt3-175b", device="v100-32", utilisation=28e12 / 125e12, price=1.5)

@@ -423,6 +423,8 @@ def _width(block: nn.Module) -> int:
 def _kept_in(block: nn.Module, shape: Shape, setup: Setup) -> float:
     vectors = _vectors(block, shape)
     kept = sum(_residual(part, _width(block), vectors, setup) for part in block.modules() if isinstance(part, Residual))
+    if isinstance(block, CausalBlock) and block.parallel:
+        kept -= WIDE * vectors * _width(block)  # both norms read the same
     if isinstance(block, EncoderBlock | CausalBlock):
         kept += _attention(block.attention, vectors, vectors, shape.length, setup)
     elif isinstance(block, DecoderBlock):
@@ -433,12 +435,17 @@ def _kept_in(block: nn.Module, shape: Shape, setup: Setup) -> float:
 
 
 def _residual(residual: Residual, width: int, vectors: float, setup: Setup) -> float:
-    """The norm's input with its statistics, and dropout's mask."""
-    norms = [part for part in (residual.before, residual.after) if isinstance(part, NORMS)]
-    parted = sum(isinstance(part, nn.RMSNorm) for part in norms)  # computed in steps, of which one more is kept
-    return vectors * (
-        (len(norms) + parted) * WIDE * width + len(norms) * 2 * WIDE + _dropped(residual.dropout.p, width, setup)
-    )
+    """The norms' inputs with their statistics, and dropout's mask."""
+    norms = sum(_norm(part, width) for part in (residual.before, residual.after))
+    return vectors * (norms + _dropped(residual.dropout.p, width, setup))
+
+
+def _norm(norm: nn.Module | None, width: int) -> float:
+    """A norm's input and its statistics, of one vector of that width."""
+    if not isinstance(norm, NORMS):
+        return 0.0
+    many = 2 if isinstance(norm, nn.RMSNorm) else 1  # computed in steps, of which one more is kept
+    return many * WIDE * width + 2 * WIDE
 
 
 def _dropped(p: float, width: float, setup: Setup) -> float:
@@ -467,9 +474,22 @@ def _attention(layer: AttentionLayer, queries: float, keys: float, length: float
     weights = WIDE * queries * layer.heads  # a fused kernel's sums
     if setup.on_processor and (dropout or c < WIDE):
         weights = c * queries * length * layer.heads * (3 if dropout else 1)
+    elif (
+        setup.on_processor and layer.rotary is not None
+    ):  # turned queries lie head by head, and so does what they gather
+        weights += c * merged
     if learnt:  # what is added by distance, laid out for its gradient
         weights += WIDE * queries * length * layer.heads
-    return inputs + c * (made + merged) + weights
+    return inputs + c * (made + merged) + weights + _placed(layer, queries, keys, length)
+
+
+def _placed(layer: AttentionLayer, queries: float, keys: float, length: float) -> float:
+    """What norms of queries and keys keep, and the cosines and sines of each that rotary positions turn them by."""
+    width = sum(each.out_features for each in _linears(layer.query)) // layer.heads
+    norms = queries * layer.heads * _norm(layer.query_norm, width) + keys * layer.key_heads * _norm(
+        layer.key_norm, width
+    )
+    return norms + (0.0 if layer.rotary is None else 2 * WIDE * 2 * length * layer.rotary.width / 2)
 
 
 def _linears(module: nn.Module) -> list[nn.Linear]:

@@ -18,7 +18,17 @@ from torch import nn
 
 from regard.data.batching import Batches
 from regard.errors import InputError, nearest
-from regard.models import MODELS, BertConfig, GPT2Config, GPT3Config, GPTConfig, T5Config, TransformerConfig
+from regard.models import (
+    MODELS,
+    BertConfig,
+    GPT2Config,
+    GPT3Config,
+    GPTConfig,
+    GPTNeoXConfig,
+    LlamaConfig,
+    T5Config,
+    TransformerConfig,
+)
 from regard.models.gpt import SIZES
 from regard.planning.counting import Shape, Work, outline
 from regard.planning.devices import Device, NumberFormat
@@ -193,6 +203,80 @@ def _t5() -> dict[str, Published]:
     return {f"t5-{name}": Published(config=config, stages=stages, source=source) for name, config in configs.items()}
 
 
+def _pythia() -> dict[str, Published]:
+    """GPT-NeoX in eight sizes, by width, heads, layers and tokens; and GPT-NeoX-20B itself."""
+    sizes = {
+        "70m": (512, 8, 6, 50_304),
+        "160m": (768, 12, 12, 50_304),
+        "410m": (1024, 16, 24, 50_304),
+        "1b": (2048, 8, 16, 50_304),
+        "1.4b": (2048, 16, 24, 50_304),
+        "2.8b": (2560, 32, 32, 50_304),
+        "6.9b": (4096, 32, 32, 50_432),
+        "12b": (5120, 40, 36, 50_688),
+    }
+
+    def config(width: int, heads: int, layers: int, vocabulary: int, **others: Any) -> GPTNeoXConfig:
+        sides = {"width": width, "heads": heads, "layers": layers, "feedforward_width": 4 * width}
+        return GPTNeoXConfig(vocabulary=vocabulary, **sides, **others)
+
+    pythia = {
+        f"pythia-{size}": Published(
+            config=config(*each),
+            stages=(Stage(updates=143_000, tokens=1024 * 2048, length=2048),),
+            source="Biderman et al. 2023: 143,000 updates of 1024 texts of 2048 tokens",
+        )
+        for size, each in sizes.items()
+    }
+    largest = Published(
+        config=config(6144, 64, 44, 50_432, activation="gelu_tanh"),
+        stages=(Stage(updates=150_000, tokens=1538 * 2048, length=2048),),
+        source="Black et al. 2022: 150,000 updates of 1538 texts of 2048 tokens",
+    )
+    return {**pythia, "gpt-neox-20b": largest}
+
+
+def _llama() -> dict[str, Published]:
+    """Llama 2 and others of its type, with their groups of heads that share keys and values."""
+
+    def config(width: int, heads: int, key_heads: int, inner: int, layers: int, **others: Any) -> LlamaConfig:
+        sides = {"width": width, "heads": heads, "key_heads": key_heads, "feedforward_width": inner, "layers": layers}
+        return LlamaConfig(**sides, **({"vocabulary": 32_000, "tied_output": False} | others))
+
+    llama2 = {
+        f"llama2-{size}": Published(
+            config=config(*sides, maximum_positions=4096, rotary_base=10_000.0),
+            stages=(Stage(updates=500_000, tokens=4e6, length=4096),),
+            source="Touvron et al. 2023, Llama 2: 2 trillion tokens in batches of 4 million, contexts of 4096",
+        )
+        for size, sides in {
+            "7b": (4096, 32, 32, 11_008, 32),
+            "13b": (5120, 40, 40, 13_824, 40),
+            "70b": (8192, 64, 8, 28_672, 80),
+        }.items()
+    }
+    small: dict[str, Any] = {"vocabulary": 49_152, "tied_output": True}
+    smollm2 = {
+        f"smollm2-{size}": Published(
+            config=config(*sides, **small),
+            stages=(),
+            source=f"Ben Allal et al. 2025 trained SmolLM2 of {size} on {trillions} trillion tokens, in batches not known here",
+            length=2048,
+        )
+        for size, sides, trillions in (
+            ("135m", (576, 9, 3, 1536, 30), 2),
+            ("360m", (960, 15, 5, 2560, 32), 4),
+        )
+    }
+    mistral = Published(
+        config=config(4096, 32, 8, 14_336, 32, sliding_window=4096, rotary_base=10_000.0),
+        stages=(),
+        source="Jiang et al. 2023 do not say how many tokens Mistral 7B was trained on",
+        length=8192,
+    )
+    return {**llama2, **smollm2, "mistral-7b": mistral}
+
+
 PUBLISHED: Mapping[str, Published] = MappingProxyType(
     {
         "gpt": Published(
@@ -202,6 +286,8 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
         ),
         **_gpt2(),
         **_gpt3(),
+        **_pythia(),
+        **_llama(),
         **_bert(),
         **_transformer(),
         **_t5(),
