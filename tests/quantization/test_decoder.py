@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 
 import pytest
@@ -182,6 +183,46 @@ def test_a_token_is_the_same_to_the_bit_whoever_stands_beside_it(name, generator
         together, state = prepared.step(ids, state)
         found, alone = prepared.step(ids[chosen], alone)
         assert torch.equal(found, together[chosen])
+
+
+@built
+@pytest.mark.parametrize("vocabulary", [45, 64, 33, 7])
+@pytest.mark.parametrize("precision", ["int8", "int4", "bfloat16", "float32"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "llama as mistral", "decoder between the two"])
+def test_logits_of_the_kernels_one_call_are_those_of_the_norm_and_the_map(name, precision, vocabulary, generator):
+    prepared = InferenceDecoder(made(name, generator, vocabulary=vocabulary), precision)
+    assert prepared.kernel is not None
+    assert prepared.kernel.head is not None
+    tokens = texts(generator, rows=5, vocabulary=vocabulary)
+    state = prepared.read(tokens, prepared.start(5))[1]
+    found, after = prepared.step(tokens.ids[:, 3], state)
+    prepared.kernel = dataclasses.replace(prepared.kernel, head=None)
+    assert not prepared.batch_invariant_steps
+    wanted, other = prepared.step(tokens.ids[:, 3], state)
+    assert found.shape == wanted.shape == (5, vocabulary)
+    assert (found - wanted).norm() <= (2**-8 if precision == "bfloat16" else 2e-6) * wanted.norm()
+    assert torch.equal(after.cache.layers[0].key, other.cache.layers[0].key)
+
+
+@built
+@pytest.mark.parametrize("place", ["norm", "output"])
+def test_who_stands_at_the_last_norm_or_map_sees_each_step(place, generator):
+    prepared = InferenceDecoder(made("llama", generator), "int8")
+    tokens = texts(generator)
+    state = prepared.read(tokens, prepared.start(3))[1]
+    wanted = prepared.step(tokens.ids[:, 3], state)[0]
+    seen = []
+    with torch.no_grad():
+        handle = prepared.get_submodule(place).register_forward_hook(lambda part, given, output: seen.append(output))
+        watched = prepared.step(tokens.ids[:, 3], state)[0]
+        handle.remove()
+        zeroed = prepared.get_submodule(place).register_forward_hook(lambda part, given, output: 0 * output)
+        changed = prepared.step(tokens.ids[:, 3], state)[0]
+        zeroed.remove()
+    assert len(seen) == 1
+    assert (watched - wanted).norm() < 2e-3 * wanted.norm()
+    assert not changed.any()
+    assert torch.equal(prepared.step(tokens.ids[:, 3], state)[0], wanted)
 
 
 @every_way

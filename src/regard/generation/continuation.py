@@ -142,7 +142,8 @@ class Continuation(Generic[S]):
     def step(self, tokens: Tensor, state: ContinuationState) -> tuple[Tensor, ContinuationState]:
         """Consume tokens (N,), or the prompts' last ones; logits (N, V) of what follows, and the state after."""
         reader: Any = state.reader
-        plain = self.same_alone and len(tokens) == 1 and reader.cache.seen is None
+        own = isinstance(self.model, CausalStack) and self.model.batch_invariant_steps
+        plain = own or (self.same_alone and len(tokens) == 1 and reader.cache.seen is None)
         with BatchInvariant() if self.batch_invariant and not plain else nullcontext():
             logits, after = self.model.step(tokens if state.last is None else state.last, reader)
         return logits, state.advanced(reader=after, last=None)

@@ -136,6 +136,11 @@ class CausalStack(nn.Module):
         return any(part.attention.declaration.counts_padding for part in parts)
 
     @property
+    def batch_invariant_steps(self) -> bool:
+        """Whether a step's logits have the same bits alone and in any batch without the mode `BatchInvariant`."""
+        return False
+
+    @property
     def maximum_length(self) -> int | None:
         """The most tokens a text can have, the end token before it included; None where there is no limit."""
         return self.config.maximum_positions

@@ -76,6 +76,12 @@ class BlockStruct(ctypes.Structure):
     )
 
 
+class HeadStruct(ctypes.Structure):
+    """`Head` of decoding.cpp."""
+
+    _fields_ = (("norm", NormStruct), ("output", LinearStruct), ("real", ctypes.c_int32))
+
+
 class CacheStruct(ctypes.Structure):
     """`Cache` of decoding.cpp."""
 
@@ -97,14 +103,17 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     """
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
-    cache = ctypes.POINTER(CacheStruct)
+    cache, head = ctypes.POINTER(CacheStruct), ctypes.POINTER(HeadStruct)
     signatures = {
         "regard_linear_scratch": (large, [linear, count]),
         "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
         "regard_blocks_scratch": (large, [block, count, count]),
         "regard_blocks": (
             None,
-            [block, count, Pointer, count, count, Pointer, cache, pointers, cache, Pointer, count, Pointer, Pointer],
+            [
+                *(block, count, Pointer, count, count, Pointer, cache, pointers),
+                *(cache, Pointer, count, Pointer, head, Pointer, Pointer),
+            ],
         ),
     }
     for name, (result, arguments) in signatures.items():
@@ -225,7 +234,9 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
         x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
         scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns))()
         visible = (Pointer * 1)(_place(seen) if hidden else None)
-        library.regard_blocks(block, 1, _place(x), rows, 1, None, cache, visible, None, None, -1, None, _place(scratch))
+        library.regard_blocks(
+            block, 1, _place(x), rows, 1, None, cache, visible, None, None, -1, None, None, None, _place(scratch)
+        )
         added = attended + 3 / (1 + math.exp(-3))
         finite = (rows - 1) * width
         if any(map(math.isfinite, x[finite:])):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.attention import (
     AttentionInputs,
     AttentionLayer,
+    BatchInvariant,
     KeysValues,
     KVBuffer,
     KVCache,
@@ -41,7 +42,7 @@ from regard.layers import (
     TextEncoder,
     Tokens,
 )
-from regard.layers.causal import Entered
+from regard.layers.causal import CausalState, Entered
 from regard.layers.state import side_by_side
 from regard.models.encoder_decoder import TransformerState
 from regard.models.transformer import Transformer, TransformerDecoder, TransformerEncoder
@@ -82,12 +83,12 @@ class InferenceOnly(nn.Module, ABC):
         """Find the fast path, once all modules are in their places."""
         self.precision = precision
         self.slow = built.slowness(BITS[precision]) if precision in BITS else ""
-        self.kernel = StackKernel.of(self._blocks(), built)
+        self.kernel = StackKernel.of(*self._parts(), built)
         self.eval()
 
     @abstractmethod
-    def _blocks(self) -> Sequence[Any]:
-        """Those that a step goes through."""
+    def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
+        """What a step goes through: the blocks, the norm after them, and the map to logits."""
 
     @property
     def cache_dtype(self) -> torch.dtype:
@@ -107,7 +108,7 @@ class InferenceOnly(nn.Module, ABC):
         # Another process has kernels of its own, or none.
         built = Kernels(None) if self.slow else kernels()
         self.slow = self.slow or (built.slowness(BITS[self.precision]) if self.precision in BITS else "")
-        self.kernel = StackKernel.of(self._blocks(), built)
+        self.kernel = StackKernel.of(*self._parts(), built)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the numbers that the weights were rounded from are gone.
@@ -203,8 +204,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         self.output = linear_for(*model.output_map(), precision, built)
         self._prepare(precision, built)
 
-    def _blocks(self) -> Sequence[Any]:
-        return list(self.layers)
+    def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
+        return list(self.layers), self.norm, self.output  # type: ignore[return-value]
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
         """As `CausalTransformer`, but without `reduce`, which is training's.
@@ -220,22 +221,50 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         """(..., D) to (..., V) float32."""
         return self.output(hidden)
 
+    @property
+    def batch_invariant_steps(self) -> bool:
+        """Whether a step's logits have the same bits alone and in any batch: where a kernel computes them."""
+        return self.kernel is not None and self.kernel.head is not None
+
+    def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        """As `CausalTransformer`: all in one call of the kernel where nobody looks."""
+        kernel = self.kernel
+        if kernel is None or kernel.head is None:
+            return super().step(tokens, state)
+        if not kernel.untouched:  # block by block, and still the same bits in any batch
+            with BatchInvariant():
+                return super().step(tokens, state)
+        ids = tokens.unsqueeze(1)
+        entered = self._entered(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
+        present = self._lengthened(entered, state.cache.layers)
+        found, after = self._by_kernel(kernel, entered, present, logits=True), entered.after
+        return found, replace(after, cache=after.cache.filled((present,)))
+
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """As `CausalStack`, the keys and values of all blocks together: by the kernel where nobody looks, else block by block."""
-        x, count = entered.x, len(self.layers)
-        before = self._nothing(len(x)) if past is None else past[0]
-        present = before.lengthened(x.shape[1])
+        x = entered.x
+        present = self._lengthened(entered, past)
         # Texts that are read by themselves go block by block, whatever their lengths, so that one token alone is no exception.
         by_token = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
         kernel = self._fast() if by_token else None
-        if kernel is None:
-            return super()._through(entered, block_pasts(before, present, count))[0], (present,)
-        columns = present.key.shape[2]
+        if kernel is not None:
+            return self._by_kernel(kernel, entered, present, logits=False).view_as(x), (present,)
+        before = present.crop(present.key.shape[2] - x.shape[1])
+        return super()._through(entered, block_pasts(before, present, len(self.layers)))[0], (present,)
+
+    def _lengthened(self, entered: Entered, past: Sequence[KeysValues] | None) -> KeysValues:
+        """Keys and values of all blocks, with columns for what entered."""
+        rows, slots = entered.x.shape[:2]
+        return (past[0] if past else self._nothing(rows)).lengthened(slots)
+
+    def _by_kernel(self, kernel: StackKernel, entered: Entered, present: KeysValues, *, logits: bool) -> Tensor:
+        """What entered through all blocks (N, D), or the logits (N, V) of it."""
+        x, columns = entered.x, present.key.shape[2]
         seen = {id(mask): visible_columns(mask, x, columns) for mask in entered.masks if mask is not None}
         visible = [None if mask is None else seen[id(mask)] for mask in entered.masks]
         positions = entered.positions.queries.expand(len(x), -1).flatten().contiguous()
-        y = kernel(x.flatten(0, 1), SharedRows(present), visible, positions=positions, width=x.shape[1])
-        return y.view_as(x), (present,)
+        held = SharedRows(present)
+        return kernel(x.flatten(0, 1), held, visible, positions=positions, width=x.shape[1], logits=logits)
 
     def _nothing(self, rows: int) -> KeysValues:
         """Keys and values of all blocks before the first token."""
@@ -349,8 +378,8 @@ class InferenceTransformer(InferenceOnly, Transformer):
         self.output = linear_for(model.output.weight, bias, precision, built)  # type: ignore[assignment]
         self._prepare(precision, built)
 
-    def _blocks(self) -> Sequence[Any]:
-        return list(self.decoder.layers)
+    def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
+        return list(self.decoder.layers), self.decoder.norm, self.output  # type: ignore[return-value]
 
     def start(self, source: Tokens) -> InferenceState:  # type: ignore[override]
         """Read the source (B, S)."""
@@ -384,9 +413,10 @@ class InferenceTransformer(InferenceOnly, Transformer):
         source = SourceRead(held, state.source_valid.contiguous(), block, query)
         seen = None if cache.seen is None else cache.seen.contiguous()
         visible = [seen] * len(self.decoder.layers)
-        y = kernel(x, present, visible, positions=places, width=state.width, source=source)
+        ends = kernel.head is not None
+        y = kernel(x, present, visible, positions=places, width=state.width, source=source, logits=ends)
         after = state.advanced(cache=cache.filled([present]), query=query)
-        return self.logits(self.decoder.finished(y)), after
+        return y if ends else self.logits(self.decoder.finished(y)), after
 
     def _step_by_blocks(self, tokens: Tensor, state: InferenceState, past: SharedRows) -> tuple[Tensor, InferenceState]:
         """The same through the ordinary blocks, which whoever looks sees."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Self
 
 import torch
@@ -25,8 +25,16 @@ from torch import Tensor, nn
 from regard.attention import AttentionLayer, KeysValues, Mask, Rotary, ScoredAttention
 from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, GatedFeedForward, Residual
 from regard.layers.blocks import Block
-from regard.quantization.interface import BlockStruct, CacheStruct, LinearStruct, NormStruct, Pointer, RotaryStruct
-from regard.quantization.linear import AFTER_LINEAR, UNIT, AfterLinear, QuantizedLinear, activation_name
+from regard.quantization.interface import (
+    BlockStruct,
+    CacheStruct,
+    HeadStruct,
+    LinearStruct,
+    NormStruct,
+    Pointer,
+    RotaryStruct,
+)
+from regard.quantization.linear import AFTER_LINEAR, GROUP, UNIT, AfterLinear, QuantizedLinear, activation_name
 from regard.quantization.native import Kernels
 
 KERNEL_HEAD = 32
@@ -123,7 +131,7 @@ def block_pasts(past: KeysValues, present: KeysValues, count: int) -> tuple[Bloc
 
 # Whether somebody looks.
 
-OUTSIDE = frozenset({"forward", "_compiled_call_impl"})
+OUTSIDE = ("forward", "_compiled_call_impl")
 """Names that an object of a module has where somebody stands around its calls, or compiled it."""
 
 
@@ -131,25 +139,25 @@ OUTSIDE = frozenset({"forward", "_compiled_call_impl"})
 class Untouched:
     """Whether modules still consist of what they consisted of, and nobody looks at them, changes or compiled them.
 
+    It is asked at every step, of some hundred modules, so all loops are the interpreter's own.
+
     Arguments:
         namespaces: of each module.
         hooks: of each module, those before and after its forward pass, and those of all modules.
-        contents: modules, parameters and buffers of each, by name.
-        objects: what `contents` held.
+        contents: what each has for modules, parameters and buffers: what is there when it is read.
+        objects: what that was, with a mark at its end.
     """
 
     namespaces: tuple[dict[str, Any], ...]
     hooks: tuple[Mapping[int, Any], ...]
-    contents: tuple[Mapping[str, Any], ...]
+    contents: tuple[ValuesView[Any], ...]
     objects: tuple[Any, ...]
 
     @classmethod
     def of(cls, modules: Sequence[nn.Module]) -> Self:
         """Of these modules and all that is in them, as they are now."""
         every = list(dict.fromkeys(part for module in modules for part in module.modules()))
-        contents = tuple(
-            held for part in every for held in (part._modules, part._parameters, part._buffers) if len(held)
-        )
+        contents = tuple(held.values() for part in every for held in (part._modules, part._parameters, part._buffers))
         return cls(
             tuple(part.__dict__ for part in every),
             (
@@ -158,14 +166,18 @@ class Untouched:
                 *(hooks for part in every for hooks in (part._forward_hooks, part._forward_pre_hooks)),
             ),
             contents,
-            tuple(chain.from_iterable(held.values() for held in contents)),
+            (*chain.from_iterable(contents), MARK),
         )
 
     def __bool__(self) -> bool:
-        if any(self.hooks) or not all(map(OUTSIDE.isdisjoint, self.namespaces)):
+        if any(self.hooks) or any(any(map(operator.contains, self.namespaces, repeat(name))) for name in OUTSIDE):
             return False
-        now = list(chain.from_iterable(held.values() for held in self.contents))
-        return len(now) == len(self.objects) and all(map(operator.is_, now, self.objects))
+        now = chain(chain.from_iterable(self.contents), (MARK,))
+        return all(map(operator.is_, now, self.objects))
+
+
+MARK = object()
+"""What ends a list of objects, so that a list which is shorter or longer than another differs from it."""
 
 
 def has_hooks(module: nn.Module) -> bool:
@@ -204,6 +216,7 @@ class StackKernel:
         held: tensors of its own that the structs point into; all others are the blocks'.
         untouched: whether the blocks are as they were and nobody looks at them.
         positions: how many positions queries and keys are turned to; None where no block turns them.
+        head: the last norm and map, for logits; None where the kernel does not take them.
     """
 
     library: ctypes.CDLL
@@ -211,10 +224,15 @@ class StackKernel:
     held: tuple[Tensor, ...]
     untouched: Untouched
     positions: int | None
+    head: HeadStruct | None
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], kernels: Kernels) -> Self | None:
-        """The kernel for these blocks; None where there is none, or it takes no such blocks."""
+    def of(cls, blocks: Sequence[Block], norm: nn.Module, output: nn.Module, kernels: Kernels) -> Self | None:
+        """The kernel for these blocks; None where there is none, or it takes no such blocks.
+
+        Arguments:
+            norm, output: what makes logits of what the blocks give.
+        """
         held: list[Tensor] = []
         found = [] if kernels.library is None else [_block_struct(block, held) for block in blocks]
         fitting = [struct for struct in found if struct is not None]
@@ -224,7 +242,9 @@ class StackKernel:
         turning = [block.attention.rotary.maximum for block in blocks if block.attention.rotary is not None]
         positions = min(turning, default=None)
         structs = (BlockStruct * len(fitting))(*fitting)
-        return cls(kernels.library, structs, tuple(held), Untouched.of(blocks), positions)
+        head = _head_struct(norm, output, fitting[0], held)
+        untouched = Untouched.of([*blocks, norm, output])
+        return cls(kernels.library, structs, tuple(held), untouched, positions, head)
 
     def __call__(
         self,
@@ -235,6 +255,7 @@ class StackKernel:
         positions: Tensor,
         width: int = 1,
         source: SourceRead | None = None,
+        logits: bool = False,
     ) -> Tensor:
         """(N, D) float32 to the same; the keys and values of these tokens are written into the last columns of `past`.
 
@@ -244,6 +265,7 @@ class StackKernel:
             positions: (N,) int64, contiguous: where each token stands in its text.
             width: how many rows there are about each text, next to one another.
             source: what is attended to besides.
+            logits: whether the logits (N, V) are wanted instead, where there is a `head`.
 
         Raises:
             IndexError: for a position that the blocks have no rotation for.
@@ -258,6 +280,8 @@ class StackKernel:
         if source is not None:
             about = (read, source.visible.data_ptr(), source.block, source.queries.data_ptr())
         places = [None if seen is None else seen.data_ptr() for seen in visible]
+        found = torch.empty(len(x), self.head.real) if logits and self.head is not None else None
+        last = (None, None) if found is None else (self.head, found.data_ptr())
         self.library.regard_blocks(
             self.structs,
             len(self.structs),
@@ -268,9 +292,10 @@ class StackKernel:
             own,
             (Pointer * len(places))(*places),
             *about,
+            *last,
             scratch.data_ptr(),
         )
-        return y
+        return y if found is None else found
 
 
 def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
@@ -331,9 +356,26 @@ def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
     return struct
 
 
+def _head_struct(norm: nn.Module, output: nn.Module, block: BlockStruct, held: list[Tensor]) -> HeadStruct | None:
+    """What the kernel is given of the last norm and map; None where it does not take them."""
+    if type(norm) not in NORMS or not _is_linear(output):
+        return None
+    norm_struct, linear = _norm_struct(norm, block.width, held), _map_struct(output, "none", held)
+    if norm_struct is None or linear is None or linear.bits != block.query.bits:
+        return None
+    return HeadStruct(norm_struct, linear, output.out_features)  # type: ignore[arg-type]
+
+
 def _linear_struct(layer: nn.Module, activation: AfterLinear, held: list[Tensor]) -> LinearStruct | None:
-    """What the kernel is given of a linear layer; None where it does not take it."""
-    if not isinstance(layer, QuantizedLinear | nn.Linear) or layer.out_features % UNIT:
+    """What the kernel is given of a linear layer within a block; None where it does not take it."""
+    if layer.out_features % UNIT:  # type: ignore[operator]
+        return None
+    return _map_struct(layer, activation, held)
+
+
+def _map_struct(layer: nn.Module, activation: AfterLinear, held: list[Tensor]) -> LinearStruct | None:
+    """What the kernel is given of a linear layer with any number of outputs; None where it does not take it."""
+    if not isinstance(layer, QuantizedLinear | nn.Linear) or layer.in_features % GROUP:
         return None
     if isinstance(layer, QuantizedLinear):
         return layer.struct(activation)

@@ -36,6 +36,13 @@ struct Block {
     int32_t parallel;  // whether the feed-forward net reads what attention reads; then no norm follows attention
 };
 
+// What comes after the blocks, to logits (rows, real); real counts the outputs without what they are filled up with.
+struct Head {
+    Norm norm;
+    Linear output;
+    int32_t real;
+};
+
 // What rows attend to. Rows come in groups of `beside`, one group for each text: hypotheses about one source, or a row alone.
 struct Cache {
     void* values;          // (2, rows, blocks, key heads, capacity, head_width): keys, then values
@@ -103,24 +110,14 @@ int64_t regard_linear_scratch(const Linear* w, int32_t rows) {
 // x (rows, w.inputs) to y (rows, real), the activation included; real counts the outputs without what they are filled up with.
 void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int32_t real, uint8_t* scratch) {
     Bytes bytes = laid_in(scratch, rows, w->inputs);
-    float* last = floats_in(scratch, int64_t(rows) * UNIT);  // a unit that is not all real
+    float* last = floats_in(scratch, int64_t(rows) * UNIT);
     if (w->bits > 8) bytes.plain = x;
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
         for (int row = 0; row < rows; ++row) bytes.quantise_row(row, x + int64_t(row) * w->inputs);
 #pragma omp for schedule(static)
-        for (int first = 0; first < w->outputs; first += UNIT) {
-            bool whole = first + UNIT <= real;
-            float* to = whole ? y + first : last;
-            int64_t stride = whole ? real : UNIT;
-            outputs_of(*w, bytes, rows, first, to, stride);
-            for (int row = 0; row < rows; ++row) {
-                activate(to + row * stride, UNIT, w->activation);
-                if (!whole && first < real)
-                    std::memcpy(y + int64_t(row) * real + first, last + row * UNIT, (real - first) * sizeof(float));
-            }
-        }
+        for (int first = 0; first < w->outputs; first += UNIT) unit_of(*w, bytes, rows, first, y, real, last);
     }
 }
 
@@ -129,7 +126,7 @@ int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns) {
     int64_t each = b->head_width, inner = b->heads * each, many = rows;
     return bytes_of(rows, b->width) + bytes_of(rows, inner) + bytes_of(rows, b->inner.outputs) +
            rounded(many * b->width * 4) + rounded(many * (b->heads + 2 * b->key_heads) * each * 4) +
-           rounded(many * inner * 4) + 2 * rounded(many * b->inner.outputs * 4) +
+           rounded(many * inner * 4) + 2 * rounded(many * b->inner.outputs * 4) + rounded(many * UNIT * 4) +
            many * b->heads * rounded(int64_t(columns) * 8);
 }
 }
@@ -143,10 +140,12 @@ namespace {
 // visible: of each block (rows, past columns), true = may be attended to; null = all.
 // source: of the sources, which all blocks that have weights for it attend to; source_visible (groups, source columns) likewise.
 // asked: the block whose queries to the source (rows, heads * head_width) are wanted in `queries`; -1 = of none.
+// head: what makes `logits` of x after them; null where they are not wanted.
 template <class K>  // of keys and values
 void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const int64_t* positions,
                     const Cache* past, const uint8_t* const* visible, const Cache* source,
-                    const uint8_t* source_visible, int32_t asked, float* queries, uint8_t* scratch) {
+                    const uint8_t* source_visible, int32_t asked, float* queries, const Head* head, float* logits,
+                    uint8_t* scratch) {
     const int width = blocks->width, heads = blocks->heads, key_heads = blocks->key_heads, each = blocks->head_width;
     const int inner = heads * each, every = heads + 2 * key_heads, stride = every * each, wide = blocks->inner.outputs;
     Bytes input = laid_in(scratch, rows, width), attended = laid_in(scratch, rows, inner),
@@ -156,6 +155,7 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
     float* gathered = floats_in(scratch, int64_t(rows) * inner);
     float* inside = floats_in(scratch, int64_t(rows) * wide);
     float* gates = floats_in(scratch, int64_t(rows) * wide);
+    float* last = floats_in(scratch, int64_t(rows) * UNIT);
     if (blocks->query.bits > 8) input.plain = normal, attended.plain = gathered, hidden.plain = inside;
     const int most = source && source->columns > past->columns ? source->columns : past->columns;
 
@@ -227,20 +227,19 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
 #pragma omp barrier
     };
 
-#pragma omp parallel
-    for (int number = 0; number < count; ++number) {
+    const Norm none = {nullptr, nullptr, 0.0f};
+    auto through = [=](int number) {
         const Block* b = blocks + number;
-        const Norm none = {nullptr, nullptr, 0.0f};
         normalised(none, b->attention_before);
 #pragma omp for schedule(static)
-        for (int head = 0; head < every; ++head) {  // the queries' of a row, then the keys', then the values'
-            const bool asks = head < heads, answers = !asks && head < heads + key_heads;
+        for (int part = 0; part < every; ++part) {  // the heads of the queries of a row, of the keys, of the values
+            const bool asks = part < heads, answers = !asks && part < heads + key_heads;
             const Linear& w = asks ? b->query : answers ? b->key : b->value;
-            const int own = asks ? head : answers ? head - heads : head - heads - key_heads;
+            const int own = asks ? part : answers ? part - heads : part - heads - key_heads;
             for (int e = 0; e < each; e += UNIT)
-                outputs_of(w, input, rows, own * each + e, projected + head * each + e, stride);
+                outputs_of(w, input, rows, own * each + e, projected + part * each + e, stride);
             for (int row = 0; row < rows; ++row) {
-                float* made = projected + int64_t(row) * stride + head * each;
+                float* made = projected + int64_t(row) * stride + part * each;
                 if (asks || answers) {
                     normalise(asks ? b->query_norm : b->key_norm, made, made, each);
                     if (b->rotary.cosines) turn(b->rotary, positions[row], made);
@@ -273,11 +272,22 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
         }
         if (!b->parallel) widened(b);
         added(b->outer, hidden);
-        // Without waiting: the next block begins with the same rows on the same threads.
+        // Without waiting: what comes next begins with the same rows on the same threads.
 #pragma omp for schedule(static) nowait
         for (int row = 0; row < rows; ++row) {
             float* own = x + int64_t(row) * width;
             normalise(b->feedforward_after, own, own, width);
+        }
+    };
+
+#pragma omp parallel
+    {
+        for (int number = 0; number < count; ++number) through(number);
+        if (head) {
+            normalised(none, head->norm);
+#pragma omp for schedule(static)
+            for (int first = 0; first < head->output.outputs; first += UNIT)
+                unit_of(head->output, input, rows, first, logits, head->real, last);
         }
     }
 }
@@ -288,8 +298,9 @@ extern "C" {
 // See `through_blocks`.
 void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const int64_t* positions,
                    const Cache* past, const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible,
-                   int32_t asked, float* queries, uint8_t* scratch) {
+                   int32_t asked, float* queries, const Head* head, float* logits, uint8_t* scratch) {
     auto run = past->bits == 32 ? through_blocks<float> : through_blocks<uint16_t>;
-    run(blocks, count, x, rows, beside, positions, past, visible, source, source_visible, asked, queries, scratch);
+    run(blocks, count, x, rows, beside, positions, past, visible, source, source_visible, asked, queries, head, logits,
+        scratch);
 }
 }

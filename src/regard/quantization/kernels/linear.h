@@ -22,7 +22,7 @@
 extern "C" {
 
 struct Linear {
-    int32_t outputs, inputs, bits, activation;  // outputs a multiple of UNIT, inputs of GROUP; what is beyond the real ones is zero
+    int32_t outputs, inputs, bits, activation;  // inputs a multiple of GROUP, of 8 and 4 bits outputs one of UNIT, filled with zeros
     const uint8_t* weight;
     const void* scale;  // 8 bits: float (outputs); 4 bits: bfloat16 (outputs / TILE, inputs / GROUP, TILE); of others none
     const float* bias;  // (outputs)
@@ -126,13 +126,17 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
 template <class W>
 void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* y, int64_t stride) {
     constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers beside what is read
-    for (int o = first; o < first + UNIT; o += 4) {
+    const int end = first + UNIT < w.outputs ? first + UNIT : w.outputs;
+    for (int o = first; o < end;) {
         const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;
+        const bool few = end - o < 4;
         for (int row = 0; row < rows;) {
             const float* own = x.plain + int64_t(row) * w.inputs;
             float* to = y + row * stride + o - first;
-            int size = rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
-            if (size == 4)
+            int size = few ? 1 : rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
+            if (few)
+                some_outputs<1, 1>(weight, w.bias + o, w.inputs, own, to, stride);
+            else if (size == 4)
                 for (int part = 0; part < 4; part += FEW)
                     some_outputs<4, FEW>(weight + int64_t(part) * w.inputs, w.bias + o + part, w.inputs, own, to + part,
                                          stride);
@@ -142,6 +146,7 @@ void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* 
                 some_outputs<1, 4>(weight, w.bias + o, w.inputs, own, to, stride);
             row += size;
         }
+        o += few ? 1 : 4;
     }
 }
 
@@ -162,6 +167,19 @@ void outputs_of(const Linear& w, const Bytes& x, int rows, int first, float* y, 
         else
             unit<1>(w, x, row, tile, to, stride);
         row += size;
+    }
+}
+
+// As `outputs_of`, into y (rows, real), the activation included; `last` (rows, UNIT) is for a unit that is not all real.
+void unit_of(const Linear& w, const Bytes& x, int rows, int first, float* y, int real, float* last) {
+    const bool whole = first + UNIT <= real;
+    float* to = whole ? y + first : last;
+    const int64_t stride = whole ? real : UNIT;
+    const int count = whole ? UNIT : real - first;
+    outputs_of(w, x, rows, first, to, stride);
+    for (int row = 0; row < rows; ++row) {
+        activate(to + row * stride, count, w.activation);
+        if (!whole) std::memcpy(y + int64_t(row) * real + first, last + row * UNIT, count * sizeof(float));
     }
 }
 
