@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from regard.bench import Options, bench
@@ -57,13 +58,45 @@ def test_peers_write_what_we_write(tmp_path, peer, in_process):
     assert found["amount"] == 8
 
 
-def test_llama_cpp_takes_one_text_at_a_time(tmp_path):
+@pytest.mark.parametrize("shape", ["gpt2-small", "smollm2-135m"])
+def test_llama_cpp_writes_what_we_write(shape, tmp_path, in_process):
+    driver = llamacpp.Decoding()
+    if not driver.available():
+        pytest.skip("not installed")
+    contest = contests(options(cases=("batch",), shape=shape), tmp_path)[0]
+    driver.prepare(dict(contest.ours[0].job) | {"precision": "f32"})
+    ours = in_process(contest.ours[0])
+    ours.ask({"do": "hello", "kind": "decoding"})
+    ours.ask({"do": "prepare", "job": dict(contest.ours[0].job) | {"precision": "float32"}})
+    assert driver.run()["answers"] == ours.ask({"do": "run"})["answers"]
+
+
+def test_llama_cpp_is_left_out_of_what_its_file_is_not_written_of(tmp_path):
     contest = contests(options(cases=("batch",)), tmp_path)[0]
-    assert "left_out" in llamacpp.Decoding().prepare(dict(contest.ours[0].job) | {"precision": "f32"})
+    file = Path(contest.ours[0].job["folder"]) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "gpt_neox"}))
+    told = llamacpp.Decoding().prepare(dict(contest.ours[0].job) | {"precision": "f32"})
+    assert told["left_out"] == "its file is written of a GPT-2 or a Llama alone, not of a gpt_neox"
+
+
+def test_channels_that_are_turned_together_stand_next_to_each_other():
+    rows = np.arange(2 * 6, dtype=np.float32)  # two heads of six channels, halves turned together
+    assert llamacpp._neighbours(rows, 2).tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+
+
+def test_a_llama_is_measured_by_its_shape(tmp_path, in_process):
+    contest = contests(options(cases=("alone",), shape="smollm2-135m"), tmp_path)[0]
+    assert "4 heads, 2 key heads" in contest.about
+    report = bench("decoder", options(cases=("alone",), shape="smollm2-135m"), start=in_process, rest=0.0)
+    assert report.failed == {}
+    with pytest.raises(InputError, match="--shape is 'smollm'; did you mean"):
+        contests(options(cases=("alone",), shape="smollm"), tmp_path)
+    with pytest.raises(InputError, match="leave one of them out"):
+        contests(options(cases=("alone",), shape="gpt2-small", model=tmp_path), tmp_path / "decoder")
 
 
 def test_a_model_of_another_family_is_refused(tmp_path, untrained_lstm):
-    with pytest.raises(InputError, match="compared on a GPT-2"):
+    with pytest.raises(InputError, match="compared on a GPT-2 or a Llama"):
         contests(options(cases=("alone",), model=untrained_lstm), tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The suite `decoder`: writing on after prompts with a GPT-2, and training one."""
+"""The suite `decoder`: writing on after prompts with a GPT-2 or a Llama, and training a GPT-2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from regard.bench.rounds import OURS, Contest, Contestant, Options
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 
 PRECISIONS = ("float32", "bfloat16", "int8", "int4")
 """Of ours; the answers of all are compared with the first's."""
@@ -17,7 +17,7 @@ PRECISIONS = ("float32", "bfloat16", "int8", "int4")
 PEER_PRECISIONS = {
     "huggingface": ("float32", "bfloat16"),
     "ctranslate2": ("float32", "int8", "bfloat16"),
-    "llamacpp": ("f32", "q8_0", "q4_0"),
+    "llamacpp": ("f32", "f16", "bf16", "q8_0", "q4_0"),
 }
 """Of each peer that decodes, as it calls them."""
 
@@ -30,6 +30,7 @@ class Sizes:
 
     Arguments:
         model: a GPT-2's config.
+        llama: a Llama's, for `--shape smollm2-135m`.
         prompt: tokens of each prompt.
         tokens: written after it.
         together: prompts of the case `batch`.
@@ -38,6 +39,7 @@ class Sizes:
     """
 
     model: dict[str, int]
+    llama: dict[str, Any]
     prompt: int
     tokens: int
     together: int
@@ -45,13 +47,35 @@ class Sizes:
     updates: int
 
 
-FULL = Sizes(model={"vocabulary": 50_257}, prompt=32, tokens=96, together=8, batch=(4, 512), updates=1)
+SMOLLM2: dict[str, Any] = {
+    "vocabulary": 49_152,
+    "width": 576,
+    "heads": 9,
+    "key_heads": 3,
+    "feedforward_width": 1536,
+    "layers": 30,
+    "maximum_positions": 8192,
+    "rotary_base": 100_000.0,
+    "tied_output": True,
+}
+FULL = Sizes(model={"vocabulary": 50_257}, llama=SMOLLM2, prompt=32, tokens=96, together=8, batch=(4, 512), updates=1)
 QUICK = Sizes(
     model={
         "vocabulary": 50,
         "width": 32,
         "heads": 1,
         "feedforward_width": 64,
+        "layers": 2,
+        "maximum_positions": 32,
+        "end_id": 49,
+        "padding_id": 49,
+    },
+    llama={
+        "vocabulary": 50,
+        "width": 64,
+        "heads": 4,
+        "key_heads": 2,
+        "feedforward_width": 96,
         "layers": 2,
         "maximum_positions": 32,
         "end_id": 49,
@@ -65,12 +89,18 @@ QUICK = Sizes(
 )
 
 
+SHAPES = ("gpt2-small", "smollm2-135m")
+"""Of random weights."""
+
+
 def contests(options: Options, folder: Path) -> list[Contest]:
     """The contests asked for; what they need is put into `folder`.
 
     Raises:
-        InputError: for a model that is no GPT-2.
+        InputError: for a model that is no GPT-2 and no Llama, and a shape that is not known.
     """
+    if options.shape is not None and options.shape not in SHAPES:
+        raise InputError(f"--shape is {options.shape!r}; {nearest(options.shape, SHAPES)}")
     sizes = QUICK if options.quick else FULL
     found = []
     if {"alone", "batch"} & set(options.cases):
@@ -84,19 +114,26 @@ def contests(options: Options, folder: Path) -> list[Contest]:
 
 
 def _model(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, str]:
-    """A GPT-2's folder that every contestant reads, and what it is, in words: the user's, or one with random weights."""
+    """A decoder's folder that every contestant reads, and what it is, in words: the user's, or one with random weights."""
     from regard.checkpoints import parameters_of, read_model, write_model
-    from regard.models import GPT2, GPT2Config
+    from regard.models import GPT2, GPT2Config, Llama, LlamaConfig
     from regard.tasks.loading import model_folder
 
-    place = folder / "gpt2"
+    place = folder / "decoder"
     place.mkdir()
+    model: Any
     if options.model is not None:
+        if options.shape is not None:
+            raise InputError("--shape is of random weights, and --model names a model; leave one of them out")
         model, name = read_model(model_folder(options.model)), options.model.name
-        if not isinstance(model, GPT2):
-            raise InputError(f"{options.model}: a {type(model).__name__}, and the decoders are compared on a GPT-2")
+        if not isinstance(model, GPT2 | Llama):
+            raise InputError(
+                f"{options.model}: a {type(model).__name__}, and the decoders are compared on a GPT-2 or a Llama"
+            )
     else:
-        model, name = GPT2(_config(GPT2Config, sizes)), "random weights"
+        llama = options.shape == "smollm2-135m"
+        model = Llama(LlamaConfig(**sizes.llama)) if llama else GPT2(_config(GPT2Config, sizes))
+        name = f"random weights of the shape of {options.shape}" if options.shape else "random weights"
         generator = torch.Generator().manual_seed(SEED)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -106,9 +143,9 @@ def _model(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, str]:
                     parameter.normal_(std=0.05, generator=generator)
     write_model(place, model.config, parameters_of(model), task={"name": "language_modelling"}, recipe={}, metrics={})
     config = model.config
-    return place, (
-        f"{name}, {config.layers} layers of width {config.width}, {config.heads} heads, {config.vocabulary:,} pieces"
-    )
+    key_heads = getattr(config, "key_heads", None)
+    heads = f"{config.heads} heads" + (f", {key_heads} key heads" if key_heads not in (None, config.heads) else "")
+    return place, f"{name}, {config.layers} layers of width {config.width}, {heads}, {config.vocabulary:,} pieces"
 
 
 def _config(kind: Any, sizes: Sizes) -> Any:

@@ -148,6 +148,7 @@ class Options:
     Arguments:
         pairs: texts to train on and to translate; made by the package where None.
         model: the folder of a trained model; one with random weights where None.
+        shape: of a decoder with random weights, by the name of the published model that has it.
         to: the language wanted, of a model of several.
         threads: that every contestant computes with.
         rounds: how often each works; the median counts.
@@ -162,6 +163,7 @@ class Options:
 
     pairs: Sequence[tuple[str, str]] | None = None
     model: Path | None = None
+    shape: str | None = None
     to: str | None = None
     threads: int = 1
     rounds: int = 7

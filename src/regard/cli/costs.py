@@ -101,6 +101,14 @@ def bench(
             metavar="FOLDER", help="A trained model's folder. Else one with random weights.", show_default=False
         ),
     ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of the suite decoder: random weights of gpt2-small or smollm2-135m. gpt2-small where not given.",
+            show_default=False,
+        ),
+    ] = None,
     to: To = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Of every contestant; all cores where not given.", show_default=False)
@@ -137,6 +145,7 @@ def bench(
       regard bench translation --cases training --peer joeynmt=other-venv/bin/python --output speed.json
       regard bench look --threads 2
       regard bench encoder --threads 2
+      regard bench decoder --shape smollm2-135m --threads 2
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.bench.suites import suite_of
 
@@ -149,6 +158,7 @@ def bench(
         options = Options(
             pairs=_read(pairs) if pairs else None,
             model=model,
+            shape=shape,
             to=to,
             threads=threads or os.cpu_count() or 1,
             rounds=rounds,

@@ -13,23 +13,35 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-NAMES = {
+GPT2 = {
     "wte.weight": "token_embd.weight",
     "wpe.weight": "position_embd.weight",
     "ln_f.weight": "output_norm.weight",
     "ln_f.bias": "output_norm.bias",
+    "h.{}.ln_1": "attn_norm",
+    "h.{}.attn.c_attn": "attn_qkv",
+    "h.{}.attn.c_proj": "attn_output",
+    "h.{}.ln_2": "ffn_norm",
+    "h.{}.mlp.c_fc": "ffn_up",
+    "h.{}.mlp.c_proj": "ffn_down",
 }
-PARTS = {
-    "ln_1": "attn_norm",
-    "attn.c_attn": "attn_qkv",
-    "attn.c_proj": "attn_output",
-    "ln_2": "ffn_norm",
-    "mlp.c_fc": "ffn_up",
-    "mlp.c_proj": "ffn_down",
+LLAMA = {
+    "embed_tokens.weight": "token_embd.weight",
+    "norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+    "layers.{}.input_layernorm": "attn_norm",
+    "layers.{}.self_attn.q_proj": "attn_q",
+    "layers.{}.self_attn.k_proj": "attn_k",
+    "layers.{}.self_attn.v_proj": "attn_v",
+    "layers.{}.self_attn.o_proj": "attn_output",
+    "layers.{}.post_attention_layernorm": "ffn_norm",
+    "layers.{}.mlp.gate_proj": "ffn_gate",
+    "layers.{}.mlp.up_proj": "ffn_up",
+    "layers.{}.mlp.down_proj": "ffn_down",
 }
-"""What each part of a GPT-2 is called in a folder, and here."""
+"""What each tensor, or part of a block, of a GPT-2 and of a Llama is called in a folder, and here."""
 
-KINDS_OF_FILE = {"q8_0": 7, "q4_0": 2}
+KINDS_OF_FILE = {"f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2}
 """llama.cpp's numbers for them."""
 
 
@@ -46,8 +58,9 @@ class Decoding:
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Write the file, round its weights where asked, and load it."""
-        if len(job["prompts"]) > 1:
-            return {"left_out": "one text at a time"}
+        kind = json.loads((Path(job["folder"]) / "config.json").read_text(encoding="utf-8")).get("model_type")
+        if kind not in ("gpt2", "llama"):
+            return {"left_out": f"its file is written of a GPT-2 or a Llama alone, not of a {kind}"}
         import llama_cpp  # pyright: ignore[reportMissingImports]
 
         llama_cpp.llama_backend_init()
@@ -65,67 +78,116 @@ class Decoding:
             size = Path(path).stat().st_size
         model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         settings = llama_cpp.llama_context_default_params()
-        settings.n_ctx = len(job["prompts"][0]) + job["tokens"]
+        texts = len(job["prompts"])
+        settings.n_seq_max = texts
+        settings.n_ctx = texts * (len(job["prompts"][0]) + job["tokens"])
+        settings.kv_unified = False
         settings.n_threads = settings.n_threads_batch = job["threads"]
         self._context = llama_cpp.llama_init_from_model(model, settings)
         self._model, self._job = model, job
+        self._batch = llama_cpp.llama_batch_init(texts * len(job["prompts"][0]), 0, 1)
         return {"note": f"file of {size / 1e6:.0f} MB"}
 
     def run(self) -> dict[str, Any]:
-        """Read the prompt and write on; the amount is tokens written."""
+        """Read the prompts and write on, all texts in each batch; the amount is tokens written."""
         import llama_cpp  # pyright: ignore[reportMissingImports]
         import numpy
 
-        job, context = self._job, self._context
-        prompt, answer = job["prompts"][0], []
+        job, context, batch = self._job, self._context, self._batch
         vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
-        read = prompt
+        texts: list[list[int]] = job["prompts"]
+        answers: list[list[int]] = [[] for _ in texts]
+        begin = 0
         began = time.perf_counter()
         for _ in range(job["tokens"]):
-            ids = (llama_cpp.llama_token * len(read))(*read)
-            if llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(ids, len(read))):
+            asked, place = [], 0
+            for row, text in enumerate(texts):
+                for offset, token in enumerate(text):
+                    last = offset == len(text) - 1
+                    batch.token[place], batch.pos[place] = token, begin + offset
+                    batch.n_seq_id[place], batch.seq_id[place][0], batch.logits[place] = 1, row, last
+                    if last:
+                        asked.append(place)
+                    place += 1
+            batch.n_tokens = place
+            if llama_cpp.llama_decode(context, batch):
                 raise RuntimeError("llama.cpp did not read the tokens")
-            logits = numpy.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, -1), (vocabulary,))
-            answer.append(int(logits.argmax()))
-            read = answer[-1:]
+            begin += len(texts[0])
+            for row, where in enumerate(asked):
+                logits = numpy.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, where), (vocabulary,))
+                answers[row].append(int(logits.argmax()))
+            texts = [answer[-1:] for answer in answers]
         seconds = time.perf_counter() - began
-        return {"amount": len(answer), "seconds": seconds, "answers": [answer]}
+        return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
 def _write(folder: Path, path: str) -> int:
-    """A GPT-2's folder as llama.cpp's file in 32 bits; returns its size."""
+    """A folder of a GPT-2 or a Llama as llama.cpp's file in 32 bits; returns its size."""
     import gguf  # pyright: ignore[reportMissingImports]
     import numpy
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    writer = gguf.GGUFWriter(path, "gpt2")
-    writer.add_context_length(config["n_positions"])
-    writer.add_embedding_length(config["n_embd"])
-    writer.add_feed_forward_length(config["n_inner"] or 4 * config["n_embd"])
-    writer.add_block_count(config["n_layer"])
-    writer.add_head_count(config["n_head"])
-    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+    llama = config["model_type"] == "llama"
+    writer = gguf.GGUFWriter(path, config["model_type"])
+    (_describe_llama if llama else _describe_gpt2)(writer, config)
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("no_vocab")
     for name, array in _tensors(folder / "model.safetensors"):
-        name = name.removeprefix("transformer.")
-        if name in NAMES:
-            found = NAMES[name]
-        else:
-            _, number, *rest = name.split(".")
-            *part, kind = rest
-            if ".".join(part) not in PARTS:
-                continue
-            found = f"blk.{number}.{PARTS['.'.join(part)]}.{kind}"
-            if kind == "weight" and array.ndim == 2:
-                array = numpy.ascontiguousarray(array.T)  # GPT-2's maps are (inputs, outputs)
+        name = name.removeprefix("transformer.").removeprefix("model.")
+        found = _called(name, LLAMA if llama else GPT2)
+        if found is None:
+            continue
+        if not llama and name.startswith("h.") and array.ndim == 2:
+            array = numpy.ascontiguousarray(array.T)  # GPT-2's maps are (inputs, outputs)
+        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
+        if heads is not None:
+            array = _neighbours(array, config[heads])
         writer.add_tensor(found, array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return Path(path).stat().st_size
+
+
+def _describe_gpt2(writer: Any, config: dict[str, Any]) -> None:
+    writer.add_context_length(config["n_positions"])
+    writer.add_embedding_length(config["n_embd"])
+    writer.add_feed_forward_length(config["n_inner"] or 4 * config["n_embd"])
+    writer.add_block_count(config["n_layer"])
+    writer.add_head_count(config["n_head"])
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+
+
+def _describe_llama(writer: Any, config: dict[str, Any]) -> None:
+    rotary = config.get("rope_parameters") or config
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    writer.add_rope_freq_base(rotary["rope_theta"])
+
+
+def _called(name: str, names: dict[str, str]) -> str | None:
+    """What a tensor of a folder is called here; None where it is not read."""
+    if name in names:
+        return names[name]
+    stack, number, *part = name.split(".")
+    found = names.get(".".join([stack, "{}", *part[:-1]]))
+    return None if found is None else f"blk.{number}.{found}.{part[-1]}"
+
+
+def _neighbours(array: Any, heads: int) -> Any:
+    """Rows of a projection with the two channels that are turned together next to each other, as llama.cpp turns them."""
+    import numpy
+
+    turned = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2)
+    return numpy.ascontiguousarray(turned.reshape(array.shape))
 
 
 def _tensors(path: Path) -> Any:
