@@ -61,7 +61,7 @@ SUITES: Mapping[str, Suite] = {
         contests=encoder.contests,
     ),
     "decoder": Suite(
-        about="writing on after prompts with a GPT-2, alone and in a batch, and training one",
+        about="writing on after prompts with a GPT-2 or a Llama, alone and in a batch, and training a GPT-2",
         cases=("alone", "batch", "training"),
         contests=decoder.contests,
     ),
