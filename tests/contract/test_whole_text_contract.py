@@ -15,7 +15,15 @@ from torch import nn
 from regard.checkpoints import adopt, parameters_of, write_model
 from regard.errors import InputError
 from regard.layers import CausalClassifier, Tokens
-from regard.models import MODELS, Bert, BertConfig, GPT2ClassifierConfig, GPT3ClassifierConfig, GPTClassifierConfig
+from regard.models import (
+    MODELS,
+    Bert,
+    BertConfig,
+    GPT2ClassifierConfig,
+    GPT3ClassifierConfig,
+    GPTClassifierConfig,
+    LlamaClassifierConfig,
+)
 from regard.models.config import config_from_json, config_to_json
 from regard.testing import check_model
 
@@ -31,6 +39,10 @@ VARIANTS = {
     "gpt2": gpt(GPT2ClassifierConfig, outputs=4),
     "gpt2 choice": gpt(GPT2ClassifierConfig, head="choice", outputs=1),
     "gpt3": gpt(GPT3ClassifierConfig, band=2, outputs=2),
+    "llama": gpt(LlamaClassifierConfig, key_heads=1, outputs=3),
+    "llama rating, as qwen3": gpt(
+        LlamaClassifierConfig, query_key_norm=True, sliding_window=3, window_from=1, outputs=1
+    ),
 }
 PLAIN = {family.with_head: name for name, family in MODELS.items() if family.with_head}
 """The language model of each family."""
@@ -87,7 +99,7 @@ def test_the_head_reads_the_last_real_token_of_the_language_models_vectors(varia
     for row in range(3):
         text = Tokens.pad([tokens.ids[row][tokens.valid[row]].tolist()])
         last = plain.hidden(text, plain.start(1))[0][0, -1]
-        expected = model.head.output.weight @ last + model.head.output.bias
+        expected = nn.functional.linear(last, model.head.output.weight, model.head.output.bias)
         torch.testing.assert_close(encoded.logits[row], expected, **EXACT)
         torch.testing.assert_close(encoded.pooled[row], last, **EXACT)
 
@@ -134,7 +146,7 @@ def test_a_grown_vocabulary_keeps_the_old_logits(variant, build, batch, tmp_path
     told = model(tokens, at=at).next_token[tokens.valid.flatten()]
     torch.testing.assert_close(told[:, :8], plain(tokens)[tokens.valid], rtol=1e-5, atol=1e-5)
     now = parameters_of(model)
-    for name in ("head.output.weight", "head.output.bias"):
+    for name in [name for name in now if name.startswith("head.")]:
         assert torch.equal(now[name], before[name])
     assert torch.equal(now["embedding.tokens.weight"][8:], before["embedding.tokens.weight"][8:])
 

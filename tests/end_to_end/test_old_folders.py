@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from regard.checkpoints import read_config
 from regard.models import MODELS
 from regard.tasks.spec import TASKS
 
@@ -39,10 +40,10 @@ def near(found: Any, wanted: Any) -> bool:
 
 
 def test_every_family_and_every_task_has_a_folder():
-    configs = [json.loads((golden.FOLDERS / name / "config.json").read_text()) for name in EXPECTED]
+    families = {read_config(golden.FOLDERS / name).model_type for name in EXPECTED}
     said = [json.loads((golden.FOLDERS / name / "regard.json").read_text()) for name in EXPECTED]
     assert list(EXPECTED) == list(golden.CASES)
-    assert {each["model_type"].replace("-", "_") for each in configs} >= set(MODELS.packaged)
+    assert families >= set(MODELS.packaged)
     assert {each["task"]["name"] for each in said} == set(TASKS.packaged)
 
 

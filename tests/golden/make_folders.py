@@ -311,6 +311,7 @@ CASES: dict[str, Case] = {
     "gpt-classifier": _classes({}, {"data": INPUTS["data"]}, start="gpt"),
     "gpt2-classifier": _classes({}, {"data": INPUTS["data"]}, start="gpt2"),
     "gpt3-classifier": _classes({}, {"data": INPUTS["data"]}, start="gpt3"),
+    "llama-classifier": _classes({}, {"data": INPUTS["data"]}, start="llama"),
     "vit": _pictures({"name": "vit", "patch": 4, "width": 8, "heads": 2, "feedforward_width": 12, "layers": 1}),
     "convolutional_network": _pictures({"name": "convolutional_network", "convolutions": [4, 6]}),
     "lecture_network": _pictures({"name": "lecture_network", "widths": [6, 4]}),

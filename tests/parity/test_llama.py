@@ -16,7 +16,7 @@ from regard.checkpoints import layout_of, parameters_of, read_config, read_model
 from regard.errors import InputError
 from regard.generation import Continuation, GenerationSettings, search
 from regard.layers import Tokens
-from regard.models import Llama, LlamaConfig
+from regard.models import Llama, LlamaClassifier, LlamaConfig
 
 transformers = pytest.importorskip("transformers")
 
@@ -114,10 +114,10 @@ every_case = pytest.mark.parametrize(("kind", "number"), CASES)
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
-def theirs_of(kind: str, number: int, generator: torch.Generator) -> Any:
+def theirs_of(kind: str, number: int, generator: torch.Generator, family: str = "", **more: Any) -> Any:
     sizes = {"vocab_size": 31, "num_hidden_layers": 3, "intermediate_size": 17, "max_position_embeddings": 64}
-    model = getattr(transformers, CLASSES[kind])
-    config = model.config_class(**{**sizes, **SIZES[number], **OWN[kind][number]})
+    model = getattr(transformers, family or CLASSES[kind])
+    config = model.config_class(**{**sizes, **SIZES[number], **OWN[kind][number], **more})
     made = model(config)
     with torch.no_grad():
         for name, parameter in made.named_parameters():
@@ -194,6 +194,31 @@ def test_greedy_and_beam_search_write_what_theirs_write(kind, number, beams, gen
         )[0, len(prompt) :].tolist()
         expected = written[: written.index(end)] if end in written else written
         assert list(best.tokens) == expected
+
+
+@every_case
+def test_their_classifiers_give_their_logits_and_are_written_back(kind, number, generator, tmp_path):
+    """Of the last token that is no padding, on whichever side padding stands."""
+    family = CLASSES[kind].replace("ForCausalLM", "ForSequenceClassification")
+    made = theirs_of(kind, number, generator, family, num_labels=3, pad_token_id=30)
+    made.save_pretrained(tmp_path / "theirs")
+    model = read_model(tmp_path / "theirs")
+    assert type(model) is LlamaClassifier
+    rows = [torch.randint(30, (length,), generator=generator).tolist() for length in (9, 2, 6)]
+    for side in ("right", "left"):
+        tokens = Tokens.pad(rows, side=side, padding_id=30)
+        positions = (tokens.valid.long().cumsum(1) - 1).clamp_min(0)
+        expected = made(tokens.ids, attention_mask=tokens.valid.long(), position_ids=positions).logits
+        torch.testing.assert_close(model(tokens).logits, expected, **CLOSE)
+    (tmp_path / "ours").mkdir()
+    write_model(tmp_path / "ours", model.config, parameters_of(model), task={}, recipe={}, metrics={})
+    again, told = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not any(told[each] for each in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert again.state_dict().keys() == made.state_dict().keys()
+    assert all(torch.equal(tensor, made.state_dict()[name]) for name, tensor in again.state_dict().items())
+    assert read_model(tmp_path / "ours").config == model.config
 
 
 @pytest.mark.parametrize("kind", CLASSES)

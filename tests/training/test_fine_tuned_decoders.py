@@ -90,3 +90,47 @@ def test_adapters_are_planned_with_what_they_train_alone(tmp_path):
     assert whole.parameters.trained == whole.parameters.total
     assert beside.memory[0].parts["optimizer"] == 8 * beside.parameters.trained
     assert beside.parameters.total - beside.parameters.trained == whole.parameters.total
+
+
+LABELLED = [
+    (f"the quick {word} is {end}", kind) for word in ("fox", "brown") for end, kind in (("old", "a"), ("x", "b"))
+]
+
+
+@pytest.mark.parametrize("kind", ["smollm", "llama 2"])
+@pytest.mark.parametrize("recipe", ["classify.yaml", "gpt-classify.yaml"])
+def test_a_classifier_opens_in_transformers_with_the_tokens_that_it_reads_between(kind, recipe, tmp_path):
+    (tmp_path / "before").mkdir()
+    folder = folder_of(kind, tmp_path / "before", tie_word_embeddings=recipe == "gpt-classify.yaml")
+    settings = [f"model.pretrained={folder}", "data.maximum_length=24", *FEW[1:], "training.learning_rate=1e-2"]
+    run = regard.train(RECIPES / recipe, settings, output=tmp_path / "run", data=LABELLED * 15)
+    model = run.load()
+    assert model.model.config.model_type == "llama_classifier"
+    assert regard.evaluate(model, LABELLED).metrics["accuracy"] == 1
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(run.folder).eval()
+    assert type(theirs).__name__ == "LlamaForSequenceClassification"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(run.folder)
+    for text, _ in LABELLED:
+        with torch.no_grad():
+            shares = theirs(**tokenizer(text, return_tensors="pt")).logits[0].softmax(dim=-1).tolist()
+        said = model.classify(text).probabilities
+        assert {theirs.config.id2label[place]: share for place, share in enumerate(shares)} == pytest.approx(
+            said, abs=1e-4
+        )
+
+
+def test_next_tokens_are_not_told_by_a_classifier_without_the_table_for_them(tmp_path):
+    folder = folder_of("smollm", tmp_path, tie_word_embeddings=False)
+    settings = [f"model.pretrained={folder}", "data.maximum_length=24", *FEW[1:]]
+    with pytest.raises(regard.InputError, match="auxiliary"):
+        regard.train(RECIPES / "gpt-classify.yaml", settings, output=tmp_path / "run", data=LABELLED * 15)
+
+
+def test_a_classifier_from_elsewhere_whose_texts_stand_between_no_tokens_is_refused(tmp_path):
+    """Another last token would be read than there, and another answer given."""
+    folder = folder_of("smollm", tmp_path)
+    made = transformers.LlamaForSequenceClassification.from_pretrained(folder, num_labels=3)
+    made.save_pretrained(folder)
+    assert read_parameters(folder)[0].outputs == 3
+    with pytest.raises(regard.InputError, match="does not put one token before each text and one after it"):
+        regard.load(folder, task="classification")

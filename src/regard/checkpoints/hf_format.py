@@ -70,6 +70,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "reformer": ("reformer",),
         "gpt_neox": ("gpt_neox",),
         "llama": ("llama", "mistral", "qwen2", "qwen3"),
+        "llama_classifier": ("llama", "mistral", "qwen2", "qwen3"),
         "t5": ("t5",),
         "vit": ("vit",),
     }
@@ -221,7 +222,8 @@ class HFFormat:
     Arguments:
         model_type: what it calls the family.
         title: what people call the family.
-        configs: our configs that are written so; the first is made of a folder from elsewhere.
+        configs: our configs that are written so; the first is made of a folder from elsewhere, unless a function of `from_hf`
+            names another as `family`.
         architecture: the class of theirs, or which it is for a config.
         fields: our names of the fields and theirs.
         activations: our names of the activations and theirs; those that are missing cannot be written.
@@ -363,7 +365,7 @@ class HFFormat:
         reading.settings |= {name: value for name, value in kept.items() if value is not None}
         for special in self.from_hf:
             reading.settings |= special(reading)
-        family = getattr(reading.extra, "family", None)
+        family = reading.settings.get("family", getattr(reading.extra, "family", None))
         config = next((each for each in self.configs if each.model_type == family), self.configs[0])
         known = {part.name for part in fields(config)}
         settings = {name: value for name, value in reading.settings.items() if name in known}

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.checkpoints.folder import WEIGHTS, parameters_of, read_parameters
 from regard.checkpoints.tensors import check_same
 from regard.errors import InputError
+from regard.layers import CausalClassifier
 from regard.models import MODELS, BertConfig, ViTConfig
 from regard.models.vit import at_size
 from regard.text import INPUT_TOKENS
@@ -94,7 +95,8 @@ def _taken(model: nn.Module, folder: str | os.PathLike[str], layers: Sequence[in
 
     def fits(name: str, tensor: Tensor) -> bool:
         if name not in own:
-            return not name.startswith(DROPPED)
+            beyond = isinstance(model, CausalClassifier) and name.startswith("output.")
+            return not name.startswith(DROPPED) and not beyond
         return not name.startswith(REPLACEABLE) or (name.startswith(kept) and tensor.shape == own[name].shape)
 
     return {name: tensor for name, tensor in found.items() if fits(name, tensor)}

@@ -7,15 +7,17 @@ the last two a window from one block on. A model is written as the first of them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from regard.attention import RotaryScaling
+from regard.checkpoints.encoders import labels_to_hf
 from regard.checkpoints.hf_format import HFFormat, HFTensor, Reading, TensorTable
 from regard.errors import InputError
 from regard.models.gpt_neox import GPTNeoXConfig
 from regard.models.llama import LlamaConfig, head_width_of, key_heads_of
+from regard.models.llama_classifier import LlamaClassifierConfig
 from regard.structure import from_mapping
 
 RotaryConfig = LlamaConfig | GPTNeoXConfig
@@ -29,12 +31,15 @@ class DecoderExtra:
     end_id: int | None = None
     maximum_positions: int | None = None
     dropout: float | None = None
+    head_dropout: float | None = None
 
 
 def _extra(config: RotaryConfig) -> dict[str, Any]:
     scaling = config.rotary_scaling
     longest = config.maximum_positions if scaling is not None and scaling.kind == "dynamic" else None
-    kept = {"padding_id": config.padding_id, "end_id": config.end_id, "maximum_positions": longest}
+    kept: dict[str, Any] = {"padding_id": config.padding_id, "end_id": config.end_id, "maximum_positions": longest}
+    if isinstance(config, LlamaClassifierConfig):
+        kept["head_dropout"] = config.head_dropout
     return {**kept, "dropout": config.dropout or None if isinstance(config, LlamaConfig) else None}
 
 
@@ -244,9 +249,9 @@ def _qwen_window_from_hf(reading: Reading) -> dict[str, Any]:
 
 def _biases_apart(config: LlamaConfig) -> str:
     """Llama's and Qwen3's attention has biases in all four projections or in none."""
-    return (
-        "" if config.attention_bias == config.attention_output_bias else "its attention has biases in some projections"
-    )
+    if config.attention_bias != config.attention_output_bias:
+        return "its attention has biases in some projections"
+    return _written_head(config)
 
 
 def _not_a_llama(config: LlamaConfig) -> str:
@@ -255,7 +260,8 @@ def _not_a_llama(config: LlamaConfig) -> str:
 
 
 def _not_a_qwen2(config: LlamaConfig) -> str:
-    return "" if head_width_of(config) * config.heads == config.width else "its heads have a width of their own"
+    own = "" if head_width_of(config) * config.heads == config.width else "its heads have a width of their own"
+    return own or _written_head(config)
 
 
 FIELDS = {
@@ -317,8 +323,42 @@ QWEN_DEFAULTS = {
 
 
 def _tensors(config: LlamaConfig) -> TensorTable:
+    if isinstance(config, LlamaClassifierConfig):
+        return {**TENSORS, "head.output.weight": SCORE}
     output: TensorTable = {} if config.tied_output else {"output.weight": "lm_head.weight"}
     return {**TENSORS, **output}
+
+
+SCORE = "score.weight"
+"""The head of a classifier."""
+
+
+def _named_for(title: str) -> Callable[[LlamaConfig], str]:
+    """The name of their class, by what stands on the model."""
+
+    def named(config: LlamaConfig) -> str:
+        return f"{title}For" + ("SequenceClassification" if isinstance(config, LlamaClassifierConfig) else "CausalLM")
+
+    return named
+
+
+def _head_to_hf(config: LlamaConfig) -> dict[str, Any]:
+    return labels_to_hf(config) if isinstance(config, LlamaClassifierConfig) else {}
+
+
+def _head_from_hf(reading: Reading) -> dict[str, Any]:
+    """A linear map without a bias on the last token, as the tensors say; their models drop nothing in front of it."""
+    if SCORE not in reading.tensors:
+        return {}
+    dropout = 0.0 if reading.extra.head_dropout is None else reading.extra.head_dropout
+    outputs = len(reading.tensors[SCORE])
+    return {"family": "llama_classifier", "head": "sequence", "outputs": outputs, "head_dropout": dropout}
+
+
+def _written_head(config: LlamaConfig) -> str:
+    """Their classes have a head for one text, and none for choices among several."""
+    choice = isinstance(config, LlamaClassifierConfig) and config.head != "sequence"
+    return "its head compares several texts" if choice else ""
 
 
 TENSORS: TensorTable = {
@@ -338,7 +378,7 @@ TENSORS: TensorTable = {
 }
 
 COMMON: Mapping[str, Any] = {
-    "configs": (LlamaConfig,),
+    "configs": (LlamaConfig, LlamaClassifierConfig),
     "extra": DecoderExtra,
     "extra_metadata": _extra,
     "tensors": _tensors,
@@ -352,22 +392,22 @@ COMMON: Mapping[str, Any] = {
 LLAMA = HFFormat(
     model_type="llama",
     title="Llama",
-    architecture="LlamaForCausalLM",
+    architecture=_named_for("Llama"),
     fields={**FIELDS, "feedforward_bias": "mlp_bias"},
     special_fields={**SPECIAL, **BIASES},
     defaults=DEFAULTS,
     implied={"sliding_window": None, "window_from": 0, "query_key_norm": False},
     ignored=IGNORED,
     unsupported=_not_a_llama,
-    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _llama_biases_to_hf),
-    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _llama_biases_from_hf),
+    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _llama_biases_to_hf, _head_to_hf),
+    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _llama_biases_from_hf, _head_from_hf),
     **COMMON,
 )
 
 MISTRAL = HFFormat(
     model_type="mistral",
     title="Mistral",
-    architecture="MistralForCausalLM",
+    architecture=_named_for("Mistral"),
     fields=FIELDS,
     special_fields={**SPECIAL, "sliding_window": "sliding_window"},
     defaults={
@@ -379,15 +419,22 @@ MISTRAL = HFFormat(
     must_be={"attention_bias": False, "mlp_bias": False},
     implied={**NO_BIASES, "query_key_norm": False, "window_from": 0},
     ignored={**IGNORED, "layer_types": "refused where they are of several kinds"},
-    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, lambda config: {"sliding_window": config.sliding_window}),
-    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _mistral_window_from_hf),
+    unsupported=_written_head,
+    to_hf=(
+        _heads_to_hf,
+        _rotary_to_hf,
+        _tokens_to_hf,
+        lambda config: {"sliding_window": config.sliding_window},
+        _head_to_hf,
+    ),
+    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _mistral_window_from_hf, _head_from_hf),
     **COMMON,
 )
 
 QWEN2 = HFFormat(
     model_type="qwen2",
     title="Qwen2",
-    architecture="Qwen2ForCausalLM",
+    architecture=_named_for("Qwen2"),
     fields=FIELDS,
     special_fields={**SPECIAL, **WINDOWS},
     defaults={name: value for name, value in QWEN_DEFAULTS.items() if name != "attention_bias"},
@@ -395,15 +442,15 @@ QWEN2 = HFFormat(
     implied={**NO_BIASES, "attention_bias": True, "query_key_norm": False},
     ignored={**IGNORED, "use_sliding_window": "followed", "layer_types": "followed"},
     unsupported=_not_a_qwen2,
-    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _qwen_window_to_hf),
-    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _qwen_window_from_hf),
+    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _qwen_window_to_hf, _head_to_hf),
+    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _qwen_window_from_hf, _head_from_hf),
     **COMMON,
 )
 
 QWEN3 = HFFormat(
     model_type="qwen3",
     title="Qwen3",
-    architecture="Qwen3ForCausalLM",
+    architecture=_named_for("Qwen3"),
     fields=FIELDS,
     special_fields={**SPECIAL, **WINDOWS, **BIASES},
     defaults={**QWEN_DEFAULTS, "head_dim": 128},
@@ -411,8 +458,15 @@ QWEN3 = HFFormat(
     implied={"query_key_norm": True, "feedforward_bias": False},
     ignored={**IGNORED, "use_sliding_window": "followed", "layer_types": "followed"},
     unsupported=_biases_apart,
-    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _qwen_window_to_hf, _llama_biases_to_hf),
-    from_hf=(_heads_from_hf, _rotary_from_hf, _tokens_from_hf, _qwen_window_from_hf, _llama_biases_from_hf),
+    to_hf=(_heads_to_hf, _rotary_to_hf, _tokens_to_hf, _qwen_window_to_hf, _llama_biases_to_hf, _head_to_hf),
+    from_hf=(
+        _heads_from_hf,
+        _rotary_from_hf,
+        _tokens_from_hf,
+        _qwen_window_from_hf,
+        _llama_biases_from_hf,
+        _head_from_hf,
+    ),
     **COMMON,
 )
 

@@ -460,12 +460,13 @@ class PooledHead(nn.Module):
         width: D.
         outputs: how many.
         dropout: probability of dropping an entry of the pooled vector in training.
+        bias: whether the map has one.
     """
 
-    def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
+    def __init__(self, width: int, outputs: int, *, dropout: float, bias: bool = True) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(width, outputs)
+        self.output = nn.Linear(width, outputs, bias=bias)
 
     def forward(self, hidden: Tensor, pooled: Tensor | None, at: Tensor | None) -> HeadLogits:
         """Pooled (B, D) to (B, outputs)."""

@@ -45,6 +45,8 @@ from .lecture_network import LectureNetwork as LectureNetwork
 from .lecture_network import LectureNetworkConfig as LectureNetworkConfig
 from .llama import Llama as Llama
 from .llama import LlamaConfig as LlamaConfig
+from .llama_classifier import LlamaClassifier as LlamaClassifier
+from .llama_classifier import LlamaClassifierConfig as LlamaClassifierConfig
 from .lstm_language_model import LSTMLanguageModel as LSTMLanguageModel
 from .lstm_language_model import LSTMLanguageModelConfig as LSTMLanguageModelConfig
 from .lstmn import LSTMN as LSTMN

@@ -142,7 +142,10 @@ MODELS: WithOwn[Family] = WithOwn(
             "regard.models.gpt_classifiers:GPT3Classifier", interface="whole_text", input_tokens=True
         ),
         "gpt_neox": Family("regard.models.gpt_neox:GPTNeoX", interface="language_model"),
-        "llama": Family("regard.models.llama:Llama", interface="language_model"),
+        "llama": Family("regard.models.llama:Llama", interface="language_model", with_head="llama_classifier"),
+        "llama_classifier": Family(
+            "regard.models.llama_classifier:LlamaClassifier", interface="whole_text", input_tokens=True
+        ),
         "lstmn": Family("regard.models.lstmn:LSTMN", interface="language_model"),
         "lstm_transducer": Family("regard.models.ntm:LSTMTransducer", interface="transducer"),
         "music_transformer": Family("regard.models.music_transformer:MusicTransformer", interface="language_model"),

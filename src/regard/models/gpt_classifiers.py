@@ -17,7 +17,7 @@ Head = Literal["sequence", "choice"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Headed:
+class Headed:
     """What a config with a head has beside its body's: no slots, so that it can stand before any body's config."""
 
     head: Head = "sequence"
@@ -41,7 +41,7 @@ class _Headed:
 
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GPTClassifierConfig(_Headed, GPTConfig):
+class GPTClassifierConfig(Headed, GPTConfig):
     """The sizes of a GPT with a head.
 
     Its arguments are `GPTConfig`'s and these:
@@ -64,7 +64,7 @@ class GPTClassifierConfig(_Headed, GPTConfig):
 
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GPT2ClassifierConfig(_Headed, GPT2Config):
+class GPT2ClassifierConfig(Headed, GPT2Config):
     """The sizes of a GPT-2 with a head.
 
     Its arguments are `GPT2Config`'s and these:
@@ -85,7 +85,7 @@ class GPT2ClassifierConfig(_Headed, GPT2Config):
 
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GPT3ClassifierConfig(_Headed, GPT3Config):
+class GPT3ClassifierConfig(Headed, GPT3Config):
     """The sizes of a GPT-3 with a head.
 
     Its arguments are `GPT3Config`'s and these:

@@ -293,7 +293,7 @@ CLASSES = {
 def _encoder_elsewhere(config: Any, layout: Mapping[str, Any]) -> list[str]:
     """How other programs open the folder of an encoder of texts."""
     name = called(layout["name"])
-    until = "up to version 4, for heads were pruned, " if config.pruned_heads else ""
+    until = "up to version 4, for heads were pruned, " if getattr(config, "pruned_heads", ()) else ""
     opens = CLASSES[config.head]
     return [
         f"The folder is also one of Hugging Face's ({name}), which transformers {until}opens:",

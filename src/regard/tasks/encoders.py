@@ -360,8 +360,8 @@ class WholeTextTask(EncoderTask):
         EncoderTask.check(self, model, train, validation)
         if self.auxiliary and not model.tells_next:
             raise InputError(
-                f"data.auxiliary is {self.auxiliary:g}, and a {model.config.model_type} reads both ways and tells no next token; "
-                "leave it out, or start from a decoder such as gpt2"
+                f"data.auxiliary is {self.auxiliary:g}, and a {model.config.model_type} tells no next token: it reads both ways, "
+                "or has no table of its tokens at its end; leave it out, or start from a decoder such as gpt2"
             )
 
     def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
@@ -503,5 +503,10 @@ def tokenizer_from_hf(folder: Path, config: Any) -> Tokenizer:
         raise InputError(
             f"{folder}: its tokenizer has {tokenizer.size} tokens where config.json's vocab_size is {config.vocabulary}; "
             "tokenizer and model must come from the same folder"
+        )
+    if MODELS[config.model_type].input_tokens and not tokenizer.surrounds:
+        raise InputError(
+            f"{folder}: its tokenizer.json does not put one token before each text and one after it, between which a "
+            f"{config.model_type} reads texts here; fine-tune it with model.pretrained, or add them to its post_processor"
         )
     return tokenizer

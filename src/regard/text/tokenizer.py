@@ -253,6 +253,13 @@ class Tokenizer(Vocabulary):
                     f"the tokenizer cannot be given {token}: its id would be {index}, which a piece of the vocabulary has; "
                     "take another tokenizer"
                 )
+        start, separator, end = ((token, backend.token_to_id(token)) for token in INPUT_TOKENS)
+        # Other programs read texts between them by this.
+        backend.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{start[0]} $A {end[0]}",
+            pair=f"{start[0]} $A {separator[0]} $B:1 {end[0]}:1",
+            special_tokens=[start, separator, end],
+        )
         return type(self).from_json(backend.to_str(), names=self._names) if wanted else self
 
     def to_json(self) -> str:
