@@ -284,6 +284,8 @@ SPECIAL = {
     "rotary_scaling": "rope_scaling",
     "end_id": "eos_token_id",
     "padding_id": "pad_token_id",
+    "head": "architectures",
+    "outputs": "id2label",
 }
 BIASES = {"attention_bias": "attention_bias", "attention_output_bias": "attention_bias"}
 NO_BIASES = {"attention_bias": False, "attention_output_bias": False, "feedforward_bias": False}
