@@ -9,7 +9,7 @@ import pytest
 
 from regard.attention import RotaryScaling
 from regard.inspection import walk
-from regard.models import Llama, LlamaConfig
+from regard.models import GPTNeoX, GPTNeoXConfig, Llama, LlamaConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.text import Tokenizer
 
@@ -68,6 +68,21 @@ def test_scaled_frequencies_are_named_and_shown(reader):
     scaling = RotaryScaling(kind="yarn", factor=4.0, trained_positions=8)
     step = walk(reader(rotary_scaling=scaling), TEXT, position=5).step("Rotation")
     assert any("yarn, factor 4" in note and "multiplied by" in note for note in step.notes)
+    assert float(step["largest difference"]) < 1e-5
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_of_heads_that_are_turned_in_part_the_first_channels_are(share, randomize):
+    task = LanguageModellingTask(Tokenizer.train([TEXT], kind="word", size=20))
+    config = GPTNeoXConfig(**task.model_settings(), **SIZES | {"width": 32}, rotary_share=share)
+    model = LanguageModel(randomize(GPTNeoX(config), scale=2.0).eval(), task)
+    step = walk(model, TEXT, position=6, layer="layers.1.attention", head=3).step("Rotation")
+    each = round(8 * share)
+    np.testing.assert_allclose(step["p w"], 6 * 10_000.0 ** (-np.arange(0, each, 2) / each))
+    wanted = step["q before"].copy()
+    wanted[:each] = turned(wanted[:each], step["p w"])
+    np.testing.assert_allclose(step["q after"], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(step["q after"][each:], step["q before"][each:], rtol=1e-5, atol=1e-6)
     assert float(step["largest difference"]) < 1e-5
 
 
