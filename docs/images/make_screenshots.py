@@ -17,8 +17,7 @@ import numpy as np
 
 import regard
 from regard.inspection import Walk, walk
-from regard.inspection.view import Patches
-from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.viewer import save_page
 
 HERE = Path(__file__).parent

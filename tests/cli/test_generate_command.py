@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
 import regard
+from regard.generation import GenerationSettings
 
 TEXTS = [f"line number {i} of the text" for i in range(30)]
 
@@ -112,3 +114,34 @@ def test_a_draft_changes_no_greedy_answer(command, model):
 
 def test_unknown_precisions_get_the_nearest(command, model):
     assert "did you mean 'int8'" in command("generate", model, "a", "--dtype", "int9").err
+
+
+CHAT = "{% for m in messages %}{{ m.content[:4] }}{% endfor %} nu"
+
+
+def test_what_a_user_says_and_a_conversation_are_put_into_the_chat_template(command, model, tmp_path):
+    folder = tmp_path / "chat"
+    shutil.copytree(model, folder)
+    assert command("generate", folder, "line", "--chat").code == 2
+    (folder / "chat_template.jinja").write_text(CHAT)
+    said = [{"role": "user", "content": "line of all"}]
+    wanted = regard.load(folder).chat(said, GenerationSettings(maximum_length=9)).text
+    asked = json.dumps([{"role": "system", "content": ""}, *said])
+    for words in (("line of all",), (asked,)):
+        found = command("generate", folder, *words, "--chat", "--maximum-length", 9, "--json")
+        assert [each["text"] for each in json.loads(found.out)["texts"]] == [wanted]
+    longer = command("generate", folder, "line", "--chat", "--system", "of t", "--maximum-length", 9, "--json")
+    assert json.loads(longer.out)["texts"][0]["text"] != wanted
+    told = command("generate", folder, "line", "--system", "of t")
+    assert (told.code, "give --chat too" in told.err) == (2, True)
+
+
+@pytest.mark.parametrize("asked", ["[{", '[{"role": 1}]', "[{}]"])
+def test_a_conversation_that_is_none_is_one_sentence(command, model, tmp_path, asked):
+    folder = tmp_path / "chat"
+    shutil.copytree(model, folder)
+    (folder / "chat_template.jinja").write_text(CHAT)
+    told = command("generate", folder, asked, "--chat")
+    assert told.code == 2
+    assert "Traceback" not in told.err
+    assert len(told.err.strip().splitlines()) == 1

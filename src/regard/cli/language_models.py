@@ -17,6 +17,7 @@ from regard.cli.inputs import Text, opened
 from regard.cli.run import Answers, Texts, verb
 from regard.cli.settings import DECODING, NOTHING, BatchSize, Device, DType, Given, Json, Model, with_options
 from regard.errors import InputError
+from regard.reading import parse_json
 from regard.rendering import metric_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,19 @@ def generate(
     stop: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="Ends the text, and is not part of it; may be repeated.", show_default=False),
+    ] = None,
+    chat: Annotated[
+        bool,
+        typer.Option(
+            "--chat",
+            help="Each text is what a user says, or a conversation in JSON, and is put into the model's chat template.",
+        ),
+    ] = False,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="With --chat: a system message before what the user says.", show_default=False
+        ),
     ] = None,
     decoding: Annotated[Given, DECODING.without("coverage_penalty", maximum_length=100)] = NOTHING,
     top_log_probabilities: Annotated[
@@ -70,26 +84,32 @@ def generate(
       regard generate runs/gpt "The history of"
       regard generate runs/gpt "The history of" --sample --temperature 0.8 --top-p 0.95 --seed 3
       regard generate runs/gpt "The history of" --repetition-penalty 1.2 --json --top-log-probabilities 5
+      regard generate path/to/smollm2-instruct "Name three rivers." --chat
       regard generate runs/t5 "translate English to German: The house is small."
       regard generate runs/gpt "The history of" --dtype int8 --draft runs/gpt-tiny
       regard generate runs/gpt --input prompts.txt --output texts.txt --stop "." --maximum-length 40
     """  # noqa: D301  # \b keeps the lines of the example apart
     if top_log_probabilities and not run.as_json:
         raise InputError("--top-log-probabilities are only printed with --json; give both")
+    if system is not None and not chat:
+        raise InputError("--system is a message of a conversation; give --chat too")
     waiting = run.read()
     with run.file() as file:
         from regard.tasks.loading import task_of
 
         after = task_of(run.model) != "text_to_text"
         writer = run.load("language_modelling" if after else None, dtype=dtype)
-        for option, given in (("--top-log-probabilities", top_log_probabilities), ("--draft", draft)):
+        asked = {"--top-log-probabilities": top_log_probabilities, "--draft": draft, "--chat": chat}
+        for option, given in asked.items():
             if given and not after:
                 raise InputError(f"{option} is for language models, and {run.model} is none; leave it out")
         guessing = None if draft is None else opened(draft, run.device, "language_modelling", dtype=dtype)
         settings = with_options(writer.usual, decoding)
         alone = after and run.count == 1 and settings.beam == settings.n_best == 1
         if alone and guessing is None and file is None and not run.as_json and on_terminal(sys.stdout):
-            for piece in writer.stream(run.texts[0], settings, stop=stop or ()):  # type: ignore[index]
+            text: str = run.texts[0]  # type: ignore[index]
+            prompt = writer.prompt_of(_conversation(text, system)) if chat else text
+            for piece in writer.stream(prompt, settings, stop=stop or ()):
                 print(piece, end="", flush=True)
             print()
             return
@@ -97,7 +117,9 @@ def generate(
 
         def answer(chunk: list[Text]) -> list[Written]:
             nonlocal done
-            texts = [text.content for text in chunk]
+            texts: list[Any] = [text.content for text in chunk]
+            if chat:
+                texts = [writer.prompt_of(_conversation(text, system)) for text in texts]
             own = {"first": done, "top": top_log_probabilities, "draft": guessing, "ahead": ahead} if after else {}
             written = writer.generate(texts, settings, stop=stop or (), batch_size=batch_size, **own)
             done += len(chunk)
@@ -105,6 +127,15 @@ def generate(
 
         together = 1 if batch_size == 1 else BATCHES_AT_ONCE * batch_size
         run.write(TEXTS, waiting, answer, file=file, watched=writer, together=together)
+
+
+def _conversation(text: str, system: str | None) -> list[Any]:
+    """What a user says as messages, or the messages that a text in JSON is."""
+    before = [] if system is None else [{"role": "system", "content": system}]
+    if text.lstrip().startswith("[{"):
+        messages = parse_json(text, "a conversation", "give a list of messages, each with a role and a content")
+        return [*before, *messages]
+    return [*before, {"role": "user", "content": text}]
 
 
 def _line(text: Text, written: Written | None) -> str:

@@ -193,6 +193,23 @@ def read_generation_config(
     return settings
 
 
+def stop_strings(folder: Path, asked: GenerationSettings) -> tuple[str, ...]:
+    """The strings that end a text of a language model, by its generation_config.json; beside a beam they are named and left out.
+
+    Raises:
+        InputError: for what is no string, or no list of strings.
+    """
+    path = folder / GENERATION_CONFIG
+    value = read_json_object(path, "mend it").get("stop_strings") if path.is_file() else None
+    strings = [value] if isinstance(value, str) else value or []
+    if not isinstance(strings, list) or not all(isinstance(each, str) and each for each in strings):
+        raise InputError(f"{path}: stop_strings is {value!r:.80}; it must be a string, or a list of them")
+    if strings and asked.beam > 1:
+        warnings.warn(f"{path}: not followed: stop_strings beside num_beams", stacklevel=2)
+        return ()
+    return tuple(strings)
+
+
 def _settings(fields: _Fields, start_id: int | None, end_id: int, usual: GenerationSettings) -> GenerationSettings:
     chosen = {
         **_searching(fields),
@@ -201,7 +218,8 @@ def _settings(fields: _Fields, start_id: int | None, end_id: int, usual: Generat
     }
     for name, value in fields.left.items():
         neutral = not value or value == NEUTRAL.get(name)
-        if name not in NO_EFFECT and not neutral and (chosen["sample"] or name not in OTHER_SAMPLING):
+        followed = name == "stop_strings" and start_id is None  # by `stop_strings`
+        if name not in NO_EFFECT and not neutral and not followed and (chosen["sample"] or name not in OTHER_SAMPLING):
             fields.name(name)
     return GenerationSettings(**chosen)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -24,8 +24,8 @@ from regard.quantization import InferenceDecoder, QuantizedPrecision
 from regard.reading import read_json_object
 from regard.structure import from_mapping
 from regard.tasks.examples import Place, Reader
-from regard.tasks.generation_config import read_generation_config
-from regard.tasks.language_task import COLUMN, TEXTS, LanguageModellingTask, TextData
+from regard.tasks.generation_config import read_generation_config, stop_strings
+from regard.tasks.language_task import COLUMN, TEXTS, LanguageModellingTask, TextData, chat_template_of
 from regard.tasks.language_writing import Beginning, StopText, Writer, Written
 from regard.tasks.losses import stands_out
 from regard.tasks.predictor import Evaluation, Predictor
@@ -33,6 +33,9 @@ from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSetti
 from regard.tasks.spec import TaskSpec
 from regard.text import Tokenizer
 from regard.text.events import EVENTS
+
+if TYPE_CHECKING:
+    from regard.text.chat import Prompt
 
 WRITING = GenerationSettings(maximum_length=100)
 """How a language model writes unless told otherwise: the most probable token each time, a hundred at most."""
@@ -154,7 +157,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     @overload  # a string is a sequence of strings too; the first that fits counts
     def generate(  # pyright: ignore[reportOverlappingOverload]
         self,
-        prompts: str,
+        prompts: str | Prompt,
         settings: GenerationSettings | None = None,
         *,
         stop: Sequence[str] = (),
@@ -169,7 +172,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     @overload
     def generate(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[str | Prompt],
         settings: GenerationSettings | None = None,
         *,
         stop: Sequence[str] = (),
@@ -183,7 +186,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
 
     def generate(
         self,
-        prompts: str | Sequence[str],
+        prompts: str | Prompt | Sequence[str | Prompt],
         settings: GenerationSettings | None = None,
         *,
         stop: Sequence[str] = (),
@@ -197,7 +200,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         """What the model writes after a prompt, or after each of several.
 
         Arguments:
-            prompts: one text, or several; an empty one begins a text.
+            prompts: one text, or several; an empty one begins a text. Or what `prompt_of` made of a conversation.
             settings: how to decode; the folder's own where None, else `WRITING`.
             stop: strings that end a text and are not part of it, wherever their borders lie among the tokens.
             batch_size: prompts written on together. It changes no answer, only memory and speed.
@@ -216,8 +219,8 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             InputError: for a prompt longer than the model has positions for, for stops in beam search, and for a draft with
                 another vocabulary or beside a beam.
         """
-        if isinstance(prompts, str):
-            asked = [prompts]
+        if not isinstance(prompts, Sequence) or isinstance(prompts, str):
+            asked: list[str | Prompt] = [prompts]
             more: dict[str, Any] = {"first": first, "top": top, "draft": draft, "ahead": ahead, "after": after}
             return self.generate(asked, settings, stop=stop, **more)[0]
         writer = replace(self._writer(settings, stop, top), after=after)
@@ -231,13 +234,63 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             made = writer.write([prompts[i] for i in rows], [first + i for i in rows])
             for watcher in self._watchers():
                 # Of one text; the rows of several move as they end.
-                watcher.read(writer.tokens_read(made[0]) if len(rows) == 1 else None)
+                watcher.read(writer.tokens_read(prompts[rows[0]], made[0]) if len(rows) == 1 else None)
                 watcher.predicted(made, [])
             answers.update(zip(rows, made, strict=True))
         return [answers[i] for i in range(len(prompts))]
 
+    def prompt_of(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        continues: bool = False,
+        **variables: Any,
+    ) -> Prompt:
+        """What the model reads of a conversation, by its folder's chat template; `generate` and `stream` take it as a prompt.
+
+        Arguments:
+            messages: each a `role`, such as `system`, `user` or `assistant`, and a `content`.
+            tools: JSON schemas of functions that the model may ask to be called, where the template knows any.
+            continues: whether the last message is the beginning of the answer, to be continued.
+            variables: whatever else the template reads, such as `enable_thinking=False`.
+
+        Raises:
+            InputError: where the folder has no chat template, or it does not take these messages.
+        """
+        chat = self.task.chat
+        if chat is None:
+            raise InputError(
+                "the model's folder has no chat template (chat_template.jinja), so it was not trained on conversations, or the "
+                "file is missing; use generate with a prompt of your own"
+            )
+        given = {"tools": None if tools is None else list(tools), "continues": continues, **variables}
+        return chat.prompt(self.task.tokenizer, messages, **given)
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        settings: GenerationSettings | None = None,
+        *,
+        stop: Sequence[str] = (),
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        continues: bool = False,
+        **variables: Any,
+    ) -> Written:
+        """The model's answer in a conversation: what it writes after `prompt_of` these messages.
+
+        Arguments:
+            messages, tools, continues, variables: as for `prompt_of`.
+            settings, stop: as for `generate`.
+
+        Raises:
+            InputError: as `prompt_of` and `generate`.
+        """
+        prompt = self.prompt_of(messages, tools=tools, continues=continues, **variables)
+        return self.generate(prompt, settings, stop=stop)
+
     def stream(
-        self, prompt: str, settings: GenerationSettings | None = None, *, stop: Sequence[str] = ()
+        self, prompt: str | Prompt, settings: GenerationSettings | None = None, *, stop: Sequence[str] = ()
     ) -> Iterator[str]:
         """What the model writes after a prompt, piece by piece; together the pieces are the text of `generate`.
 
@@ -252,6 +305,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             raise InputError("draft: its vocabulary is another one; train it with this model's tokenizer")
 
     def _writer(self, settings: GenerationSettings | None, stop: Sequence[str], top: int = 0) -> Writer:
+        stop = (*self.task.stop, *stop)
         return Writer(
             model=self.model,
             task=self.task,
@@ -614,7 +668,13 @@ def language_modelling_from_hf(folder: Path, config: Any) -> LanguageModellingTa
     usual = GenerationSettings(maximum_length=100)
     asked = read_generation_config(folder, start_id=None, end_id=config.end_id, usual=usual)
     generation = None if asked is usual else asked
-    return LanguageModellingTask(tokenizer, before_prompts=tokenizer.added_before, generation=generation)
+    return LanguageModellingTask(
+        tokenizer,
+        before_prompts=tokenizer.added_before,
+        generation=generation,
+        stop=stop_strings(folder, asked),
+        chat=chat_template_of(folder),
+    )
 
 
 LANGUAGE_MODELLING = TaskSpec(

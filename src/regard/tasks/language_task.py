@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -27,6 +27,10 @@ from regard.tasks.losses import projected_cross_entropy
 from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 from regard.text.events import Events
+from regard.text.files import has_chat_template
+
+if TYPE_CHECKING:
+    from regard.text.chat import ChatTemplate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -273,6 +277,15 @@ class TextBatch(TensorBatch):
     labels: Tensor
 
 
+def chat_template_of(folder: Path) -> ChatTemplate | None:
+    """The chat templates of a folder; Jinja is imported where there are any."""
+    if not has_chat_template(folder):
+        return None
+    from regard.text.chat import ChatTemplate
+
+    return ChatTemplate.of_folder(folder)
+
+
 @dataclass(frozen=True, slots=True)
 class LanguageModellingTask(Task):
     """What turns text into a language model's tensors, and its outputs into a loss.
@@ -286,6 +299,8 @@ class LanguageModellingTask(Task):
         before_prompts: ids that stand before each prompt when the model writes; the end token where None. Models that
             `transformers` wrote have those that their tokenizer.json adds, mostly none.
         generation: how to decode unless told otherwise; `WRITING` where None.
+        stop: strings that end a text, besides those that are asked for.
+        chat: the folder's chat templates; None where it has none.
     """
 
     name: ClassVar[str] = "language_modelling"
@@ -294,6 +309,8 @@ class LanguageModellingTask(Task):
     document_masks: bool = False
     before_prompts: tuple[int, ...] | None = None
     generation: GenerationSettings | None = None
+    stop: tuple[str, ...] = ()
+    chat: ChatTemplate | None = None
 
     def prompted(self, ids: Sequence[int]) -> list[int]:
         """What the model reads of a prompt: its ids behind `before_prompts`; the end token where that leaves nothing."""
@@ -368,9 +385,12 @@ class LanguageModellingTask(Task):
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the tokenizer into `folder`; return what else regard.json has to hold."""
         self.tokenizer.save(folder)
+        if self.chat is not None:
+            self.chat.save(folder)
         before = {} if self.before_prompts is None else {"before_prompts": list(self.before_prompts)}
         decoding = {} if self.generation is None else {"generation": asdict(self.generation)}
-        return {"name": self.name, **before, **decoding}
+        stop = {"stop": list(self.stop)} if self.stop else {}
+        return {"name": self.name, **before, **decoding, **stop}
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> LanguageModellingTask:
@@ -380,7 +400,11 @@ class LanguageModellingTask(Task):
         if decoding is not None:
             decoding = from_mapping(GenerationSettings, decoding, f"{folder / 'regard.json'}: task.generation")
         return cls(
-            Tokenizer.load(folder), before_prompts=None if before is None else tuple(before), generation=decoding
+            Tokenizer.load(folder),
+            before_prompts=None if before is None else tuple(before),
+            generation=decoding,
+            stop=tuple(values.get("stop", ())),
+            chat=chat_template_of(folder),
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -31,6 +31,9 @@ from regard.layers import DecoderState, Tokens
 from regard.layers.embeddings import check_finite
 from regard.tasks.language_task import LanguageModellingTask
 from regard.text import Tokenizer
+
+if TYPE_CHECKING:
+    from regard.text.chat import Prompt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -201,7 +204,7 @@ class Writer:
         """The model's own."""
         return self.task.tokenizer
 
-    def write(self, prompts: Sequence[str], places: Sequence[int] | None = None) -> list[Written]:
+    def write(self, prompts: Sequence[str | Prompt], places: Sequence[int] | None = None) -> list[Written]:
         """What follows each prompt; rows of a batch do not change one another.
 
         Arguments:
@@ -216,14 +219,19 @@ class Writer:
             found = self._speculated(encoded, places)
         else:
             found = self._sampled(encoded, places) if self.settings.sample else self._searched(encoded)
-        written = [self._written(*each) for each in zip(prompts, encoded, found, strict=True)]
+        texts = [prompt if isinstance(prompt, str) else prompt.text for prompt in prompts]
+        written = [self._written(*each) for each in zip(texts, encoded, found, strict=True)]
         if not self.top:
             return written
-        texts = [(ids, self._emitted(each[0])) for ids, each in zip(encoded, found, strict=True)]
-        told = most_probable(self.model, self.tokenizer, texts, self.top)
+        told = most_probable(
+            self.model,
+            self.tokenizer,
+            [(ids, self._emitted(each[0])) for ids, each in zip(encoded, found, strict=True)],
+            self.top,
+        )
         return [replace(each, top=top) for each, top in zip(written, told, strict=True)]
 
-    def stream(self, prompt: str) -> Iterator[str]:
+    def stream(self, prompt: str | Prompt) -> Iterator[str]:
         """What follows a prompt, piece by piece, each as soon as nothing that comes can change it.
 
         Raises:
@@ -244,14 +252,17 @@ class Writer:
                 yield text[shown:ready]
                 shown = ready
 
-    def encode(self, prompt: str, place: int = 0) -> list[int]:
-        """A prompt's tokens behind those that stand before every prompt.
+    def encode(self, prompt: str | Prompt, place: int = 0) -> list[int]:
+        """A prompt's tokens behind those that stand before every prompt; a chat template's own stand for themselves.
 
         Raises:
             InputError: for one longer than the model has positions for.
         """
-        read = self.tokenizer.encode(prompt)
-        ids = self.task.prompted(read) if self.after is None else [*self.after.ids, *read]
+        if isinstance(prompt, str):
+            read = self.tokenizer.encode(prompt)
+            ids = self.task.prompted(read) if self.after is None else [*self.after.ids, *read]
+        else:
+            ids = list(prompt.ids) or self.task.prompted(())
         limit = self.model.maximum_length
         if limit is not None and len(ids) > limit:
             raise InputError(
@@ -260,9 +271,9 @@ class Writer:
             )
         return ids
 
-    def tokens_read(self, written: Written) -> Tokens:
+    def tokens_read(self, prompt: str | Prompt, written: Written) -> Tokens:
         """All that was read to write one text: the prompt, and what was written but for its last token."""
-        return self._side_by_side([[*self.encode(written.prompt), *written.ids[:-1]]])
+        return self._side_by_side([[*self.encode(prompt), *written.ids[:-1]]])
 
     def _searched(self, encoded: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
         return search(

@@ -13,6 +13,8 @@ from regard.reading import parse_json, read_json_object, read_text
 from regard.text.vocabulary import Vocabulary
 
 CONFIG_NAME = "tokenizer_config.json"
+CHAT_TEMPLATE, MORE_CHAT_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
+"""A folder's chat template, and the folder of those besides."""
 PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes of `transformers` that take a tokenizer.json as it is; BERT's own let the config next to it overrule it."""
 
@@ -85,6 +87,12 @@ def special_names(file: Path) -> dict[str, str]:
         if token:
             found[role] = token
     return found
+
+
+def has_chat_template(folder: Path) -> bool:
+    """Whether a folder has a chat template: so that what reads it is only imported then."""
+    named = object_of(folder / CONFIG_NAME).get("chat_template")
+    return bool(named) or (folder / CHAT_TEMPLATE).is_file() or (folder / MORE_CHAT_TEMPLATES).is_dir()
 
 
 def check_basic(file: Path) -> None:

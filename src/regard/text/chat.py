@@ -1,0 +1,600 @@
+"""Chat templates: the text that a model reads of a conversation, as the Jinja template in its folder says.
+
+A template comes with a model and is nobody's friend: it runs in Jinja's sandbox, reaches no attribute, file or module, sees the
+messages as plain data, and is stopped where it loops too often or makes too much text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from regard.errors import InputError, nearest
+from regard.files import replace_file
+from regard.reading import read_json_object, read_text
+from regard.text.files import CHAT_TEMPLATE, CONFIG_NAME, MORE_CHAT_TEMPLATES
+from regard.text.tokenizer import Tokenizer
+
+Message = Mapping[str, Any]
+"""`role` and `content`, and whatever else the template reads, such as `tool_calls`."""
+
+DEFAULT, FOR_TOOLS = "default", "tool_use"
+"""Names of templates: the one that is taken, and the one that is taken where there are tools."""
+
+TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""Special tokens that a template may write, by the names that tokenizer_config.json gives them."""
+
+LONGEST = 2_000_000
+"""Characters of any string that a template makes."""
+
+MOST_ROUNDS = 100_000
+"""Of all loops and macros of a template together."""
+
+GUARDS = range(0xE000, 0xF900)
+"""Characters for private use, of which one that stands in no message marks special tokens that are spelt in one."""
+
+CONTINUED = "CONTINUE_FINAL_MESSAGE_TAG "
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model reads of a conversation.
+
+    Arguments:
+        text: what the template made of it.
+        ids: its tokens; special ones are those that the template wrote, never those that a message spells.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatTemplate:
+    """The chat templates of a folder.
+
+    Arguments:
+        templates: Jinja sources by name; `default` is the one that is taken, `tool_use` where there are tools.
+        tokens: the spelling of special tokens by the names that templates use, such as `bos_token`.
+
+    >>> source = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
+    >>> ChatTemplate(templates={"default": source}, tokens={"eos_token": "</s>"}).render([{"role": "user", "content": "hi"}])
+    '<user>hi</s>'
+    """
+
+    templates: Mapping[str, str]
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> ChatTemplate | None:
+        """The templates in a folder's chat_template.jinja, beside it, or in its tokenizer_config.json; None where there are none.
+
+        Raises:
+            InputError: for a file that cannot be read, or holds something else.
+        """
+        path = folder / CONFIG_NAME
+        values = read_json_object(path, "copy the file again") if path.is_file() else {}
+        templates = _named(values.get("chat_template"), f"{path}: chat_template")
+        for file in sorted((folder / MORE_CHAT_TEMPLATES).glob("*.jinja")):
+            templates[file.stem] = read_text(file, "copy the file again")
+        if (folder / CHAT_TEMPLATE).is_file():
+            templates[DEFAULT] = read_text(folder / CHAT_TEMPLATE, "copy the file again")
+        if not templates:
+            return None
+        tokens = {name: _content(values.get(name)) for name in TOKEN_NAMES}
+        return cls(templates=templates, tokens={name: token for name, token in tokens.items() if token})
+
+    def save(self, folder: Path) -> None:
+        """Write the templates into a folder as transformers does, and the tokens that they use into its tokenizer_config.json.
+
+        Raises:
+            InputError: where the folder cannot be written.
+        """
+        for name, source in self.templates.items():
+            replace_file(folder / (CHAT_TEMPLATE if name == DEFAULT else f"{MORE_CHAT_TEMPLATES}/{name}.jinja"), source)
+        path = folder / CONFIG_NAME
+        values = dict(read_json_object(path, "")) if path.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
+        replace_file(path, json.dumps({**self.tokens, **values}, indent=2, ensure_ascii=False) + "\n")
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        answer: bool = True,
+        continues: bool = False,
+        template: str | None = None,
+        **variables: Any,
+    ) -> str:
+        """The text that a model reads of a conversation.
+
+        Arguments:
+            messages: in their order; a key whose value is None is left out.
+            tools: JSON schemas of functions that the model may ask to be called.
+            answer: whether the beginning of an answer stands at the end (`add_generation_prompt`).
+            continues: whether the last message is an answer to be continued (`continue_final_message`).
+            template: which template, by name; None for `tool_use` where there are tools, else `default`.
+            variables: whatever else the template reads, such as `enable_thinking`.
+
+        Raises:
+            InputError: for no messages, or such that the template refuses; for a template that there is not, or that fails.
+        """
+        source = self.templates[self._chosen(template, tools)]
+        chat = [_plain(message) for message in messages]
+        if not chat:
+            raise InputError("a conversation is empty; give one message at least, a role and a content")
+        for number, message in enumerate(chat, start=1):
+            if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+                raise InputError(
+                    f"message {number} is {messages[number - 1]!r:.80}; give a role, such as user, and a content"
+                )
+            chat[number - 1] = {key: value for key, value in message.items() if value is not None}
+        last = chat[-1].get("content")
+        if continues:
+            if not isinstance(last, str):
+                raise InputError("the last message has no text to be continued; give its content as a string")
+            chat[-1]["content"] = last + CONTINUED
+        rounds = _Rounds()
+        given = {
+            **self.tokens,
+            **{name: _plain(value) for name, value in variables.items()},
+            "messages": chat,
+            "tools": None if tools is None else _plain(list(tools)),
+            "documents": _plain(variables.get("documents")),
+            "add_generation_prompt": answer and not continues,
+            ROUND: rounds,
+            JOIN: _concatenated,
+        }
+        try:
+            text = _joined(_compiled(source).generate(given))
+        except InputError:
+            raise
+        except (jinja2.TemplateError, RecursionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            why = str(error) or type(error).__name__
+            raise InputError(f"the chat template cannot write this conversation: {why}") from None
+        return _up_to_tag(text) if continues else text
+
+    def prompt(self, tokenizer: Tokenizer, messages: Sequence[Message], **given: Any) -> Prompt:
+        """A conversation's text and tokens.
+
+        The spelling of a special token in a message is ordinary text, as everywhere: nobody ends a turn by writing `<|im_end|>`.
+
+        Arguments:
+            tokenizer: the model's.
+            messages, given: as for `render`.
+
+        Raises:
+            InputError: as `render`.
+        """
+        spellings = tokenizer.tokens(sorted(tokenizer.special_ids))
+        chat = [_plain(message) for message in messages]
+        tools = _plain(given.pop("tools", None))
+        strings = set(_strings([chat, tools, _plain(given)]))
+        spelt = [token for token in spellings if any(token in string for string in strings)]
+        if not spelt:
+            text = self.render(chat, tools=tools, **given)
+            return Prompt(text, tuple(tokenizer.encode_special(text)))
+        guard = next(chr(place) for place in GUARDS if not any(chr(place) in string for string in strings))
+
+        def marked(value: Any) -> Any:
+            return _changed(value, lambda text: _guarded(text, spelt, guard))
+
+        text = self.render(marked(chat), tools=marked(tools), **marked(given))
+        return Prompt(text.replace(guard, ""), tuple(tokenizer.encode_special(text, guard=guard)))
+
+    def _chosen(self, template: str | None, tools: object) -> str:
+        if template is None:
+            template = FOR_TOOLS if tools is not None and FOR_TOOLS in self.templates else DEFAULT
+        if template not in self.templates:
+            raise InputError(f"there is no chat template {template!r}; {nearest(template, list(self.templates))}")
+        return template
+
+
+def _named(value: Any, where: str) -> dict[str, str]:
+    """Templates by name, from what tokenizer_config.json says: one, or a list of named ones."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {DEFAULT: value}
+    named = value if isinstance(value, list) else [value]
+    if all(isinstance(each, dict) and {"name", "template"} <= each.keys() for each in named):
+        found = {each["name"]: each["template"] for each in named}
+        if all(isinstance(part, str) and re.fullmatch(r"[\w.-]+", part) for part in found) and all(
+            isinstance(source, str) for source in found.values()
+        ):
+            return found
+    raise InputError(f"{where} is {value!r:.80}; it must be a template, or a list of templates with their names")
+
+
+def _content(token: Any) -> str:
+    """The spelling of a token, which may stand there with its settings."""
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else ""
+
+
+# Messages as plain data.
+
+
+def _plain(value: Any) -> Any:
+    """The same of JSON's types alone, which have no methods of anybody's own; others are named in their place."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return f"<{type(value).__name__}>"
+
+
+def _strings(value: Any) -> list[str]:
+    """All strings in plain data."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [found for each in (*value, *value.values()) for found in _strings(each)]
+    return [found for each in value for found in _strings(each)] if isinstance(value, list) else []
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """Plain data with every string that is a value changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _changed(each, change) for key, each in value.items()}
+    return [_changed(each, change) for each in value] if isinstance(value, list) else value
+
+
+def _guarded(text: str, spelt: Sequence[str], guard: str) -> str:
+    """A text in which a mark stands inside every spelling of a special token."""
+    for token in spelt:
+        text = text.replace(token, token[0] + guard + token[1:])
+    return text
+
+
+def _up_to_tag(text: str) -> str:
+    """The text up to the end of the message that is to be continued."""
+    place = text.rfind(CONTINUED.strip())
+    if place < 0:
+        raise InputError("the chat template leaves the last message out, so that it cannot be continued")
+    whole = text[place : place + len(CONTINUED)] == CONTINUED
+    return text[:place] if whole else text[:place].rstrip()  # spaces after it were stripped there
+
+
+# The sandbox.
+
+ROUND, JOIN = "regard_round", "regard_concatenate"
+"""Names that compiled templates call, and that no template writes: `_bounded` puts them there."""
+
+FILTERS = frozenset(
+    [
+        "abs",
+        "attr",
+        "capitalize",
+        "count",
+        "d",
+        "default",
+        "dictsort",
+        "e",
+        "escape",
+        "first",
+        "float",
+        "groupby",
+        "indent",
+        "int",
+        "items",
+        "join",
+        "last",
+        "length",
+        "list",
+        "lower",
+        "map",
+        "max",
+        "min",
+        "reject",
+        "rejectattr",
+        "replace",
+        "reverse",
+        "safe",
+        "select",
+        "selectattr",
+        "sort",
+        "string",
+        "title",
+        "trim",
+        "unique",
+        "upper",
+        "wordcount",
+    ]
+)
+"""Of Jinja's, those that templates use and whose results are no longer than a bound says."""
+
+METHODS = frozenset(
+    [
+        "capitalize",
+        "casefold",
+        "count",
+        "endswith",
+        "find",
+        "get",
+        "index",
+        "isalnum",
+        "isalpha",
+        "isdecimal",
+        "isdigit",
+        "islower",
+        "isnumeric",
+        "isspace",
+        "istitle",
+        "isupper",
+        "items",
+        "join",
+        "keys",
+        "lower",
+        "lstrip",
+        "partition",
+        "removeprefix",
+        "removesuffix",
+        "replace",
+        "rfind",
+        "rindex",
+        "rpartition",
+        "rsplit",
+        "rstrip",
+        "split",
+        "splitlines",
+        "startswith",
+        "strip",
+        "title",
+        "upper",
+        "values",
+    ]
+)
+"""Of strings, lists and mappings, likewise."""
+
+
+class _Rounds:
+    """Counts the rounds of all loops of a template."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> str:
+        self.count += 1
+        if self.count > MOST_ROUNDS:
+            raise InputError(f"the chat template loops more than {MOST_ROUNDS:,} times; it is stopped")
+        return ""
+
+
+def _short_enough(length: float) -> None:
+    if length > LONGEST:
+        raise InputError(f"the chat template makes more than {LONGEST:,} characters; it is stopped")
+
+
+def _written(value: Any) -> Any:
+    """The same, where writing it out is no more than the bound: lists in lists may stand for far more than they take."""
+    waiting, length = [value], 0
+    while waiting:
+        part = waiting.pop()
+        length += len(part) if isinstance(part, str) else 1
+        _short_enough(length)
+        if isinstance(part, dict):
+            waiting += [*part, *part.values()]
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return value
+
+
+def _concatenated(*parts: Any) -> str:
+    texts = [str(_written(part)) for part in parts]
+    _short_enough(sum(map(len, texts)))
+    return "".join(texts)
+
+
+def _joined(pieces: Any) -> str:
+    found, length = [], 0
+    for piece in pieces:
+        found.append(piece)
+        length += len(piece)
+        _short_enough(length)
+    return "".join(found)
+
+
+def _replaced(text: Any, old: Any, new: Any, count: Any = None) -> str:
+    text, old, new = str(text), str(old), str(new)
+    times = text.count(old) if count is None or count < 0 else min(text.count(old), int(count))
+    _short_enough(len(text) + times * (len(new) - len(old)))
+    return text.replace(old, new, times)
+
+
+def _join(parts: Any, between: Any = "", attribute: Any = None) -> str:
+    texts = [str(_written(part if attribute is None else part[attribute])) for part in parts]
+    _short_enough(sum(map(len, texts)) + len(texts) * len(str(between)))
+    return str(between).join(texts)
+
+
+def _to_json(
+    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    """Without Jinja's own change of `<` and `&`, which are no HTML here."""
+    if indent is not None and not (isinstance(indent, int) and 0 <= indent <= 16):
+        raise InputError(f"the chat template asks for JSON indented by {indent!r}; it is stopped")
+    return json.dumps(
+        _written(value), ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _indented(text: Any, width: Any = 4, first: bool = False, blank: bool = False) -> str:
+    space = width if isinstance(width, str) else " " * int(_within(width))
+    lines = str(text).split("\n")
+    _short_enough(len(str(text)) + len(lines) * len(space))
+    return "\n".join(
+        space + line if (line or blank) and (number or first) else line for number, line in enumerate(lines)
+    )
+
+
+def _within(number: Any) -> int:
+    _short_enough(abs(number))
+    return int(number)
+
+
+def _refuse(message: Any) -> str:
+    """`raise_exception` of templates: what they say of a conversation that they do not take."""
+    raise jinja2.TemplateError(str(message))
+
+
+def _now(form: str) -> str:
+    _short_enough(100 * len(form))
+    return datetime.now().strftime(form)
+
+
+class _Mappings:
+    """What templates know as `dict`, without the class itself."""
+
+    def __call__(self, *given: Any, **named: Any) -> dict[Any, Any]:
+        return dict(*given, **named)
+
+    def fromkeys(self, keys: Any, value: Any = None) -> dict[Any, Any]:
+        """As `dict.fromkeys`."""
+        return dict.fromkeys(keys, value)
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks what a model wrote, for training; what is inside is written as it is."""
+
+    tags = frozenset({"generation"})
+
+    def parse(self, parser: Any) -> list[nodes.Node]:
+        """The statements up to `{% endgeneration %}`."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """Jinja's, without names that begin with an underscore."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if str(name).startswith("_"):
+            raise jinja2.exceptions.SecurityError(f"a namespace of the chat template has no place for {name!r}")
+        super().__setitem__(name, value)
+
+
+def _namespace(*given: Any, **named: Any) -> _Namespace:
+    if any(str(name).startswith("_") for name in (*named, *(name for each in given for name in dict(each)))):
+        raise jinja2.exceptions.SecurityError(
+            "a namespace of the chat template has no place for names that begin with _"
+        )
+    return _Namespace(*given, **named)
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox, in which nothing grows beyond a bound and only the methods of `METHODS` are called."""
+
+    intercepted_binops = frozenset({"+", "*", "**", "%"})  # pyright: ignore[reportAssignmentType]
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """An operation whose result is no larger than the bound."""
+        if operator == "**" and isinstance(left, int | float) and isinstance(right, int | float):
+            _short_enough(abs(right) * max(1, abs(left).bit_length() if isinstance(left, int) else 1))
+        if operator == "+" and isinstance(left, str | list | tuple):
+            _short_enough(len(left) + (len(right) if isinstance(right, str | list | tuple) else 0))
+        if operator == "*":
+            for one, other in ((left, right), (right, left)):
+                if isinstance(one, str | list | tuple) and isinstance(other, int):
+                    _short_enough(len(one) * max(0, other))
+            if isinstance(left, int) and isinstance(right, int):
+                _short_enough(left.bit_length() + right.bit_length())
+        if operator == "%" and isinstance(left, str):
+            raise jinja2.exceptions.SecurityError("the chat template formats text by %, which is not followed; use ~")
+        return super().call_binop(context, operator, left, right)
+
+    def call(self, context: Any, called: Any, /, *given: Any, **named: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A call of a macro, of the functions that there are, or of a method that is known to be harmless."""
+        owner = getattr(called, "__self__", None)
+        if isinstance(owner, str | list | tuple | dict | int | float):
+            name = called.__name__
+            if name not in METHODS:
+                raise jinja2.exceptions.SecurityError(f"the chat template calls .{name}(), which is not followed")
+            if isinstance(owner, str) and name == "replace":
+                return _replaced(owner, *given, **named)
+            if isinstance(owner, str) and name == "join":
+                return _join(*given, owner)
+        return super().call(context, called, *given, **named)
+
+    def wrap_str_format(self, value: Any) -> Any:
+        """No way to `str.format`, whose fields may be of any width."""
+        if getattr(value, "__name__", "") in ("format", "format_map") and isinstance(
+            getattr(value, "__self__", None), str
+        ):
+            raise jinja2.exceptions.SecurityError("the chat template calls .format(), which is not followed; use ~")
+        return super().wrap_str_format(value)
+
+
+@lru_cache(maxsize=32)
+def _compiled(source: str) -> jinja2.Template:
+    environment = _Sandbox(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], finalize=_written
+    )
+    kept = {name: each for name, each in environment.filters.items() if name in FILTERS}
+    own = {"tojson": _to_json, "replace": _replaced, "join": _join, "indent": _indented, "string": _concatenated}
+    environment.filters = {**kept, **own}
+    environment.globals = {
+        "range": environment.globals["range"],
+        "dict": _Mappings(),
+        "namespace": _namespace,
+        "raise_exception": _refuse,
+        "strftime_now": _now,
+    }
+    try:
+        tree = _bounded(environment.parse(source))
+        code = environment.compile(tree)
+    except (jinja2.TemplateError, RecursionError, TypeError) as error:
+        raise InputError(f"the chat template cannot be read: {error}") from None
+    return jinja2.Template.from_code(environment, code, dict(environment.globals))
+
+
+def _bounded(tree: nodes.Template) -> nodes.Template:
+    """The same template, which counts the rounds of its loops and macros and the characters that it joins by `~`."""
+    for names in tree.find_all(nodes.Name):
+        if names.name in (ROUND, JOIN):
+            raise jinja2.TemplateSyntaxError(f"the name {names.name} is taken", 1)
+    for part in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
+        counted = nodes.Output([nodes.Call(nodes.Name(ROUND, "load"), [], [], None, None)])
+        part.body = [counted, *part.body]  # type: ignore[attr-defined]
+    _replace_joins(tree)
+    return tree
+
+
+def _replace_joins(tree: nodes.Node) -> None:
+    """Calls of `_concatenated` where a template joins by `~`."""
+    for name in tree.fields:
+        value = getattr(tree, name)
+        if isinstance(value, list):
+            setattr(tree, name, [_without_join(each) for each in value])
+        elif isinstance(value, nodes.Node):
+            setattr(tree, name, _without_join(value))
+
+
+def _without_join(part: Any) -> Any:
+    if not isinstance(part, nodes.Node):
+        return part
+    _replace_joins(part)
+    if isinstance(part, nodes.Concat):
+        return nodes.Call(nodes.Name(JOIN, "load"), part.nodes, [], None, None).set_lineno(part.lineno)
+    return part
