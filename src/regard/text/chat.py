@@ -478,7 +478,7 @@ class _Mappings:
 class _Generation(Extension):
     """`{% generation %}` marks what a model wrote, for training; what is inside is written as it is."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012  # as Jinja declares it
 
     def parse(self, parser: Any) -> list[nodes.Node]:
         """The statements up to `{% endgeneration %}`."""
@@ -506,7 +506,7 @@ def _namespace(*given: Any, **named: Any) -> _Namespace:
 class _Sandbox(ImmutableSandboxedEnvironment):
     """Jinja's sandbox, in which nothing grows beyond a bound and only the methods of `METHODS` are called."""
 
-    intercepted_binops = frozenset({"+", "*", "**", "%"})  # pyright: ignore[reportAssignmentType]
+    intercepted_binops = frozenset({"+", "*", "**", "%"})  # type: ignore[assignment]
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """An operation whose result is no larger than the bound."""
@@ -535,7 +535,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
                 return _replaced(owner, *given, **named)
             if isinstance(owner, str) and name == "join":
                 return _join(*given, owner)
-        return super().call(context, called, *given, **named)
+        return super().call(context, called, *given, **named)  # pyright: ignore[reportCallIssue]
 
     def wrap_str_format(self, value: Any) -> Any:
         """No way to `str.format`, whose fields may be of any width."""
