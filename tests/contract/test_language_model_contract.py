@@ -80,6 +80,7 @@ VARIANTS = {
     "decoder of sinusoids, rms post-norm": gpt(
         DecoderConfig, positions="sinusoidal", norm="rms", norm_placement="post", tied_output=False
     ),
+    "decoder of parallel blocks": gpt(DecoderConfig, parallel=True, positions="rotary", norm="rms", gated=True),
     "decoder without positions": gpt(DecoderConfig, positions="none", gated=True, key_heads=1),
     "gpt": gpt(GPTConfig),
     "gpt2": gpt(GPT2Config),

@@ -16,6 +16,8 @@ from regard.models import (
     DecoderConfig,
     GPT2Config,
     GPTConfig,
+    GPTNeoX,
+    GPTNeoXConfig,
     Llama,
     LlamaConfig,
     MusicTransformer,
@@ -38,6 +40,10 @@ ALIKE: dict[str, tuple[Any, DecoderConfig]] = {
     "llama": (
         Llama(LlamaConfig(**SIZES, **LIMIT, key_heads=2, rotary_base=50.0)),
         DecoderConfig(**SIZES, **LIMIT, **LLAMA, key_heads=2, rotary_base=50.0),
+    ),
+    "gpt_neox": (
+        GPTNeoX(GPTNeoXConfig(**SIZES, **LIMIT, rotary_share=1.0)),
+        DecoderConfig(**SIZES, **LIMIT, positions="rotary", parallel=True, tied_output=False),
     ),
     "llama with its own output": (
         Llama(LlamaConfig(**SIZES, **LIMIT, tied_output=False, rotary_base=10_000.0)),
@@ -102,6 +108,7 @@ def test_each_norm_has_parameters_of_its_own():
         ({"norm": "batch"}, "norm"),
         ({"rotary_base": 1.0}, "above 1"),
         ({"maximum_distance": -1}, "at least 0"),
+        ({"parallel": True, "norm_placement": "post"}, "parallel is True"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(change, said):

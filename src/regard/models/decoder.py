@@ -1,4 +1,4 @@
-"""A decoder whose parts are settings: the stack of GPT-2 and of Llama, and every step between them.
+"""A decoder whose parts are settings: the stack of GPT-2, of GPT-NeoX and of Llama, and every step between them.
 
 From GPT-2 to Llama a few parts changed: positions from learned to rotary, layer norms to root mean squares, feed-forward nets to
 gated ones, full heads of keys to grouped ones, biases to none. Here each is a field, so that `regard compare` measures one change
@@ -63,6 +63,8 @@ class DecoderConfig:
         maximum_distance: tokens back from which on all share the last vector, for `positions: relative`.
         norm: `layer` (Ba et al. 2016) or `rms`, which neither centres nor shifts (Zhang, Sennrich 2019).
         norm_placement: `pre` or `post`: before each sub-layer, with one more norm at the end, or after each sum.
+        parallel: whether the feed-forward net reads what attention reads, under a norm of its own, and not the sum after
+            attention (GPT-NeoX); for `norm_placement: pre`.
         gated: whether feed-forward nets are gated (Shazeer 2020): W2 (f(Wg x) * W1 x) in place of W2 f(W1 x).
         activation: f, of the feed-forward nets; SwiGLU is `gated: true` with `activation: swish`.
         bias: whether linear maps have biases.
@@ -92,6 +94,7 @@ class DecoderConfig:
     maximum_distance: int = 127
     norm: Literal["layer", "rms"] = "layer"
     norm_placement: NormPlacement = "pre"
+    parallel: bool = False
     gated: bool = False
     activation: Activation = "gelu"
     bias: bool = True
@@ -114,6 +117,8 @@ class DecoderConfig:
         check(even, "width", width, "even for sinusoidal positions", "add one or choose positions=learned")
         turned = self.positions != "rotary" or width // heads % 2 == 0
         check(turned, "heads", heads, "such that width / heads is even", "rotary positions turn pairs of channels")
+        alone = self.norm_placement == "pre" or not self.parallel
+        check(alone, "parallel", self.parallel, "false with norms after each sum", "choose norm_placement=pre")
         check(self.rotary_base > 1, "rotary_base", self.rotary_base, "above 1", "10000 is usual")
         check(self.maximum_distance >= 0, "maximum_distance", self.maximum_distance, "at least 0", "127 is usual")
         check_shares(self, "dropout", "attention_dropout", usual="0.1 is usual")
@@ -127,6 +132,7 @@ class Decoder(CausalTransformer):
 
         x = E[token] + P[position]                                        P learned or none; sqrt(D) E where P is sinusoidal
         x = x + attention(norm(x));   x = x + ffn(norm(x))                n times; norm(x + ...) where post
+        x = x + attention(norm(x)) + ffn(norm'(x))                        where parallel
         logits = norm(x) O^T                                              without the norm where post; O = E where tied
 
     Arguments:
@@ -197,6 +203,7 @@ def _blocks(config: DecoderConfig) -> list[CausalBlock]:
                 config.width, config.feedforward_width, activation=ACTIVATIONS[config.activation], bias=config.bias
             ),
             residual=residual,
+            parallel=config.parallel,
         )
         for _ in range(config.layers)
     ]
