@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from regard.generation import Continuation, FixedLength, Hypothesis, SampleRows, beam_search, generate
 from regard.layers import Tokens
-from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, Llama, LlamaConfig
+from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, GPTNeoX, GPTNeoXConfig, Llama, LlamaConfig
 from regard.quantization import InferenceDecoder
 
 VOCABULARY = 61
@@ -60,11 +60,18 @@ def llama() -> Llama:
     return drawn(Llama(LlamaConfig(**sizes, feedforward_width=96, layers=2, maximum_positions=80, sliding_window=7)))
 
 
-MADE = {"gpt2": gpt2(), "odd": odd(), "banded": banded(), "llama": llama()}
+def gpt_neox() -> GPTNeoX:
+    """Sub-layers in parallel, heads turned in part."""
+    sizes: dict[str, Any] = {"vocabulary": VOCABULARY, "width": 64, "heads": 2, "feedforward_width": 96, "layers": 2}
+    return drawn(GPTNeoX(GPTNeoXConfig(**sizes, maximum_positions=80)))
+
+
+MADE = {"gpt2": gpt2(), "odd": odd(), "banded": banded(), "gpt_neox": gpt_neox(), "llama": llama()}
 MODELS: dict[str, tuple[Any, bool | None]] = {
     **{f"{name}, float32": (model, True) for name, model in MADE.items()},
     **{f"{name}, bfloat16": (drawn(type(model)(model.config)).bfloat16(), None) for name, model in MADE.items()},
     "gpt2, 8 bits": (InferenceDecoder(MADE["gpt2"], "int8"), None),
+    "gpt_neox, 8 bits": (InferenceDecoder(MADE["gpt_neox"], "int8"), None),
     "llama, 8 bits": (InferenceDecoder(MADE["llama"], "int8"), None),
 }
 

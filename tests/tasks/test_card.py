@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
 import yaml
 
 import regard
@@ -108,3 +110,19 @@ def test_no_card_tells_where_on_a_machine_the_data_was(translator, tmp_path):
         if path.is_file():
             assert b"ann" not in path.read_bytes().replace(b"channel", b""), path
     assert model.recipe["data"]["validation"] == "../ann/b.tsv"
+
+
+@pytest.mark.parametrize(
+    ("name", "opens"),
+    [
+        *((name, "AutoModelForCausalLM") for name in ("gpt2", "gpt_neox", "llama", "reformer")),
+        *((name, "AutoModelForSeq2SeqLM") for name in ("t5-text-to-text", "transformer")),
+        *((name, "AutoModelForSequenceClassification") for name in ("bert", "llama-classifier")),
+    ],
+)
+def test_the_card_names_the_class_of_transformers_that_opens_the_folder(name, opens, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path / "again"
+    regard.load(Path(__file__).parents[1] / "golden" / "folders" / name).save(folder)
+    assert f"{opens}.from_pretrained" in (folder / "README.md").read_text()
+    assert getattr(transformers, opens).from_pretrained(folder)

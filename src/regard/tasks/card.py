@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.checkpoints import layout_of, write_model
 from regard.checkpoints.hf_format import called, readers, tokens_in
 from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_class
+from regard.models import MODELS
 from regard.models.config import ModelConfig, config_to_json
 from regard.parts import FOLDER, used
 
@@ -161,7 +162,7 @@ def model_card(
     elif "why" not in layout and task["name"] == "picture_classification":
         lines += _PICTURES_ELSEWHERE
     else:
-        lines += _elsewhere(layout, task.get("languages") or [], converted=converted)
+        lines += _elsewhere(config, layout, task.get("languages") or [], converted=converted)
     seen = recipe.get(SEEN) or {}
     if seen:
         parts = "; a text read in parts is as many" if task["name"] in IN_PARTS else ""
@@ -236,7 +237,7 @@ def _cell(name: str) -> str:
     return " ".join(name.split()).replace("|", "\\|")
 
 
-def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str], *, converted: bool) -> list[str]:
+def _elsewhere(config: Any, layout: Mapping[str, Any], languages: Sequence[str], *, converted: bool) -> list[str]:
     """How other programs open the folder, or why they cannot."""
     if "why" in layout:
         return [f"The folder has Regard's own layout, which no other program opens: {layout['why']}.", ""]
@@ -249,7 +250,8 @@ def _elsewhere(layout: Mapping[str, Any], languages: Sequence[str], *, converted
         else []
     )
     opened = "opens and CTranslate2 converts" if converted else "opens"
-    opens = "AutoModelForCausalLM" if layout["name"] in ("openai-gpt", "gpt2", "reformer") else "AutoModelForSeq2SeqLM"
+    alone = MODELS[config.model_type].interface == "language_model"
+    opens = "AutoModelForCausalLM" if alone else "AutoModelForSeq2SeqLM"
     return [
         f"The folder is also one of Hugging Face's ({called(layout['name'])}), which transformers {opened}:",
         "",

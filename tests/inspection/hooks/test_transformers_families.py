@@ -53,6 +53,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
     "vit": ("ViT", {**SMALL, "image_size": 16, "patch_size": 4}, PICTURES, ONE),
     "marian": ("Marian", {**SIDES, **TEXT, "max_position_embeddings": 20}, PAIR, BART),
     "llama": ("Llama", {**SMALL, **TEXT, "num_key_value_heads": 2}, READ, ONE),  # grouped keys, rotary positions
+    "gpt_neox": ("GPTNeoX", {**SMALL, **TEXT}, READ, ONE),  # query, key and value in one map, head by head
     "qwen3": ("Qwen3", {**SMALL, **TEXT, "num_key_value_heads": 2, "head_dim": 8}, READ, ONE),
     "distilbert": (
         "DistilBert",
