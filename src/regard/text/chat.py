@@ -534,7 +534,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             if isinstance(owner, str) and name == "replace":
                 return _replaced(owner, *given, **named)
             if isinstance(owner, str) and name == "join":
-                return _join(*given, owner)
+                return _join(*given, between=owner)
         return super().call(context, called, *given, **named)  # pyright: ignore[reportCallIssue]
 
     def wrap_str_format(self, value: Any) -> Any:
