@@ -238,6 +238,7 @@ CASES: dict[str, Case] = {
         [SENTENCES[at : at + 4] for at in range(0, 40, 4)],
     ),
     "xlm_roberta": _classes(BERT | {"name": "xlm_roberta"}),
+    "modernbert": _classes({"name": "modernbert", **SMALL, "window": 4}),
     "electra": _classes(BERT | {"name": "electra", "embedding_width": 6}),
     "bert-multi-label": Case(
         {"task": "multi_label_classification", "model": BERT, **INPUTS},

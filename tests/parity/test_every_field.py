@@ -73,6 +73,15 @@ NOTHING: Mapping[str, tuple[Any, str]] = {
     "summary_use_proj": (False, "the second head of a class that we do not read"),
     "summary_activation": ("tanh", "the second head of a class that we do not read"),
     "summary_proj_to_labels": (False, "the second head of a class that we do not read"),
+    "classifier_pooling": ("mean", "which vector heads of whole texts read"),
+    "embedding_dropout": (0.3, "training only"),
+    "mlp_dropout": (0.3, "training only"),
+    "initializer_cutoff_factor": (3.0, "parameters before training"),
+    "deterministic_flash_attn": (True, "how a kernel of theirs computes"),
+    "sparse_prediction": (True, "which logits theirs computes in training"),
+    "sparse_pred_ignore_index": (-1, "which logits theirs computes in training"),
+    "cls_token_id": (5, "what stands before a text, which the tokenizer says"),
+    "sep_token_id": (6, "what stands behind a text, which the tokenizer says"),
     "summary_last_dropout": (0.3, "training only, and of a class of another head"),
     "summary_first_dropout": (0.3, "the second head of a class that we do not read"),
     "reorder_and_upcast_attn": (True, "the order of a product in half precision"),
@@ -313,6 +322,11 @@ OF_ROBERTA: dict[str, list[Any]] = {
     "tie_word_embeddings": [False],
 }
 
+SCALED: dict[str, Any] = {
+    "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 90.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 90.0},
+}
+
 FAMILIES: Mapping[str, Family] = {
     "bert": Family(
         config="BertConfig",
@@ -381,6 +395,41 @@ FAMILIES: Mapping[str, Family] = {
             "max_position_embeddings": [9],
         },
         call=of_encoder,
+    ),
+    "modernbert": Family(
+        config="ModernBertConfig",
+        model="ModernBertForMaskedLM",
+        base={
+            "vocab_size": 30,
+            "hidden_size": 12,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 3,
+            "intermediate_size": 14,
+            "max_position_embeddings": 16,
+            "local_attention": 4,
+            "pad_token_id": 0,
+        },
+        values={
+            "vocab_size": [33],
+            "hidden_size": [24],
+            "num_hidden_layers": [1],
+            "num_attention_heads": [2],
+            "intermediate_size": [10],
+            "hidden_activation": ["relu", "silu", "gelu_new", "tanh"],
+            "classifier_activation": ["relu", "tanh"],
+            "max_position_embeddings": [9],
+            "local_attention": [2, 5],
+            "norm_eps": [0.3],
+            "norm_bias": [True],
+            "attention_bias": [True],
+            "mlp_bias": [True],
+            "classifier_bias": [True],
+            "decoder_bias": [False],
+            "tie_word_embeddings": [False],
+            "layer_types": [["full_attention"] * 3, ["sliding_attention", "full_attention", "full_attention"]],
+            "rope_parameters": [{"full_attention": {"rope_type": "default", "rope_theta": 90.0}}, SCALED],
+        },
+        call=of_plain_encoder,
     ),
     "gpt": Family(
         config="OpenAIGPTConfig",
@@ -625,6 +674,9 @@ REFUSED = {
     "share_encoder_decoder_embeddings False",
     "tie_word_embeddings False",
     "tie_word_embeddings True",
+    "hidden_activation tanh",
+    "classifier_activation tanh",
+    f"rope_parameters {SCALED}",
     *(f"{name} is_decoder True" for name in ("bert", "roberta", "xlm-roberta", "electra")),
 }
 """What is refused by name, of all families or of one; everything else is followed."""

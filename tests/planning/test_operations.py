@@ -33,6 +33,8 @@ from regard.models import (
     GPTNeoXConfig,
     Llama,
     LlamaConfig,
+    ModernBert,
+    ModernBertConfig,
     MusicTransformer,
     MusicTransformerConfig,
     Roberta,
@@ -43,6 +45,7 @@ from regard.models import (
 )
 from regard.planning.counting import Shape, count_operations, outline
 
+TWO_HEADS: dict[str, Any] = {"width": 12, "heads": 2, "feedforward_width": 20, "attention_dropout": 0.1}
 SIZES: dict[str, Any] = {"width": 12, "heads": 3, "feedforward_width": 20}
 DROPS: dict[str, Any] = {"dropout": 0.1, "attention_dropout": 0.1}
 BOTH: dict[str, Any] = {"source_vocabulary": 17, "target_vocabulary": 17, "encoder_layers": 2, "decoder_layers": 3}
@@ -65,6 +68,14 @@ CASES: dict[str, tuple[nn.Module, Shape]] = {
     "roberta": (Roberta(RobertaConfig(vocabulary=17, layers=2, head="sequence", outputs=2, **SIZES, **DROPS)), TEXT),
     "electra": (
         Electra(ElectraConfig(vocabulary=17, layers=2, head="masked", embedding_width=7, **SIZES, **DROPS)),
+        TEXT,
+    ),
+    "modernbert": (
+        ModernBert(ModernBertConfig(vocabulary=17, layers=3, head="masked", window=4, **TWO_HEADS)),
+        TEXT,
+    ),
+    "modernbert-sequence": (
+        ModernBert(ModernBertConfig(vocabulary=17, layers=2, head="sequence", outputs=3, **TWO_HEADS)),
         TEXT,
     ),
     "electra-replaced": (

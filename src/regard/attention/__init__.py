@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
 from regard.attention.cache import KeysValues, KVBuffer, KVCache
-from regard.attention.inputs import AttentionInputs, Causal, Dense, Document, Mask, Packed, Padding, Positions, Window
+from regard.attention.inputs import (
+    AttentionInputs,
+    Causal,
+    Dense,
+    Document,
+    Mask,
+    Near,
+    Packed,
+    Padding,
+    Positions,
+    Window,
+)
 from regard.attention.kernels import BatchInvariant
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
 from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
@@ -64,6 +75,7 @@ __all__ = [
     "Location",
     "Mask",
     "MultiHeadAttention",
+    "Near",
     "NoPositions",
     "Packed",
     "Padding",

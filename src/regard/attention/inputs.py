@@ -176,6 +176,26 @@ class Window(Mask):
 
 
 @dataclass(frozen=True, eq=False)
+class Near(Mask):
+    """A query sees keys whose places are at most `distance` from its own, wherever padding stands.
+
+    Arguments:
+        places: (B or 1, S) integers, where each of the tokens that look at one another stands in its text.
+        distance: in tokens, to either side.
+
+    >>> Near(torch.tensor([[0, 1, 1, 2]]), 1).dense(batch=1, queries=4, keys=4)[0, 0].int().tolist()
+    [[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 1]]
+    """
+
+    places: Tensor
+    distance: int
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        rows = batch if len(self.places) > 1 else torch.zeros_like(batch)
+        return (self.places[rows, query] - self.places[rows, key]).abs() <= self.distance
+
+
+@dataclass(frozen=True, eq=False)
 class Document(Mask):
     """Tokens of one packed row see only tokens of the same document.
 

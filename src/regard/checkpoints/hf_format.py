@@ -41,6 +41,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "roberta": "later_encoders:ROBERTA",
         "xlm-roberta": "later_encoders:XLM_ROBERTA",
         "electra": "later_encoders:ELECTRA",
+        "modernbert": "modern_encoders:MODERNBERT",
         "openai-gpt": "decoders:GPT",
         "gpt2": "decoders:GPT2",
         "reformer": "decoders:REFORMER",
@@ -64,6 +65,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "roberta": ("roberta",),
         "xlm_roberta": ("xlm-roberta",),
         "electra": ("electra",),
+        "modernbert": ("modernbert",),
         "gpt": ("openai-gpt",),
         "gpt2": ("gpt2",),
         "gpt3": ("gpt2",),
@@ -304,8 +306,9 @@ class HFFormat:
             for name, value in self.implied.items()
             if getattr(config, name, value) != value
         ]
-        if "activation" in self.fields and config.activation not in self.activations:
-            reasons.append(f"the activation is {config.activation}")
+        for name in self._activation_fields:
+            if getattr(config, name) not in self.activations:
+                reasons.append(f"the {name.replace('_', ' ')} is {getattr(config, name)}")
         special = "" if self.unsupported is None else self.unsupported(config)
         return [*reasons, special] if special else reasons
 
@@ -321,8 +324,8 @@ class HFFormat:
             **{theirs: getattr(config, ours) for ours, theirs in self.fields.items()},
             **self.written,
         }
-        if "activation" in self.fields:
-            values[self.fields["activation"]] = self.activations[config.activation][0]
+        for name in self._activation_fields:
+            values[self.fields[name]] = self.activations[getattr(config, name)][0]
         for special in self.to_hf:
             values |= special(config)
         return values
@@ -436,9 +439,15 @@ class HFFormat:
         """What the tables say of our config."""
         given = {**self.defaults, **{key: value for key, value in values.items() if value is not None}}
         settings = {ours: given[theirs] for ours, theirs in self.fields.items() if theirs in given}
-        if "activation" in settings:
-            settings["activation"] = self.activation(settings["activation"], f"{where}.{self.fields['activation']}")
+        for name in self._activation_fields:
+            if name in settings:
+                settings[name] = self.activation(settings[name], f"{where}.{self.fields[name]}")
         return settings | dict(self.implied)
+
+    @property
+    def _activation_fields(self) -> list[str]:
+        """Our fields that name an activation."""
+        return [name for name in self.fields if name.endswith("activation")]
 
     def activation(self, name: Any, where: str) -> str:
         """Our name of an activation of theirs.

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Mask, Padding, Positions, positions_of
+from regard.attention import Mask, Near, Padding, Positions, Window, positions_of
 from regard.attention.positions import check_length
 from regard.errors import InputError
 from regard.layers.blocks import Dropout, EncoderBlock
@@ -215,6 +215,7 @@ class TextEmbedding(nn.Module):
         epsilon: added to the variance in the layer norm.
         dropout: probability of dropping an entry in training.
         projection: from vectors of the table's width to those of the blocks', after all else (ELECTRA); None where they are one.
+        norm_bias: whether the layer norm has a bias.
     """
 
     def __init__(
@@ -226,12 +227,13 @@ class TextEmbedding(nn.Module):
         epsilon: float,
         dropout: float,
         projection: nn.Linear | None = None,
+        norm_bias: bool = True,
     ) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
         self.segments = segments
-        self.norm = nn.LayerNorm(tokens.embedding_dim, eps=epsilon)
+        self.norm = nn.LayerNorm(tokens.embedding_dim, eps=epsilon, bias=norm_bias)
         self.dropout = Dropout(dropout)
         self.projection = projection
 
@@ -262,6 +264,8 @@ class TextEncoder(nn.Module):
         layers: the blocks.
         pooler: the vector of a whole text; None for none.
         head: what it tells of the text, such as `layers.encoder.MaskedHead`.
+        norm: after the last block, where blocks are pre-norm; None for none.
+        windows: how many tokens to either side each block looks; None = all the way. One for each block, or none at all.
     """
 
     length_setting: str = "model.maximum_positions"
@@ -273,15 +277,19 @@ class TextEncoder(nn.Module):
         *,
         embedding: TextEmbedding,
         layers: Sequence[EncoderBlock],
-        pooler: Pooler | None,
+        pooler: nn.Module | None,
         head: nn.Module,
+        norm: nn.Module | None = None,
+        windows: Sequence[int | None] = (),
     ) -> None:
         super().__init__()
         self.config = config
         self.embedding = embedding
         self.layers = nn.ModuleList(layers)
+        self.norm = norm
         self.pooler = pooler
         self.head = head
+        self.windows = tuple(windows) or (None,) * len(layers)
 
     @property
     def maximum_length(self) -> int:
@@ -303,9 +311,11 @@ class TextEncoder(nn.Module):
         Raises:
             InputError: where a text is longer than the model has positions for.
         """
-        x, mask, positions = self._embedded(tokens, segments)
-        for layer in self.layers:
+        x, masks, positions = self._embedded(tokens, segments)
+        for layer, mask in zip(self.layers, masks, strict=True):
             x = layer(x, mask, positions=positions)
+        if self.norm is not None:
+            x = self.norm(x)
         pooled = None if self.pooler is None else added(self.pooler(x, tokens.valid), readings)
         found: HeadLogits = self.head(x, pooled, at)
         return Encoded(x, pooled, found.logits, found.next_sentence)
@@ -313,25 +323,39 @@ class TextEncoder(nn.Module):
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
         """The embedding's vectors and those of each layer, (B, L, D) each: one more than there are layers.
 
+        A norm after the last block is part of the last layer.
+
         Raises:
             InputError: where a text is longer than the model has positions for.
         """
-        x, mask, positions = self._embedded(tokens, segments)
+        x, masks, positions = self._embedded(tokens, segments)
         states = [x]
-        for layer in self.layers:
+        for layer, mask in zip(self.layers, masks, strict=True):
             states.append(layer(states[-1], mask, positions=positions))
+        if self.norm is not None:
+            states[-1] = self.norm(states[-1])
         return tuple(states)
 
-    def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, Mask | None, Positions]:
+    def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, list[Mask | None], Positions]:
         batch, length = tokens.ids.shape
         check_length(length, self.config.maximum_positions, "text")
         places = positions_of(tokens.valid)
         x = self.embedding(tokens.ids, places, segments)
-        mask = Padding(tokens.valid).materialize(batch=batch, queries=length, keys=length, device=x.device)
+        padding = Padding(tokens.valid)
+        mask: Mask = padding.materialize(batch=batch, queries=length, keys=length, device=x.device)
+        masks: dict[int | None, Mask | None] = {None: mask}
+        for window in dict.fromkeys(self.windows):
+            if window is None or window >= length - 1:
+                masks[window] = mask
+                continue
+            # Padding may stand between two tokens that are near.
+            somewhere = tokens.padding_side == "somewhere"
+            near = padding & (Near(places, window) if somewhere else Window(before=window, after=window))
+            masks[window] = near.materialize(batch=batch, queries=length, keys=length, device=x.device)
         # Padding that only follows leaves the columns in order, which some mechanisms are faster with.
         return (
             x,
-            mask,
+            [masks[window] for window in self.windows],
             Positions.of_text(length, places if tokens.padding_side == "somewhere" else None, device=x.device),
         )
 
@@ -428,22 +452,34 @@ class MaskedHead(nn.Module):
         t = LayerNorm(f(W h + b)),   logits = t E^T + c,   E the embedding table itself, c a number for each token
 
     Arguments:
-        table: E; its weight is shared.
+        table: E.
         activation: f.
         epsilon: added to the variance in the layer norm.
         inner: D of h, where it is another than the table's (ELECTRA).
+        bias, norm_bias, output_bias: whether there are b, the layer norm's, and c.
+        tied: whether the output's table is E, or another of its shape.
     """
 
     def __init__(
-        self, table: nn.Embedding, *, activation: Callable[[Tensor], Tensor], epsilon: float, inner: int | None = None
+        self,
+        table: nn.Embedding,
+        *,
+        activation: Callable[[Tensor], Tensor],
+        epsilon: float,
+        inner: int | None = None,
+        bias: bool = True,
+        norm_bias: bool = True,
+        output_bias: bool = True,
+        tied: bool = True,
     ) -> None:
         super().__init__()
         width = table.embedding_dim
-        self.transform = nn.Linear(width if inner is None else inner, width)
+        self.transform = nn.Linear(width if inner is None else inner, width, bias=bias)
         self.activation = activation
-        self.norm = nn.LayerNorm(width, eps=epsilon)
-        self.output = nn.Linear(width, table.num_embeddings)
-        self.output.weight = table.weight
+        self.norm = nn.LayerNorm(width, eps=epsilon, bias=norm_bias)
+        self.output = nn.Linear(width, table.num_embeddings, bias=output_bias)
+        if tied:
+            self.output.weight = table.weight
 
     def forward(self, hidden: Tensor, pooled: Tensor | None, at: Tensor | None) -> HeadLogits:
         """Hidden (B, L, D) to (M, V): only the places `at`, (M,) indices into B x L, are computed; all without it."""

@@ -53,6 +53,8 @@ from .lstmn import LSTMN as LSTMN
 from .lstmn import LSTMNConfig as LSTMNConfig
 from .luong import Luong as Luong
 from .luong import LuongConfig as LuongConfig
+from .modernbert import ModernBert as ModernBert
+from .modernbert import ModernBertConfig as ModernBertConfig
 from .music_transformer import MusicTransformer as MusicTransformer
 from .music_transformer import MusicTransformerConfig as MusicTransformerConfig
 from .ntm import NTM as NTM

@@ -121,6 +121,7 @@ MODELS: WithOwn[Family] = WithOwn(
         "roberta": Family("regard.models.roberta:Roberta", interface="encoder"),
         "xlm_roberta": Family("regard.models.roberta:XLMRoberta", interface="encoder"),
         "electra": Family("regard.models.electra:Electra", interface="encoder"),
+        "modernbert": Family("regard.models.modernbert:ModernBert", interface="encoder"),
         "cho": Family("regard.models.cho:Cho"),
         "convolutional_network": Family(
             "regard.models.lambda_network:ConvolutionalNetwork", interface="picture_classifier"

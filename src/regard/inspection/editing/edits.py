@@ -469,7 +469,7 @@ def prune(model: P, heads: Mapping[int, Sequence[int]]) -> P:
 
 
 def _pruned(model: Any, heads: Mapping[int, Sequence[int]]) -> TextEncoder:
-    if not isinstance(model, TextEncoder):
+    if not isinstance(model, TextEncoder) or not hasattr(model.config, "pruned_heads"):
         raise InputError(
             f"heads cannot be pruned from a {type(model).__name__}; give an encoder of texts, such as a BERT"
         )
