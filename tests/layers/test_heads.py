@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.layers import FIXED_OUTPUTS, POOLED, HeadKind, Pooler, build_head
-from regard.layers.encoder import MaskedHead, NoHead, PooledHead, PretrainingHead, TokenHead
+from regard.layers.encoder import MaskedHead, NoHead, PooledHead, PretrainingHead, ReplacedHead, TokenHead
 
 KINDS = {
     "none": NoHead,
@@ -21,6 +21,7 @@ KINDS = {
     "tokens": TokenHead,
     "spans": TokenHead,
     "choice": PooledHead,
+    "replaced": ReplacedHead,
 }
 
 
@@ -57,6 +58,7 @@ def test_a_head_gives_what_it_announces(kind, table, hidden):
         "masked": (2, 5, 9),
         "pretraining": (2, 5, 9),
         "next_sentence": (2, 2),
+        "replaced": (2, 5, 1),
         "sequence": (2, 3),
         "choice": (2, 1),
         "tokens": (2, 5, 3),

@@ -615,7 +615,7 @@ def build_head(
     Arguments:
         table: the embedding table, which the output over the vocabulary shares.
         outputs: how many numbers `sequence` and `tokens` give.
-        activation: of the masked head.
+        activation: of the masked head, and of `replaced`.
         dropout: in front of the linear map.
         epsilon: of the masked head's layer norm.
     """
@@ -625,6 +625,8 @@ def build_head(
     if kind in ("masked", "pretraining"):
         masked = MaskedHead(table, activation=activation, epsilon=epsilon)
         return masked if kind == "masked" else PretrainingHead(masked, PooledHead(width, 2, dropout=0.0))
+    if kind == "replaced":
+        return ReplacedHead(width, activation=activation)
     if kind in ("tokens", "spans"):
         return TokenHead(width, outputs, dropout=dropout)
     return PooledHead(width, outputs, dropout=dropout)
