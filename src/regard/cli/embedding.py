@@ -62,8 +62,8 @@ def embed(
 ) -> None:
     """Compute vectors of texts: one row for each line in, in their order.
 
-    Any BERT, DistilBERT, RoBERTa, XLM-RoBERTa or ELECTRA can be the model; the folders of sentence-transformers are taken as
-    they are. Without --output a JSON object is printed for each text.
+    Any BERT, DistilBERT, RoBERTa, XLM-RoBERTa, ELECTRA or ModernBERT can be the model; the folders of sentence-transformers are
+    taken as they are. Without --output a JSON object is printed for each text.
 
     A file of any size is read piece by piece. A run that was stopped goes on where it was when the same command is given again,
     and ends with the same file.

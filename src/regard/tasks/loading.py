@@ -115,8 +115,8 @@ def load(
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
     Hugging Face's folders load too: Marian, Pegasus, T5 and Reformer with a tokenizer.json, BERT, DistilBERT and ELECTRA with
-    that or a vocab.txt, RoBERTa, GPT and GPT-2 with that or a vocab.json and merges.txt, XLM-RoBERTa and decoders of Llama's
-    type with a tokenizer.json, and the Vision Transformer.
+    that or a vocab.txt, RoBERTa, GPT and GPT-2 with that or a vocab.json and merges.txt, XLM-RoBERTa, ModernBERT and decoders of
+    Llama's type with a tokenizer.json, and the Vision Transformer.
 
     Arguments:
         folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or a model of
