@@ -309,6 +309,15 @@ def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:
     return {"name": written_as.model_type, "unsaid": written_as.extra_to_keep(config)}
 
 
+def is_gguf(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a file of llama.cpp, by its first bytes or by its name."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return stream.read(4) == b"GGUF" or file.suffix == ".gguf"
+
+
 def is_foreign(folder: str | os.PathLike[str]) -> bool:
     """Whether another program wrote the folder.
 

@@ -348,7 +348,12 @@ MaxShardSize = Annotated[
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or model.", show_default=False)],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="The folder of a run or model, or a file of llama.cpp (.gguf).", show_default=False
+        ),
+    ],
     folder: Annotated[
         Path,
         typer.Argument(metavar="FOLDER", help="To write: new, or a model's, which is replaced.", show_default=False),
@@ -365,6 +370,7 @@ def export(
     Example:
       regard export runs/dates dates
       regard export runs/dates dates-at-the-end --checkpoint last
+      regard export model.gguf model
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.tasks.predictor import export as write
 

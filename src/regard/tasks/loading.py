@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 import torch
 
 from regard.checkpoints import hub_hint, is_foreign, located, read_card, read_config, read_model
+from regard.checkpoints.folder import is_gguf
 from regard.errors import InputError, nearest
 from regard.machine import device_named
 from regard.parts import Code, load_code
@@ -120,7 +121,7 @@ def load(
 
     Arguments:
         folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or a model of
-            the Hugging Face hub, `hub:owner/name`, which is fetched once.
+            the Hugging Face hub, `hub:owner/name`, which is fetched once; or a file of llama.cpp (`.gguf`).
         task: the task the caller needs, by name; what the model in the folder is not for is an error.
         device: where to put the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a graphics card where PyTorch sees one.
         dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
@@ -137,6 +138,11 @@ def load(
     """
     load_code(code)
     device = device_named(device, "device")
+    if is_gguf(folder):
+        from regard.checkpoints.gguf import folder_of
+
+        with folder_of(Path(folder)) as unpacked:
+            return load(unpacked, task=task, device=device, dtype=dtype)
     place = model_folder(folder)
     if dtype in BITS:
         return _quantised(load(folder, task=task, device=device), dtype, folder)
@@ -282,6 +288,10 @@ def model_folder(folder: AnyPath) -> Path:
         InputError: where there is neither.
     """
     folder = located(folder)
+    if is_gguf(folder):
+        raise InputError(
+            f"{folder}: is a file of llama.cpp, and a folder is wanted; make one of it first: regard export {folder} FOLDER"
+        )
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a trained model{hub_hint(folder)}")
     if (folder / "config.json").is_file() or is_foreign(folder):

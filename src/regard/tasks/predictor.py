@@ -18,6 +18,7 @@ import torch
 
 from regard.checkpoints import parameters_of, push_folder, record_files, shard_weights
 from regard.checkpoints.adapters import ADAPTER
+from regard.checkpoints.folder import is_gguf
 from regard.checkpoints.tensors import SHARD
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
@@ -391,7 +392,7 @@ def export(
     parts of words of the training texts, names of classes) is part of the model and stays.
 
     Arguments:
-        folder: of a run or model.
+        folder: of a run or model; or a file of llama.cpp (`.gguf`), whose weights of 8 or 4 bits are written in float32.
         target: a new folder, or that of a model, which is replaced; whole, or not at all.
         checkpoint: of a run: `best`, which is what `load` takes, `last`, or the name of a folder under checkpoints/.
         code: your own Python file, or files, with the parts that the model was made with. Copies of these go with the model.
@@ -403,8 +404,14 @@ def export(
     >>> regard.export("runs/mails", "mails")  # doctest: +SKIP
     """
     load_code(code)
-    place = _source(Path(folder), checkpoint)
     target = Path(target)
+    if is_gguf(folder):
+        written: Any = load(folder)
+        with new_folder(target) as partial:
+            written.write_files(partial, max_shard_size=max_shard_size)
+        sizes = {path.relative_to(target).as_posix(): path.stat().st_size for path in _files(target)}
+        return Exported(folder=target, source=Path(folder), task=written.task.name, files=sizes, notes=())
+    place = _source(Path(folder), checkpoint)
     _check_target(target, Path(folder), place)
     predictor: Any = load(place)
     with new_folder(target) as partial:
