@@ -236,6 +236,12 @@ def test_a_special_token_that_a_message_spells_is_ordinary_text(tokenizer_folder
         "{{ dict.__subclasses__() }}",
         "{{ strftime_now('%Y' * 10**6) }}",
         "{{ regard_round }}",
+        "{{ (['a' * 10**6] * 10**5) | map('upper') | list | length }}",
+        "{{ (['aB' * 10**6] * 10**5) | sort | length }}",
+        "{{ range(10**5) | select('in', range(10**5) | list) | list | length }}",
+        "{% for i in range(10**5) %}{% set a = ('a' * 10**6).replace('a', 'b') %}{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(10**5) %}{% set n.x = [n.x, ('a' * 10**6)[1:]] %}{% endfor %}",
+        "{% for i in range(10**5) %}{% set a = range(10**5) | list %}{% endfor %}",
         "{% for",
     ],
 )

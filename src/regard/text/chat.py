@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import jinja2
@@ -40,6 +41,12 @@ LONGEST = 2_000_000
 
 MOST_ROUNDS = 100_000
 """Of all loops and macros of a template together."""
+
+MOST_MADE = 300_000_000
+"""Characters and items of lists that all steps of a template together read and make, which bounds its time and its memory."""
+
+ITEM = 20
+"""Characters that an item of a list counts for where each is looked at: a step of Python's, where strings are copied at once."""
 
 GUARDS = range(0xE000, 0xF900)
 """Characters for private use, of which one that stands in no message marks special tokens that are spelt in one."""
@@ -148,7 +155,6 @@ class ChatTemplate:
             if not isinstance(last, str):
                 raise InputError("the last message has no text to be continued; give its content as a string")
             chat[-1]["content"] = last + CONTINUED
-        rounds = _Rounds()
         given = {
             **self.tokens,
             **{name: _plain(value) for name, value in variables.items()},
@@ -156,11 +162,9 @@ class ChatTemplate:
             "tools": None if tools is None else _plain(list(tools)),
             "documents": _plain(variables.get("documents")),
             "add_generation_prompt": answer and not continues,
-            ROUND: rounds,
-            JOIN: _concatenated,
         }
         try:
-            text = _joined(_compiled(source).generate(given))
+            text = _joined(_pieces(source, given))
         except InputError:
             raise
         except (jinja2.TemplateError, RecursionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -279,7 +283,7 @@ def _up_to_tag(text: str) -> str:
 
 # The sandbox.
 
-ROUND, JOIN = "regard_round", "regard_concatenate"
+ROUND, JOIN, PART = "regard_round", "regard_concatenate", "regard_part"
 """Names that compiled templates call, and that no template writes: `_bounded` puts them there."""
 
 FILTERS = frozenset(
@@ -325,6 +329,9 @@ FILTERS = frozenset(
 )
 """Of Jinja's, those that templates use and whose results are no longer than a bound says."""
 
+COMPARING = frozenset(["dictsort", "groupby", "max", "min", "sort", "unique"])
+"""Of these, those that compare copies of what stands in their value, in small letters."""
+
 METHODS = frozenset(
     [
         "capitalize",
@@ -367,19 +374,6 @@ METHODS = frozenset(
     ]
 )
 """Of strings, lists and mappings, likewise."""
-
-
-class _Rounds:
-    """Counts the rounds of all loops of a template."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self) -> str:
-        self.count += 1
-        if self.count > MOST_ROUNDS:
-            raise InputError(f"the chat template loops more than {MOST_ROUNDS:,} times; it is stopped")
-        return ""
 
 
 def _short_enough(length: float) -> None:
@@ -507,6 +501,63 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     """Jinja's sandbox, in which nothing grows beyond a bound and only the methods of `METHODS` are called."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})  # type: ignore[assignment]
+    rounds, made = 0, 0  # of one rendering: each has a sandbox of its own
+
+    def next_round(self) -> str:
+        """Count a round of a loop, or a call of a macro."""
+        self.rounds += 1
+        if self.rounds > MOST_ROUNDS:
+            raise InputError(f"the chat template loops more than {MOST_ROUNDS:,} times; it is stopped")
+        return ""
+
+    def spend(self, *values: Any) -> None:
+        """Count what a step reads or makes: characters of strings, items of lists."""
+        self.made += sum(len(value) if isinstance(value, str | list | tuple | dict) else 1 for value in values)
+        if self.made > MOST_MADE:
+            raise InputError(f"the chat template reads and makes more than {MOST_MADE:,} characters; it is stopped")
+
+    def counted(self, items: Any) -> Any:
+        """The items, each of which is counted as it is taken."""
+        for item in items:
+            self.spend(item)
+            yield item
+
+    def concatenate(self, *parts: Any) -> str:
+        """`~` of templates."""
+        text = _concatenated(*parts)
+        self.spend(text)
+        return text
+
+    def counting(self, function: Callable[..., Any], place: int, *, deep: bool = False) -> Callable[..., Any]:
+        """A filter or test that counts the value it is given, the items of a list one by one, and what it returns.
+
+        Arguments:
+            place: of the value among the arguments; 1 behind a context or an environment, else 0.
+            deep: whether all that the value holds is counted, because it may be copied to be compared.
+        """
+
+        @wraps(function)  # with Jinja's mark of what the function takes first
+        def run(*given: Any, **named: Any) -> Any:
+            for value in (*given[place:], *named.values()):
+                self.spend(value)
+                if isinstance(value, list | tuple | dict):
+                    self.made += ITEM * len(value)
+                    self.spend(*value)
+                    if deep:
+                        _written(value)
+            if len(given) > place and isinstance(given[place], Iterator):
+                given = (*given[:place], self.counted(given[place]), *given[place + 1 :])
+            result = function(*given, **named)
+            self.spend(result)
+            return result
+
+        return run
+
+    def part(self, value: Any, start: Any, stop: Any, step: Any) -> Any:
+        """`value[start:stop:step]` of templates, which is a copy."""
+        found = value[start:stop:step]
+        self.spend(found)
+        return found
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """An operation whose result is no larger than the bound."""
@@ -522,20 +573,25 @@ class _Sandbox(ImmutableSandboxedEnvironment):
                 _short_enough(left.bit_length() + right.bit_length())
         if operator == "%" and isinstance(left, str):
             raise jinja2.exceptions.SecurityError("the chat template formats text by %, which is not followed; use ~")
-        return super().call_binop(context, operator, left, right)
+        result = super().call_binop(context, operator, left, right)
+        self.spend(result)
+        return result
 
     def call(self, context: Any, called: Any, /, *given: Any, **named: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A call of a macro, of the functions that there are, or of a method that is known to be harmless."""
         owner = getattr(called, "__self__", None)
         if isinstance(owner, str | list | tuple | dict | int | float):
             name = called.__name__
+            self.spend(owner, *given)
             if name not in METHODS:
                 raise jinja2.exceptions.SecurityError(f"the chat template calls .{name}(), which is not followed")
             if isinstance(owner, str) and name == "replace":
-                return _replaced(owner, *given, **named)
-            if isinstance(owner, str) and name == "join":
-                return _join(*given, between=owner)
-        return super().call(context, called, *given, **named)  # pyright: ignore[reportCallIssue]
+                called, given = _replaced, (owner, *given)
+            elif isinstance(owner, str) and name == "join":
+                called, given, named = _join, (self.counted(given[0]),), {"between": owner}
+        result = super().call(context, called, *given, **named)  # pyright: ignore[reportCallIssue]
+        self.spend(result)
+        return result
 
     def wrap_str_format(self, value: Any) -> Any:
         """No way to `str.format`, whose fields may be of any width."""
@@ -546,14 +602,18 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return super().wrap_str_format(value)
 
 
-@lru_cache(maxsize=32)
-def _compiled(source: str) -> jinja2.Template:
+def _sandbox() -> _Sandbox:
+    """A sandbox for one rendering, with the filters and functions that templates use."""
     environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], finalize=_written
     )
     kept = {name: each for name, each in environment.filters.items() if name in FILTERS}
     own = {"tojson": _to_json, "replace": _replaced, "join": _join, "indent": _indented, "string": _concatenated}
-    environment.filters = {**kept, **own}
+    for table, found in ((environment.filters, {**kept, **own}), (environment.tests, dict(environment.tests))):
+        table.clear()
+        for name, each in found.items():
+            place = int(hasattr(each, "jinja_pass_arg"))
+            table[name] = environment.counting(each, place, deep=name in COMPARING)
     environment.globals = {
         "range": environment.globals["range"],
         "dict": _Mappings(),
@@ -561,18 +621,30 @@ def _compiled(source: str) -> jinja2.Template:
         "raise_exception": _refuse,
         "strftime_now": _now,
     }
+    return environment
+
+
+@lru_cache(maxsize=32)
+def _compiled(source: str) -> CodeType:
+    environment = _sandbox()
     try:
-        tree = _bounded(environment.parse(source))
-        code = environment.compile(tree)
+        return environment.compile(_bounded(environment.parse(source)))
     except (jinja2.TemplateError, RecursionError, TypeError) as error:
         raise InputError(f"the chat template cannot be read: {error}") from None
-    return jinja2.Template.from_code(environment, code, dict(environment.globals))
+
+
+def _pieces(source: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """What a template writes, in a sandbox of its own, which counts from nothing."""
+    sandbox = _sandbox()
+    template = jinja2.Template.from_code(sandbox, _compiled(source), dict(sandbox.globals))
+    counting = {ROUND: sandbox.next_round, JOIN: sandbox.concatenate, PART: sandbox.part}
+    return template.generate({**given, **counting})
 
 
 def _bounded(tree: nodes.Template) -> nodes.Template:
     """The same template, which counts the rounds of its loops and macros and the characters that it joins by `~`."""
     for names in tree.find_all(nodes.Name):
-        if names.name in (ROUND, JOIN):
+        if names.name in (ROUND, JOIN, PART):
             raise jinja2.TemplateSyntaxError(f"the name {names.name} is taken", 1)
     for part in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
         counted = nodes.Output([nodes.Call(nodes.Name(ROUND, "load"), [], [], None, None)])
@@ -582,7 +654,7 @@ def _bounded(tree: nodes.Template) -> nodes.Template:
 
 
 def _replace_joins(tree: nodes.Node) -> None:
-    """Calls of `_concatenated` where a template joins by `~`."""
+    """Calls of the sandbox where a template joins by `~` or copies a part by `[:]`."""
     for name in tree.fields:
         value = getattr(tree, name)
         if isinstance(value, list):
@@ -597,4 +669,7 @@ def _without_join(part: Any) -> Any:
     _replace_joins(part)
     if isinstance(part, nodes.Concat):
         return nodes.Call(nodes.Name(JOIN, "load"), part.nodes, [], None, None).set_lineno(part.lineno)
+    if isinstance(part, nodes.Getitem) and isinstance(part.arg, nodes.Slice):
+        borders = [each or nodes.Const(None) for each in (part.arg.start, part.arg.stop, part.arg.step)]
+        return nodes.Call(nodes.Name(PART, "load"), [part.node, *borders], [], None, None).set_lineno(part.lineno)
     return part
