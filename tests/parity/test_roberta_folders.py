@@ -256,3 +256,21 @@ def test_its_heads_are_looked_at(kind, folder_of):
     assert list(view.maps[0].query_tokens) == tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
     for item, wanted in zip(view.maps, weights, strict=True):
         assert torch.as_tensor(item.weights).reshape(wanted[0].shape).sub(wanted[0]).abs().max() < 1e-6
+
+
+@every_kind
+def test_a_folder_of_sentence_transformers_gives_its_vectors(kind, folder_of, tmp_path):
+    library = pytest.importorskip("sentence_transformers")
+    parts = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    reader = parts.Transformer(str(folder_of(kind, "Model")))
+    library.SentenceTransformer(modules=[reader, parts.Pooling(18, pooling_mode="mean")]).save(str(tmp_path / "theirs"))
+    theirs = library.SentenceTransformer(str(tmp_path / "theirs"), device="cpu")
+    texts = ["the small dog barks", "Paris", "naïve café, isn't it so?"]
+    wanted = torch.as_tensor(theirs.encode(texts))
+    ours = regard.load(tmp_path / "theirs")
+    ours.save(tmp_path / "ours")
+    for place in ("theirs", "ours"):
+        found = torch.as_tensor(regard.load(tmp_path / place).embed(texts))
+        assert (found / found.norm(dim=1, keepdim=True) - wanted / wanted.norm(dim=1, keepdim=True)).abs().max() < 1e-5
+    again = torch.as_tensor(library.SentenceTransformer(str(tmp_path / "ours"), device="cpu").encode(texts))
+    assert (again / again.norm(dim=1, keepdim=True) - wanted / wanted.norm(dim=1, keepdim=True)).abs().max() < 1e-5

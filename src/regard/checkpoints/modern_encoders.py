@@ -106,6 +106,11 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
         InputError: for a scaling, which Regard's ModernBERT has not.
     """
     values = reading.values
+    half, window = values.get("sliding_window"), values.get("local_attention")
+    if isinstance(half, int) and isinstance(window, int) and half != window // 2:
+        raise InputError(
+            f"{reading.where}.sliding_window is {half} and local_attention {window}, of which it is half; take sliding_window out"
+        )
     where, said = f"{reading.where}.rope_parameters", values.get("rope_parameters") or {}
     if not isinstance(said, Mapping) or not all(isinstance(each, Mapping | None) for each in said.values()):
         raise InputError(f"{where} is {said!r}; it must be an object with {FULL} and {NEAR}")
