@@ -374,7 +374,7 @@ class Tokenizer(Vocabulary):
         Raises:
             InputError: as `encode`.
 
-        >>> tokenizer = Tokenizer.train(["a dog"], kind="bert", size=60)
+        >>> tokenizer = Tokenizer.train(["a dog"] * 9, kind="bert", size=60)
         >>> tokenizer.tokens(tokenizer.encode_special("[CLS]a dog[SEP]"))
         ['[CLS]', 'a', 'dog', '[SEP]']
         """
