@@ -230,6 +230,8 @@ def test_what_stands_in_the_file_is_followed_or_named(tmp_path):
             {"llama__rope.scaling.type": "longrope", "llama__rope.scaling.factor": 2.0},
             "rope.scaling.type is 'longrope'",
         ),
+        ({"llama__rope.scaling.type": "yarn"}, "with the factor None"),
+        ({"general__architecture": ["llama"]}, "general.architecture is"),
         ({"llama__rope.dimension_count": 8}, "turns whole heads"),
         ({"tokenizer.ggml__pre": "tekken"}, "tokenizer.ggml.pre is 'tekken'"),
         ({"tokenizer.ggml__model": "bert"}, "tokenizer.ggml.model is 'bert'"),
@@ -276,6 +278,47 @@ def test_the_command_line_makes_a_folder_of_it_and_says_so_where_one_is_wanted(t
     assert type(regard.load(tmp_path / "folder").model) is type(model)
     with pytest.raises(InputError, match=r"regard export .*model.gguf FOLDER"):
         TextReader.load(file)
+
+
+@pytest.mark.parametrize("matrices", ["F16", "BF16", "Q8_0", "Q4_0"])
+def test_logits_are_to_the_bit_those_of_the_rounded_numbers(matrices, tmp_path):
+    """Of a model whose weights are the numbers that the file's tensors stand for."""
+    file, model = made(tmp_path / "model.gguf", "qwen2", matrices)
+    stored = open_gguf(file)
+    names = {"query": "attn_q", "key": "attn_k", "value": "attn_v", "output": "attn_output"}
+    parts = {"gate": "ffn_gate", "inner": "ffn_up", "outer": "ffn_down"}
+    with torch.no_grad():
+        model.embedding.tokens.weight.copy_(stored.tensor("token_embd.weight"))
+        model.output.weight.copy_(stored.tensor("output.weight"))
+        for number, layer in enumerate(model.layers):
+            for held, found in ((layer.attention, names), (layer.feedforward, parts)):
+                for ours, theirs in found.items():
+                    getattr(held, ours).weight.copy_(stored.tensor(f"blk.{number}.{theirs}.weight"))
+        tokens = Tokens.pad([[3, 4, 5, 6, 7, 8, 9, 10], [6, 7, 11]])
+        logits = regard.load(file).model(tokens)[tokens.valid]
+        assert torch.equal(logits, model(tokens)[tokens.valid])
+
+
+def test_the_end_of_a_turn_ends_an_answer_too(tmp_path):
+    path, _ = made(tmp_path / "a.gguf", "llama", "F32")
+    file = open_gguf(path)
+    ends = (file.values["tokenizer.ggml.eos_token_id"], 7)
+    values = dict(file.values) | {"tokenizer.ggml.eot_token_id": 7}
+    tensors = {name: (file.tensor(name), "F32") for name in file.tensors}
+    model = regard.load(written(tmp_path / "b.gguf", values, tensors))
+    assert model.task.generation is not None
+    assert model.task.generation.end_tokens == ends
+
+
+@pytest.mark.parametrize("shape", [(), (0, 2**64 - 1), (2**40, 2), (0,), (1, 1, 1, 1, 1)])
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_a_tensor_of_an_impossible_shape_is_refused(shape, kind, tmp_path):
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + string("general.architecture") + value("llama")
+    head += string("token_embd.weight") + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    file = tmp_path / "a.gguf"
+    file.write_bytes(head + struct.pack("<IQ", NUMBERS[kind], 0) + bytes(256))
+    with pytest.raises(InputError, match=r"token_embd.weight has"):
+        regard.load(file)
 
 
 # --- damage -----------------------------------------------------------------------------------------------------

@@ -35,6 +35,9 @@ NUMBERS: Mapping[int, str] = {
 """Types of values, as NumPy calls them; besides them there are strings and arrays."""
 STRING, ARRAY = 8, 9
 
+LARGEST = 1 << 32
+"""Of any axis of a tensor; how much there is of one is compared with the file."""
+
 BLOCK = 32
 """Weights of 8 or 4 bits that share a scale."""
 
@@ -207,9 +210,11 @@ def open_gguf(path: str | Path) -> GGUFFile:
 
 def _outline(read: _Reader) -> tuple[str, Kind, tuple[int, ...], int]:
     name, axes = read.string(), read.number("<I")
-    if axes > 4:
+    if not 1 <= axes <= 4:
         raise read.fault(f"{name} has {axes} axes")
     shape = tuple(read.number("<Q") for _ in range(axes))[::-1]
+    if not all(1 <= size <= LARGEST for size in shape):
+        raise read.fault(f"{name} has the shape {shape}")
     number, offset = read.number("<I"), read.number("<Q")
     if number not in KINDS:
         known = ", ".join(kind.name for kind in KINDS.values())
@@ -324,17 +329,22 @@ def described(file: GGUFFile) -> tuple[dict[str, Any], dict[str, str]]:
         InputError: as `read_gguf`.
     """
     architecture = file.values.get("general.architecture")
-    if architecture not in NAMES:
+    if not isinstance(architecture, str) or architecture not in NAMES:
         known = ", ".join(NAMES)
         raise InputError(f"{file.path}: general.architecture is {architecture!r}, and {known} are read")
     settings = _Settings(file, str(architecture))
-    if "token_embd.weight" not in file.tensors:
-        raise InputError(f"{file.path}: has no token_embd.weight; {CURE}")
+    if "token_embd.weight" not in file.tensors or len(file.tensors["token_embd.weight"].shape) != 2:
+        raise InputError(f"{file.path}: has no token_embd.weight of two axes; {CURE}")
     values = _gpt2(settings) if architecture == "gpt2" else _llama(settings)
     settings.report()
     ids = {name: file.values.get(f"tokenizer.ggml.{key}_token_id") for name, key in TOKENS.items()}
     values |= {name: index for name, index in ids.items() if index is not None}
-    return values, tokenizer_files(file.values, str(file.path))
+    files = tokenizer_files(file.values, str(file.path))
+    ends = [file.values.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot")]
+    several = list(dict.fromkeys(index for index in ends if isinstance(index, int)))
+    if len(several) > 1:  # of a text, and of a turn in a conversation
+        files["generation_config.json"] = json.dumps({"eos_token_id": several}) + "\n"
+    return values, files
 
 
 TOKENS = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
@@ -431,11 +441,12 @@ def _llama(settings: _Settings) -> dict[str, Any]:
 
 def _scaling(settings: _Settings) -> dict[str, Any]:
     kind, factor = settings.get("rope.scaling.type", str, "none"), settings.get("rope.scaling.factor", float)
-    if kind == "none" or factor in (None, 1, 1.0):
+    if kind == "none" or factor in (1, 1.0):
         return {}
-    if kind not in ("linear", "yarn"):
+    if kind not in ("linear", "yarn") or factor is None:
         raise InputError(
-            f"{settings.file.path}: {settings.architecture}.rope.scaling.type is {kind!r}, and none, linear and yarn are read"
+            f"{settings.file.path}: {settings.architecture}.rope.scaling.type is {kind!r} with the factor {factor}, and "
+            "none, linear and yarn are read"
         )
     said: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
     original = settings.get("rope.scaling.original_context_length", int)

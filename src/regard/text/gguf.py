@@ -25,6 +25,9 @@ SPLITS: Mapping[str, str] = {
 PLAIN = ("gpt-2", "default")
 """Those that cut as GPT-2 does."""
 
+LONGEST = 512
+"""Characters of a piece of SentencePiece's."""
+
 ROLES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 
@@ -65,7 +68,7 @@ def tokenizer_files(values: Mapping[str, Any], where: str) -> dict[str, str]:
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     own = [token for token, each in zip(tokens, types, strict=True) if each == OWN and token not in special]
     backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in own])
-    _surround(backend, values, roles, started=kind == "llama")
+    _surround(backend, values, roles, started=kind == "llama" or values.get("tokenizer.ggml.pre") == "llama-bpe")
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
     template = values.get("tokenizer.chat_template")
     if isinstance(template, str):
@@ -110,6 +113,8 @@ def _of_pieces(values: Mapping[str, Any], tokens: list[str], where: str) -> toke
     vocabulary = {token: index for index, token in enumerate(tokens)}
     merges: list[tuple[float, int, int, tuple[str, str]]] = []
     for index, piece in enumerate(tokens):
+        if len(piece) > LONGEST:
+            raise InputError(f"{where}: token {index} has {len(piece):,} characters; copy the file again")
         for place in range(1, len(piece)):
             left, right = piece[:place], piece[place:]
             if left in vocabulary and right in vocabulary:
