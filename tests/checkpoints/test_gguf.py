@@ -310,6 +310,17 @@ def test_the_end_of_a_turn_ends_an_answer_too(tmp_path):
     assert model.task.generation.end_tokens == ends
 
 
+def test_a_folder_that_holds_something_else_is_not_replaced(tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter.txt").write_text("dear")
+    file, _ = made(tmp_path / "model.gguf", "llama", "F32")
+    for target in (tmp_path / "letters", tmp_path):
+        with pytest.raises(InputError):
+            regard.export(file, target)
+    assert (tmp_path / "letters" / "letter.txt").read_text() == "dear"
+    assert file.is_file()
+
+
 @pytest.mark.parametrize("shape", [(), (0, 2**64 - 1), (2**40, 2), (0,), (1, 1, 1, 1, 1)])
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])
 def test_a_tensor_of_an_impossible_shape_is_refused(shape, kind, tmp_path):

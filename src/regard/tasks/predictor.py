@@ -404,14 +404,8 @@ def export(
     >>> regard.export("runs/mails", "mails")  # doctest: +SKIP
     """
     load_code(code)
+    place = Path(folder) if is_gguf(folder) else _source(Path(folder), checkpoint)
     target = Path(target)
-    if is_gguf(folder):
-        written: Any = load(folder)
-        with new_folder(target) as partial:
-            written.write_files(partial, max_shard_size=max_shard_size)
-        sizes = {path.relative_to(target).as_posix(): path.stat().st_size for path in _files(target)}
-        return Exported(folder=target, source=Path(folder), task=written.task.name, files=sizes, notes=())
-    place = _source(Path(folder), checkpoint)
     _check_target(target, Path(folder), place)
     predictor: Any = load(place)
     with new_folder(target) as partial:
