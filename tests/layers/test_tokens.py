@@ -44,3 +44,13 @@ def test_rows_can_be_selected():
 def test_shapes_and_types_that_do_not_fit_are_refused(ids, valid):
     with pytest.raises(ValueError, match="True = real token"):
         Tokens(ids, valid)
+
+
+@pytest.mark.parametrize("side", ["left", "Right", "", None])
+def test_a_padding_side_that_there_is_not_is_refused(side):
+    ids = torch.zeros(2, 3, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"padding_side is .*; give nowhere, right, or somewhere"):
+        Tokens(ids, ids == 0, side)
+    if side != "left":
+        with pytest.raises(ValueError, match=r"side is .*; give left or right"):
+            Tokens.pad([[1], [2, 3]], side=side)

@@ -300,3 +300,46 @@ def test_the_old_name_of_the_package_warns_and_gives_the_same_things():
     old = importlib.import_module("regard.prepared")
     with pytest.warns(DeprecationWarning, match="regard.prepared is now regard.quantization"):
         assert old.QuantizedLinear is QuantizedLinear
+
+
+@built
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize(
+    "place", ["norm", "layers.1.attention_residual.before", "layers.2.feedforward.inner", "output"]
+)
+def test_a_parameter_whose_data_are_others_is_read_at_the_next_step(place, precision, generator):
+    """The kernel knows where the old ones were; the ordinary blocks read the new ones."""
+    model = quantized(llama(generator), precision)
+    tokens, ids = Tokens.pad([[3, 9, 4, 7]] * 3), torch.tensor([5, 1, 8])
+    state = model.read(tokens, model.start(3))[1]
+    before = model.step(ids, state)[0]
+    part = model.get_submodule(place)
+    name = "values" if isinstance(part, QuantizedLinear) else "weight"
+    held, kept = getattr(part, name), getattr(part, name).data
+    held.data = kept.flip(0).contiguous()
+    found = model.step(ids, state)[0]
+    with regard.look(model):
+        wanted = model.step(ids, state)[0]
+    assert torch.equal(found, wanted)
+    assert not near(found, before)
+    held.data = kept
+    assert torch.equal(model.step(ids, state)[0], before)
+    if place == "layers.2.feedforward.inner" and precision == "float32":  # in the same place, laid out the other way
+        held.data = torch.as_strided(kept, kept.shape, (1, kept.shape[0]))
+        found = model.step(ids, state)[0]
+        with regard.look(model):
+            assert torch.equal(found, model.step(ids, state)[0])
+
+
+@built
+def test_weights_laid_out_the_other_way_are_read_as_they_are(generator):
+    """As a checkpoint gives them whose maps are (inputs, outputs)."""
+    plain = llama(generator)
+    for layer in plain.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.weight.data = layer.weight.data.t().contiguous().t()
+    model, tokens, ids = quantized(plain, "float32"), Tokens.pad([[3, 9, 4, 7]] * 2), torch.tensor([5, 1])
+    assert model.kernel is not None
+    found = model.step(ids, model.read(tokens, model.start(2))[1])[0]
+    with torch.no_grad():
+        assert near(found, plain.step(ids, plain.read(tokens, plain.start(2))[1])[0], 1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, get_args
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ class Source(Protocol):
 PaddingSide = Literal["nowhere", "right", "somewhere"]
 """Where padding stands in a batch, as far as its maker knows."""
 
+PADDING_SIDES = get_args(PaddingSide)
+
 
 @renamed(padded="padding_side")
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +56,7 @@ class Tokens:
             to see another; None where a row is one. For models whose `parts_documents` is true.
 
     Raises:
-        ValueError: where the two shapes differ or a dtype is wrong.
+        ValueError: where the two shapes differ, a dtype is wrong, or `padding_side` is none of the three.
     """
 
     ids: Tensor
@@ -68,6 +70,10 @@ class Tokens:
                 "Tokens takes ids (B, L) and valid (B, L) bool, True = real token, not "
                 f"{tuple(self.ids.shape)} and {self.valid.dtype} {tuple(self.valid.shape)}"
             )
+        if self.padding_side not in PADDING_SIDES:
+            raise ValueError(
+                f"padding_side is {self.padding_side!r}; give nowhere, right, or somewhere, which any batch is"
+            )
 
     @classmethod
     def pad(
@@ -80,9 +86,14 @@ class Tokens:
     ) -> Tokens:
         """Sequences of different lengths side by side.
 
+        Raises:
+            ValueError: for another side.
+
         >>> Tokens.pad([[5, 6], [7]], side="left").ids.tolist()
         [[5, 6], [0, 7]]
         """
+        if side not in ("left", "right"):
+            raise ValueError(f"side is {side!r}; give left or right")
         lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
         columns = np.arange(lengths.max(initial=0))
         # In numpy: a tensor operation for each row would take as long as a small model's step.

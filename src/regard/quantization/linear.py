@@ -339,7 +339,9 @@ def linear_for(weight: Tensor, bias: Tensor | None, precision: Precision, compil
     if precision != "float32":
         return QuantizedLinear(weight, bias, BITS.get(precision, 16), compiled=compiled)
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-    layer.weight = nn.Parameter(weight.detach().float().clone(), requires_grad=False)
+    layer.weight = nn.Parameter(
+        weight.detach().float().clone(memory_format=torch.contiguous_format), requires_grad=False
+    )
     if bias is not None:
         layer.bias = nn.Parameter(bias.detach().float().clone(), requires_grad=False)
     return layer.eval()

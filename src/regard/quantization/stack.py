@@ -146,18 +146,24 @@ class Untouched:
         hooks: of each module, those before and after its forward pass, and those of all modules.
         contents: what each has for modules, parameters and buffers: what is there when it is read.
         objects: what that was, with a mark at its end.
+        tensors: the parameters and buffers among them.
+        places: where their numbers stand, for `parameter.data = other` puts others under the same parameter.
     """
 
     namespaces: tuple[dict[str, Any], ...]
     hooks: tuple[Mapping[int, Any], ...]
     contents: tuple[ValuesView[Any], ...]
     objects: tuple[Any, ...]
+    tensors: tuple[Tensor, ...]
+    places: tuple[int, ...]
 
     @classmethod
     def of(cls, modules: Sequence[nn.Module]) -> Self:
         """Of these modules and all that is in them, as they are now."""
         every = list(dict.fromkeys(part for module in modules for part in module.modules()))
         contents = tuple(held.values() for part in every for held in (part._modules, part._parameters, part._buffers))
+        objects = tuple(chain.from_iterable(contents))
+        tensors = tuple(held for held in objects if isinstance(held, Tensor))
         return cls(
             tuple(part.__dict__ for part in every),
             (
@@ -166,14 +172,19 @@ class Untouched:
                 *(hooks for part in every for hooks in (part._forward_hooks, part._forward_pre_hooks)),
             ),
             contents,
-            (*chain.from_iterable(contents), MARK),
+            (*objects, MARK),
+            tensors,
+            tuple(map(Tensor.data_ptr, tensors)),
         )
 
     def __bool__(self) -> bool:
         if any(self.hooks) or any(any(map(operator.contains, self.namespaces, repeat(name))) for name in OUTSIDE):
             return False
         now = chain(chain.from_iterable(self.contents), (MARK,))
-        return all(map(operator.is_, now, self.objects))
+        if not all(map(operator.is_, now, self.objects)):
+            return False
+        there = all(map(operator.eq, map(Tensor.data_ptr, self.tensors), self.places))
+        return there and all(map(Tensor.is_contiguous, self.tensors))
 
 
 MARK = object()
