@@ -70,9 +70,14 @@ MADE = {"gpt2": gpt2(), "odd": odd(), "banded": banded(), "gpt_neox": gpt_neox()
 MODELS: dict[str, tuple[Any, bool | None]] = {
     **{f"{name}, float32": (model, True) for name, model in MADE.items()},
     **{f"{name}, bfloat16": (drawn(type(model)(model.config)).bfloat16(), None) for name, model in MADE.items()},
-    "gpt2, 8 bits": (InferenceDecoder(MADE["gpt2"], "int8"), None),
-    "gpt_neox, 8 bits": (InferenceDecoder(MADE["gpt_neox"], "int8"), None),
-    "llama, 8 bits": (InferenceDecoder(MADE["llama"], "int8"), None),
+    **{
+        f"{name}, prepared in {precision}": (InferenceDecoder(MADE[name], precision), None)
+        for name, precision in (
+            *((name, "int8") for name in ("gpt2", "gpt_neox", "llama")),
+            *((name, precision) for name in ("gpt2", "llama") for precision in ("int4", "bfloat16", "float32")),
+            ("gpt_neox", "float32"),
+        )
+    },
 }
 
 prompts = st.lists(

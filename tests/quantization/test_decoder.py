@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import pickle
@@ -415,3 +416,41 @@ def test_a_model_that_computes_otherwise_is_not_prepared(method, generator):
     assert unsupported_decoder(model) == f"a {own.__name__} has a `{method}` of its own"
     with pytest.raises(InputError, match=f"has a `{method}` of its own"):
         InferenceDecoder(model, "int8")
+
+
+@built
+@pytest.mark.parametrize("precision", ["int8", "int4", "bfloat16", "float32"])
+@pytest.mark.parametrize("looked", [False, True], ids=["kernel", "blocks"])
+@pytest.mark.parametrize("name", ["gpt2", "gpt3", "llama", "llama as mistral", "gpt_neox", "decoder between the two"])
+def test_no_bit_of_a_row_depends_on_its_neighbours(name, looked, precision, generator):
+    """Prompts of different lengths, read with padding or one by one; rows that join and leave; logits of every place."""
+    prepared = InferenceDecoder(made(name, generator), precision)
+    assert prepared.batch_invariant_steps
+    tokens = texts(generator, rows=5)
+    prompts = [tokens.ids[row, tokens.valid[row]] for row in range(5)]
+    with torch.no_grad(), regard.look(prepared) if looked else contextlib.nullcontext():
+        alone = [prepared.read(Tokens(ids[None], ids[None] > 0), prepared.start(1)) for ids in prompts]
+        read, together = prepared.read(tokens, prepared.start(5))
+        for row, (logits, _) in enumerate(alone):
+            assert torch.equal(read[row, tokens.valid[row]], logits[0])
+        several = prepared.read_texts(prompts)
+        one_by_one = [prepared.read_texts([ids]) for ids in prompts]
+        states = [state for _, state in alone]
+
+        def step(ids, rows):
+            """Of the rows that are left in the batch, in their order."""
+            nonlocal together, several
+            found, together = prepared.step(ids, together)
+            again, several = prepared.step(ids, several)
+            for place, row in enumerate(rows):
+                own = ids[place : place + 1]
+                logits, states[row] = prepared.step(own, states[row])
+                assert torch.equal(found[place : place + 1], logits)
+                logits, one_by_one[row] = prepared.step(own, one_by_one[row])
+                assert torch.equal(again[place : place + 1], logits)
+
+        step(torch.tensor([3, 9, 1, 4, 8]), range(5))
+        together, several = (state.select(torch.tensor([4, 1, 2])) for state in (together, several))
+        step(torch.tensor([2, 7, 7]), [4, 1, 2])
+        together, several = join([states[0], together, states[3]]), join([one_by_one[0], several, one_by_one[3]])
+        step(torch.tensor([5, 6, 40, 1, 2]), [0, 4, 1, 2, 3])

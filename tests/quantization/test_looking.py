@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
 from regard.errors import InputError
-from regard.inspection.editing import ScaleHeads, ablate, change, patch
+from regard.inspection.editing import ScaleHeads, SetOutput, ablate, change, patch
 from regard.layers import Tokens
 from regard.models import (
     GPT2,
@@ -343,3 +343,25 @@ def test_weights_laid_out_the_other_way_are_read_as_they_are(generator):
     found = model.step(ids, model.read(tokens, model.start(2))[1])[0]
     with torch.no_grad():
         assert near(found, plain.step(ids, plain.read(tokens, plain.start(2))[1])[0], 1e-5)
+
+
+@built
+@every_decoder
+@pytest.mark.parametrize("precision", ["int8", "int4", "bfloat16", "float32"])
+@pytest.mark.parametrize("place", ["norm", "output"])
+def test_the_last_norm_and_the_output_map_are_ablated_as_in_the_ordinary_blocks(place, precision, kind, generator):
+    """Both stand in the kernel's one call while nobody changes them."""
+    model = quantized(DECODERS[kind](generator), precision)
+    tokens, ids = Tokens.pad([[3, 9, 4, 7]] * 3), torch.tensor([5, 1, 8])
+    state = model.read(tokens, model.start(3))[1]
+    with torch.no_grad():
+        step = model.step(ids, state)[0]
+        hidden = model.hidden(Tokens.pad(ids[:, None].tolist()), state)[0][:, 0]
+        wanted = model.logits(hidden.roll(1, 0)) if place == "norm" else step.roll(1, 0)
+        with change(model, SetOutput(address=place, to=lambda present: present.roll(1, 0))):
+            found = model.step(ids, state)[0]
+        assert near(found, wanted, 0.02 if precision == "bfloat16" else 1e-5)
+        assert not near(found, step)
+        with change(model, SetOutput(address=place, to=lambda present: 0 * present)):
+            assert not model.step(ids, state)[0].any()
+        assert torch.equal(model.step(ids, state)[0], step)

@@ -78,8 +78,8 @@ class Continuation(Generic[S]):
             that one reading of it serves any number of prompts.
         batch_invariant: whether the logits of a text have the same bits alone and in any batch, on a processor
             (`regard.attention.BatchInvariant`). In float32 a text alone takes longer for it, some two times as long with a GPT-2;
-            in bfloat16 it costs next to nothing. None for true in bfloat16 and false otherwise. Decoders with weights of 8 or 4
-            bits and compiled kernels are so in any case.
+            in bfloat16 it costs next to nothing. None for true in bfloat16 and false otherwise. Decoders prepared for inference
+            (`regard.quantization.InferenceDecoder`) are so with compiled kernels in any case.
     """
 
     has_alignment = False

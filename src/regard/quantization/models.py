@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -166,10 +167,10 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     """A decoder of ordinary blocks for inference: it reads, goes on and steps as the model it was made of, up to rounding.
 
     Weights are rounded as `QuantizedWeights` says; before a product with 8 or 4 bits the kernel rounds activations to bytes in
-    groups of 32. Keys and values are kept in bfloat16, in float32 beside float32. A row's numbers do not depend on the other rows
-    of a batch. Where the machine has a C++ compiler, kernels are built for its processor at the first use
-    (`regard.quantization.native`); where it has none, `slow` says so, and PyTorch computes the same in bfloat16 without being
-    any faster for it.
+    groups of 32. Keys and values are kept in bfloat16, in float32 beside float32. Where the machine has a C++ compiler, kernels
+    are built for its processor at the first use (`regard.quantization.native`), and a row's numbers have the same bits alone and
+    in any batch, those of its prompt too. Where it has none, `slow` says so, and PyTorch computes the same in bfloat16 without
+    being any faster for it.
 
     Arguments:
         model: of GPT's family, on a processor; it is not kept.
@@ -219,21 +220,23 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., D) to (..., V) float32."""
-        return self.output(hidden)
+        with self._by_rows():
+            return self.output(hidden)
 
     @property
     def batch_invariant_steps(self) -> bool:
         """Whether a step's logits have the same bits alone and in any batch: where a kernel computes them."""
         return self.kernel is not None and self.kernel.head is not None
 
+    def _by_rows(self) -> AbstractContextManager[object]:
+        """Where steps have the same bits in any batch, what is read block by block has them too."""
+        return BatchInvariant() if self.batch_invariant_steps else nullcontext()
+
     def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         """As `CausalTransformer`: all in one call of the kernel where nobody looks."""
         kernel = self.kernel
-        if kernel is None or kernel.head is None:
+        if kernel is None or kernel.head is None or not kernel.untouched:
             return super().step(tokens, state)
-        if not kernel.untouched:  # block by block, and still the same bits in any batch
-            with BatchInvariant():
-                return super().step(tokens, state)
         ids = tokens.unsqueeze(1)
         entered = self._entered(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
         present = self._lengthened(entered, state.cache.layers)
@@ -250,7 +253,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         if kernel is not None:
             return self._by_kernel(kernel, entered, present, logits=False).view_as(x), (present,)
         before = present.crop(present.key.shape[2] - x.shape[1])
-        return super()._through(entered, block_pasts(before, present, len(self.layers)))[0], (present,)
+        with self._by_rows():
+            return super()._through(entered, block_pasts(before, present, len(self.layers)))[0], (present,)
 
     def _lengthened(self, entered: Entered, past: Sequence[KeysValues] | None) -> KeysValues:
         """Keys and values of all blocks, with columns for what entered."""
