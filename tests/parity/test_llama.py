@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.checkpoints import layout_of, parameters_of, read_config, read_model, write_model
@@ -221,20 +222,52 @@ def test_their_classifiers_give_their_logits_and_are_written_back(kind, number, 
     assert read_model(tmp_path / "ours").config == model.config
 
 
-@pytest.mark.parametrize("kind", CLASSES)
-def test_weights_seen_are_those_of_their_eager_attention(kind, generator, tmp_path):
-    theirs = theirs_of(kind, 0, generator)
+class Operations(TorchDispatchMode):
+    """Names and shapes of all that is computed, views left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, list[tuple[int, ...]]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = func(*args, **kwargs or {})
+        if not func.is_view:
+            shapes = [tuple(part.shape) for part in (*args, given) if isinstance(part, torch.Tensor)]
+            self.seen.append((str(func), shapes))
+        return given
+
+
+@every_case
+def test_weights_seen_are_those_of_their_eager_attention(kind, number, generator, tmp_path):
+    """Of a whole text, and of its last token alone, read from the state after the others."""
+    theirs = theirs_of(kind, number, generator)
     theirs.save_pretrained(tmp_path)
     theirs.set_attn_implementation("eager")
     model = read_model(tmp_path)
     tokens = Tokens.pad([[3, 9, 4, 11, 2, 6]])
     expected = theirs(tokens.ids, output_attentions=True).attentions
-    plain = model(tokens)
-    with regard.look(model) as seen:
-        assert torch.equal(model(tokens), plain)
+    before = Tokens.pad([[3, 9, 4, 11, 2]])
+    with torch.no_grad():
+        with Operations() as unlooked:
+            plain = model(tokens)
+        state = model.prefill(before, model.start(1))
+        step = model.step(torch.tensor([6]), state)[0]
+        with regard.look(model) as seen, Operations() as looked:
+            assert torch.equal(model(tokens), plain)
+        with regard.look(model) as last:
+            assert torch.equal(model.step(torch.tensor([6]), state)[0], step)
+    # Looking computes nothing beside: the weights wait until they are read.
+    assert looked.seen[: len(unlooked.seen)] == unlooked.seen
+    assert len(looked.seen) == len(unlooked.seen) + 1  # `torch.equal` itself
+    close = {
+        "rtol": 1e-5 if len(expected) > 3 else 0,
+        "atol": 1e-6,
+    }  # after five layers queries and keys differ by rounding
     for layer, weights in enumerate(expected):
         found = seen.weights(f"layers.{layer}.attention")
-        torch.testing.assert_close(found, weights, rtol=0, atol=1e-6)
+        torch.testing.assert_close(found, weights, **close)
+        found = last.weights(f"layers.{layer}.attention")
+        torch.testing.assert_close(found, weights[:, :, -1:], **close)
 
 
 def test_bfloat16_is_as_near_to_float32_as_theirs(generator, tmp_path):
