@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from regard.bench import Options, bench
+from regard.attention import RotaryScaling
+from regard.bench import Options, bench, decoder
 from regard.bench.decoder import contests
 from regard.bench.peers import ctranslate2, huggingface, llamacpp
+from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
+from regard.layers import Tokens
+from regard.models import Llama, LlamaConfig
 from regard.quantization.native import kernels
 
 
@@ -58,6 +64,107 @@ def test_peers_write_what_we_write(tmp_path, peer, in_process):
     assert found["amount"] == 8
 
 
+built = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
+
+
+@built
+@pytest.mark.parametrize("shape", ["gpt2-small", "smollm2-135m"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_plain_weights_are_measured_by_the_kernel_too(precision, shape, tmp_path, in_process):
+    llama = {"width": 64, "heads": 2}  # heads of 32 channels, which the kernel takes
+    quick = decoder.QUICK
+    sizes = replace(quick, llama=quick.llama | llama)
+    place, what = decoder._model(options(shape=shape), sizes, tmp_path)
+    contest = decoder._decoding("alone", 1, options(), sizes, place, what)
+    ours = in_process(contest.ours[0])
+    ours.ask({"do": "hello", "kind": "decoding"})
+    note = ours.ask({"do": "prepare", "job": dict(contest.ours[0].job) | {"precision": precision}})["note"]
+    assert note == f"InferenceDecoder in {precision}"
+    assert ours.ask({"do": "run"})["amount"] == 4
+
+
+HEADS = {"width": 64, "heads": 4, "key_heads": 2}
+LLAMAS = {
+    "heads of their own width": {"head_width": 32},
+    "linear scaling": {"rotary_scaling": RotaryScaling(kind="linear", factor=2.5)},
+    "llama3 scaling": {"rotary_scaling": RotaryScaling(kind="llama3", factor=8.0, trained_positions=64)},
+    "yarn scaling": {"rotary_scaling": RotaryScaling(kind="yarn", factor=4.0, trained_positions=16), "head_width": 24},
+    "biases": {"attention_bias": True, "attention_output_bias": True, "feedforward_bias": True},
+    "an output of its own": {"tied_output": False, "rotary_base": 500.0},
+}
+
+
+def llama_job(settings, folder):
+    """A job of a user's Llama, whose weights are all drawn, wide enough that positions count."""
+    sizes = {"vocabulary": 60, "feedforward_width": 96, "layers": 3, "maximum_positions": 128}
+    model = Llama(LlamaConfig(**sizes | HEADS | settings))
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            drawn = torch.randn(parameter.shape, generator=generator) * 0.2
+            parameter.copy_(1 + drawn if "norm" in name or "before" in name else drawn)
+    (folder / "made").mkdir()
+    task: dict = {"name": "language_modelling"}
+    write_model(folder / "made", model.config, parameters_of(model), task=task, recipe={}, metrics={})
+    wide = replace(decoder.QUICK, prompt=20, tokens=30, together=3)
+    given = options(model=folder / "made")
+    place, what = decoder._model(given, wide, folder)
+    return decoder._decoding("batch", 3, given, wide, place, what)
+
+
+@pytest.mark.parametrize("case", LLAMAS)
+def test_llama_cpp_writes_what_a_users_llama_writes(case, tmp_path):
+    """Each token that it writes is our most probable one after the same text, or as good as that: it keeps keys in 16 bits."""
+    driver = llamacpp.Decoding()
+    if not driver.available():
+        pytest.skip("not installed")
+    job = dict(llama_job(LLAMAS[case], tmp_path).ours[0].job)
+    assert "note" in driver.prepare(job | {"precision": "f32"})
+    written = torch.tensor(driver.run()["answers"])
+    texts = torch.cat([torch.tensor(job["prompts"]), written], dim=1)
+    with torch.no_grad():
+        logits = read_model(job["folder"])(Tokens.pad(texts.tolist()))[:, -len(written[0]) - 1 : -1]
+    short = logits.amax(dim=-1) - logits.gather(2, written[..., None])[..., 0]
+    assert short.max() < 0.02 * logits.std()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"activation": "gelu"}, "hidden_act is 'gelu', and llama.cpp's llama computes silu"),
+        (
+            {"rotary_scaling": RotaryScaling(kind="dynamic", factor=2.0, trained_positions=16)},
+            "rope_type is 'dynamic', and its file is written with default, linear, llama3, yarn",
+        ),
+        (
+            {"rotary_scaling": RotaryScaling(kind="yarn", factor=2.0, trained_positions=16, beta_fast=8.0)},
+            "beta_fast of yarn is 8.0, and its file is written with 32.0",
+        ),
+    ],
+)
+def test_llama_cpp_is_left_out_by_the_name_of_what_it_does_not_compute(settings, reason, tmp_path):
+    contest = llama_job(settings, tmp_path)
+    assert llamacpp.Decoding().prepare(dict(contest.ours[0].job) | {"precision": "f32"})["left_out"] == reason
+
+
+def test_the_row_of_4_bits_alone_has_a_file_of_4_bits_alone(tmp_path):
+    """All matrices that our rows of 4 bits read at a step; the usual file keeps the table of tokens in more."""
+    driver = llamacpp.Decoding()
+    if not driver.available():
+        pytest.skip("not installed")
+    import gguf
+
+    contest = contests(options(cases=("alone",), peers=("llamacpp",), shape="smollm2-135m"), tmp_path)[0]
+    names = [peer.name for peer in contest.peers]
+    assert names[-2:] == ["llamacpp q4_0", "llamacpp q4_0 pure"]
+    for precision, pure in (("q4_0", False), ("q4_0 pure", True)):
+        driver.prepare(dict(contest.ours[0].job) | {"precision": precision})
+        tensors = gguf.GGUFReader(Path(driver._folder.name) / "rounded.gguf").tensors
+        kinds = {tensor.tensor_type.name for tensor in tensors if len(tensor.shape) > 1}
+        assert (kinds == {"Q4_0"}) == pure
+        assert driver.run()["amount"] == 4
+
+
 @pytest.mark.parametrize("shape", ["gpt2-small", "smollm2-135m"])
 def test_llama_cpp_writes_what_we_write(shape, tmp_path, in_process):
     driver = llamacpp.Decoding()
@@ -102,7 +209,6 @@ def test_a_model_of_another_family_is_refused(tmp_path, untrained_lstm):
 
 @pytest.fixture
 def untrained_lstm(tmp_path):
-    from regard.checkpoints import parameters_of, write_model
     from regard.models import LSTMLanguageModel, LSTMLanguageModelConfig
 
     model = LSTMLanguageModel(LSTMLanguageModelConfig(vocabulary=9, embedding_width=4, hidden_width=5))

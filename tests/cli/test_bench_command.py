@@ -92,6 +92,13 @@ def test_what_is_given_arrives(command, made_up, pairs_file):
     assert "/x/python" in answer.err
 
 
+def test_a_shape_is_measured_in_the_cases_that_it_is_of(command, made_up):
+    for more in ([], ["--shape", "smollm2-135m"]):
+        assert command("bench", "decoder", *more).code == 0
+    cases = [options.cases for _, options in made_up.seen]
+    assert cases == [("alone", "batch", "training"), ("alone", "batch")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -101,6 +108,12 @@ def test_what_is_given_arrives(command, made_up, pairs_file):
         (["translation", "--peer", "joeynmt"], "write NAME=PYTHON"),
         (["translation", "--pairs", "a", "--pairs", "b", "--pairs", "c"], "--pairs is given 3 times"),
         (["translation", "--pairs", "missing.tsv"], "missing.tsv"),
+        (["translation", "--shape", "gpt2-small"], "--shape is of the suite decoder, not of translation; leave it out"),
+        (["look", "--shape", "smollm2-135m", "--cases", "recording"], "--shape is of the suite decoder, not of look"),
+        (
+            ["decoder", "--shape", "gpt2-small", "--cases", "alone,training"],
+            "--shape is not of the case training; leave it out, or take --cases alone,batch",
+        ),
         (["translation", "--model", "nowhere", "--quick"], "nowhere: no such folder"),
     ],
 )

@@ -17,7 +17,7 @@ PRECISIONS = ("float32", "bfloat16", "int8", "int4")
 PEER_PRECISIONS = {
     "huggingface": ("float32", "bfloat16"),
     "ctranslate2": ("float32", "int8", "bfloat16"),
-    "llamacpp": ("f32", "f16", "bf16", "q8_0", "q4_0"),
+    "llamacpp": ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_0 pure"),
 }
 """Of each peer that decodes, as it calls them."""
 

@@ -207,14 +207,16 @@ class Decoding(_Ours):
 
         from regard.checkpoints import read_model
         from regard.layers import Tokens
-        from regard.quantization import BITS, InferenceDecoder
+        from regard.quantization import BITS, InferenceDecoder, unsupported_decoder
 
         keep_freed_memory()  # as the command line does
         model, precision = read_model(job["folder"]).eval(), job["precision"]
-        if precision in BITS:
-            model = InferenceDecoder(model, precision)  # type: ignore[arg-type]
-            if model.slow:
-                return {"left_out": model.slow}
+        rounded = precision in BITS
+        prepared = InferenceDecoder(model, precision) if rounded or not unsupported_decoder(model) else None  # type: ignore[arg-type]
+        if rounded and prepared is not None and prepared.slow:
+            return {"left_out": prepared.slow}
+        if rounded or (prepared is not None and prepared.kernel is not None):
+            model = prepared
         else:
             model = model.to(getattr(torch, precision))
         self._model, self._job = model, job

@@ -37,11 +37,13 @@ class Suite:
         about: what is measured, in a few words.
         cases: what may be chosen, by name.
         contests: makes the contests of the cases chosen, with what they need in a folder.
+        shaped: of the cases, those whose random weights may have another shape (`--shape`).
     """
 
     about: str
     cases: tuple[str, ...]
     contests: Callable[[Options, Path], list[Contest]]
+    shaped: tuple[str, ...] = ()
 
 
 SUITES: Mapping[str, Suite] = {
@@ -64,6 +66,7 @@ SUITES: Mapping[str, Suite] = {
         about="writing on after prompts with a GPT-2 or a Llama, alone and in a batch, and training a GPT-2",
         cases=("alone", "batch", "training"),
         contests=decoder.contests,
+        shaped=("alone", "batch"),
     ),
 }
 """A new suite joins by an entry here."""
@@ -104,6 +107,13 @@ def bench(
     for case in options.cases:
         if case not in suite.cases:
             raise InputError(f"{name} has no case {case!r}; {nearest(case, list(suite.cases))}")
+        if options.shape is not None and suite.shaped and case not in suite.shaped:
+            raise InputError(
+                f"--shape is not of the case {case}; leave it out, or take --cases {','.join(suite.shaped)}"
+            )
+    if options.shape is not None and not suite.shaped:
+        shaped = [other for other, found in SUITES.items() if found.shaped]
+        raise InputError(f"--shape is of the suite {' and '.join(shaped)}, not of {name}; leave it out")
 
     def own_process(contestant: Contestant) -> Process:
         file = ours.HERE if contestant.library == OURS else PEERS[contestant.library]

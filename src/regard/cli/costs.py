@@ -105,7 +105,7 @@ def bench(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Of the suite decoder: random weights of gpt2-small or smollm2-135m. gpt2-small where not given.",
+            help="Of the suite decoder, not its training: random weights of gpt2-small (where not given) or smollm2-135m.",
             show_default=False,
         ),
     ] = None,
@@ -115,7 +115,8 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each works; the median counts.")] = 7,
     cases: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Such as training,translation; all where not given.")
+        str | None,
+        typer.Option(metavar="NAMES", help="Such as training,translation; all, or those of --shape, where not given."),
     ] = None,
     peers: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Such as joeynmt,ctranslate2, or none; all where not given.")
@@ -150,6 +151,7 @@ def bench(
     from regard.bench.suites import suite_of
 
     found = suite_of(suite)
+    chosen = found.cases if shape is None else found.shaped or found.cases
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.bench import PEERS, Options
@@ -162,7 +164,7 @@ def bench(
             to=to,
             threads=threads or os.cpu_count() or 1,
             rounds=rounds,
-            cases=found.cases if cases is None else _names(cases),
+            cases=_names(cases) if cases is not None else chosen,
             peers=tuple(PEERS) if peers is None else () if peers == "none" else _names(peers),
             interpreters=_interpreters(peer or []),
             quick=quick,

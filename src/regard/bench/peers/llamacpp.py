@@ -1,12 +1,13 @@
 """llama.cpp on the weights of a folder, by its Python binding.
 
 Needs llama-cpp-python, gguf and numpy; nothing of Regard. The folder is turned into llama.cpp's own file in 32 bits, and that
-into 8 or 4 bits by llama.cpp itself.
+into 8 or 4 bits by llama.cpp itself. With 4 bits it keeps the table of tokens in more; `q4_0 pure` keeps all matrices in 4.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 import time
 from importlib import metadata, util
@@ -58,9 +59,9 @@ class Decoding:
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Write the file, round its weights where asked, and load it."""
-        kind = json.loads((Path(job["folder"]) / "config.json").read_text(encoding="utf-8")).get("model_type")
-        if kind not in ("gpt2", "llama"):
-            return {"left_out": f"its file is written of a GPT-2 or a Llama alone, not of a {kind}"}
+        why = unsupported(json.loads((Path(job["folder"]) / "config.json").read_text(encoding="utf-8")))
+        if why:
+            return {"left_out": why}
         import llama_cpp  # pyright: ignore[reportMissingImports]
 
         llama_cpp.llama_backend_init()
@@ -68,10 +69,12 @@ class Decoding:
         plain = str(Path(self._folder.name) / "f32.gguf")
         size = _write(Path(job["folder"]), plain)
         path = plain
-        if job["precision"] != "f32":
+        precision, _, pure = job["precision"].partition(" ")
+        if precision != "f32":
             path = str(Path(self._folder.name) / "rounded.gguf")
             wanted = llama_cpp.llama_model_quantize_default_params()
-            wanted.ftype = KINDS_OF_FILE[job["precision"]]
+            wanted.ftype = KINDS_OF_FILE[precision]
+            wanted.pure = pure == "pure"
             wanted.nthread = job["threads"]
             if llama_cpp.llama_model_quantize(plain.encode(), path.encode(), wanted):
                 raise RuntimeError("llama.cpp did not round the weights")
@@ -122,6 +125,37 @@ class Decoding:
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
+ACTIVATIONS = {"gpt2": ("gelu_new", "gelu_pytorch_tanh"), "llama": ("silu", "swish")}
+"""Of each kind of model that a file is written of: the activations that llama.cpp computes in it."""
+
+SCALINGS = ("default", "linear", "llama3", "yarn")
+YARN = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True, "attention_factor": None}
+"""Of yarn, what llama.cpp takes."""
+
+
+def unsupported(config: dict[str, Any]) -> str:
+    """Why no file is written of a folder with this config.json, as a sentence; empty where one is."""
+    kind = config.get("model_type")
+    if kind not in ACTIVATIONS:
+        return f"its file is written of a GPT-2 or a Llama alone, not of a {kind}"
+    field = "activation_function" if kind == "gpt2" else "hidden_act"
+    if config.get(field) not in ACTIVATIONS[kind]:
+        return f"{field} is {config.get(field)!r}, and llama.cpp's {kind} computes {ACTIVATIONS[kind][0]}"
+    scaling = _scaling(config) if kind == "llama" else {}
+    rope = scaling.get("rope_type", "default")
+    if rope not in SCALINGS:
+        return f"rope_type is {rope!r}, and its file is written with {', '.join(SCALINGS)}"
+    for name, value in YARN.items() if rope == "yarn" else ():
+        if scaling.get(name, value) != value:
+            return f"{name} of yarn is {scaling[name]}, and its file is written with {value}"
+    return ""
+
+
+def _scaling(config: dict[str, Any]) -> dict[str, Any]:
+    """How the rotation is changed for longer texts, by either of the two names that folders have for it."""
+    return config.get("rope_scaling") or config.get("rope_parameters") or {}
+
+
 def _write(folder: Path, path: str) -> int:
     """A folder of a GPT-2 or a Llama as llama.cpp's file in 32 bits; returns its size."""
     import gguf  # pyright: ignore[reportMissingImports]
@@ -133,6 +167,8 @@ def _write(folder: Path, path: str) -> int:
     (_describe_llama if llama else _describe_gpt2)(writer, config)
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("no_vocab")
+    if llama and _scaling(config).get("rope_type") == "llama3":
+        writer.add_tensor("rope_freqs.weight", numpy.array(_divisors(config), dtype=numpy.float32))
     for name, array in _tensors(folder / "model.safetensors"):
         name = name.removeprefix("transformer.").removeprefix("model.")
         found = _called(name, LLAMA if llama else GPT2)
@@ -161,16 +197,46 @@ def _describe_gpt2(writer: Any, config: dict[str, Any]) -> None:
 
 
 def _describe_llama(writer: Any, config: dict[str, Any]) -> None:
-    rotary = config.get("rope_parameters") or config
+    import gguf  # pyright: ignore[reportMissingImports]
+
+    scaling, width = _scaling(config), _head_width(config)
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(width)
+    writer.add_value_length(width)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
-    writer.add_rope_freq_base(rotary["rope_theta"])
+    writer.add_rope_dimension_count(width)
+    writer.add_rope_freq_base(_base(config))
+    if scaling.get("rope_type") in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(scaling["rope_type"]))
+        writer.add_rope_scaling_factor(scaling["factor"])
+    if scaling.get("rope_type") == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+
+
+def _head_width(config: dict[str, Any]) -> int:
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def _base(config: dict[str, Any]) -> float:
+    return (config.get("rope_parameters") or config)["rope_theta"]
+
+
+def _divisors(config: dict[str, Any]) -> list[float]:
+    """What each frequency of a head is divided by where texts are longer, by the rule of Llama 3.1."""
+    scaling, width, found = _scaling(config), _head_width(config), []
+    trained, low, high = (
+        scaling[name] for name in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+    )
+    for channel in range(0, width, 2):
+        turns = trained * _base(config) ** (-channel / width) / (2 * math.pi)
+        share = min(max((turns - low) / (high - low), 0.0), 1.0)
+        found.append(1 / ((1 - share) / scaling["factor"] + share))
+    return found
 
 
 def _called(name: str, names: dict[str, str]) -> str | None:
