@@ -36,6 +36,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
     {
         "marian": "translators:MARIAN",
         "pegasus": "translators:PEGASUS",
+        "bart": "translators:BART",
         "bert": "encoders:BERT",
         "distilbert": "encoders:DISTILBERT",
         "roberta": "later_encoders:ROBERTA",
@@ -59,7 +60,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
 
 FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "transformer": ("marian", "pegasus"),
+        "transformer": ("marian", "pegasus", "bart"),
         "bert": ("bert",),
         "distilbert": ("distilbert",),
         "roberta": ("roberta",),

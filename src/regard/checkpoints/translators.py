@@ -1,4 +1,6 @@
-"""Hugging Face's layouts of encoder-decoder models: our Transformer as Marian when post-norm and as Pegasus when pre-norm; T5.
+"""Hugging Face's layouts of encoder-decoder models: our Transformer as Marian, Pegasus or BART; T5.
+
+A post-norm Transformer is a Marian, a pre-norm one a Pegasus; one with learned positions and normed embeddings is a BART.
 
 What differs in Marian and Pegasus, besides names: the sinusoids there are all sines, then all cosines, so every axis along which
 the model's channels run is put in that order; every projection has a bias, zero where ours has none; the logits have a constant
@@ -80,14 +82,21 @@ def _ruling_out(padding: int | None, vocabulary: int) -> Tensor:
 
 def _transformer_constants(config: TransformerConfig) -> dict[str, Constant]:
     """What their file holds that is no parameter of ours: the bias of the logits, the positions, and biases of projections."""
+    constants = _biases(config)
+    for stack in ("encoder", "decoder"):
+        positions = _sines_then_cosines(config.maximum_positions, config.width)
+        name = f"model.{stack}.embed_positions.weight"  # a Marian file leaves them out
+        constants[name] = Constant(positions, "sinusoids", 1e-3, optional=True, written=config.norm == "pre")
+    return constants
+
+
+def _biases(config: TransformerConfig) -> dict[str, Constant]:
+    """The bias of the logits and those of projections, where ours has none."""
     constants: dict[str, Constant] = {}
     if config.output_bias != "trained":
         bias = _ruling_out(config.ruled_out, config.target_vocabulary)
         constants[BIAS] = Constant(bias, "zero but for what rules padding out", optional=True)
     for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        positions = _sines_then_cosines(config.maximum_positions, config.width)
-        name = f"model.{stack}.embed_positions.weight"  # a Marian file leaves them out
-        constants[name] = Constant(positions, "sinusoids", 1e-3, optional=True, written=config.norm == "pre")
         for layer in range(0 if config.attention_bias else layers):
             for attention in ("self_attn", "encoder_attn")[: 1 if stack == "encoder" else 2]:
                 for part in ("q", "k", "v", "out"):
@@ -194,6 +203,9 @@ MARIAN = HFFormat(
         "norm": "post",
         "sharing": "all",
         "positions": "sinusoidal",
+        "first_position": 0,
+        "scaled_embedding": True,
+        "embedding_norm": False,
         "scale_power": 0.5,
         "score": "scaled_dot",
         "alignment": "softmax",
@@ -247,6 +259,76 @@ PEGASUS = replace(
     implied={**MARIAN.implied, "norm": "pre"},
     written={**MARIAN.written, "normalize_before": True, "add_final_layer_norm": True},
     tensors=_transformer_tensors("before"),
+)
+
+# --- BART -------------------------------------------------------------------------------------------------------
+
+
+def _bart_tokens(config: TransformerConfig) -> str:
+    """Why its special tokens cannot be written, as half a sentence."""
+    return "padding is also the end token" if config.padding_id == config.end_id else ""
+
+
+def _bart_tensors() -> TensorTable:
+    """The names of all tensors. Positions are learned, so channels stay in their order."""
+    table: dict[str, str | HFTensor] = {
+        ours: HFTensor(theirs.name, unsqueezed=theirs.unsqueezed) if isinstance(theirs, HFTensor) else theirs
+        for ours, theirs in _transformer_tensors("after").items()
+    }
+    for stack in ("encoder", "decoder"):
+        table |= {
+            f"{stack}.embedding.positions.weight": f"model.{stack}.embed_positions.weight",
+            f"{stack}.embedding.norm.{{*}}": f"model.{stack}.layernorm_embedding.{{*}}",
+        }
+    return table
+
+
+BART = replace(
+    MARIAN,
+    model_type="bart",
+    title="BART",
+    architecture="BartForConditionalGeneration",
+    fields={**MARIAN.fields, "scaled_embedding": "scale_embedding"},
+    must_be={
+        "tie_word_embeddings": True,
+        # Of old files: mBART there is a BART that differs in these.
+        "normalize_before": False,
+        "add_final_layer_norm": False,
+        "normalize_embedding": True,
+        "static_position_embeddings": False,
+    },
+    must_agree={
+        "decoder_attention_heads": "encoder_attention_heads",
+        "decoder_ffn_dim": "encoder_ffn_dim",
+    },
+    implied={
+        **{name: value for name, value in MARIAN.implied.items() if name != "scaled_embedding"},
+        "positions": "learned",
+        "first_position": 2,
+        "embedding_norm": True,
+    },
+    written={
+        "tie_word_embeddings": True,
+        "is_encoder_decoder": True,
+        "use_cache": True,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,
+        "normalize_before": False,
+        "add_final_layer_norm": False,
+        "normalize_embedding": True,
+        "static_position_embeddings": False,
+    },
+    unsupported=_bart_tokens,
+    to_hf=(
+        lambda config: {
+            "decoder_attention_heads": config.heads,
+            "decoder_ffn_dim": config.feedforward_width,
+            "num_hidden_layers": config.encoder_layers,
+        },
+    ),
+    tensors=_bart_tensors(),
+    constants=_biases,
+    converted="",
 )
 
 # --- T5 and mT5 -------------------------------------------------------------------------------------------------

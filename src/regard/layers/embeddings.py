@@ -22,28 +22,37 @@ from regard.layers.tokens import Tokens
 class PositionedEmbedding(nn.Module):
     """Token vectors, scaled, plus position vectors, then dropout (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-        x = sqrt(D) * E[token] + P[position]
+        x = norm(sqrt(D) * E[token] + P[position])
 
     Arguments:
         tokens: the embedding table E; passed in, because source, target and output may share one.
         positions: P, a module from positions (B, L) to (B, L, D).
         dropout: probability of dropping an entry in training.
         scale: of the token vectors, where it is another than sqrt(D); GPT has 1.
+        norm: of the sum, before dropout; none where None. BART has one.
     """
 
     def __init__(
-        self, tokens: nn.Embedding, positions: nn.Module, *, dropout: float = 0.0, scale: float | None = None
+        self,
+        tokens: nn.Embedding,
+        positions: nn.Module,
+        *,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
+        self.norm = nn.Identity() if norm is None else norm
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(tokens.embedding_dim) if scale is None else scale
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """(B, L) ids and (B, L) positions to (B, L, D)."""
         vectors = self.tokens(ids)
-        return self.dropout((vectors if self.scale == 1 else vectors * self.scale) + self.positions(positions))
+        scaled = vectors if self.scale == 1 else vectors * self.scale
+        return self.dropout(self.norm(scaled + self.positions(positions)))
 
 
 def token_embedding(vocabulary: int, width: int, *, padding: int | None = None) -> nn.Embedding:

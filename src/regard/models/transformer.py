@@ -60,6 +60,9 @@ class TransformerConfig:
             from the query (Shaw et al. 2018), or `none`: nothing then tells the encoder the order of its tokens.
         relative_distance: the farthest distance that relative positions tell apart; 16 in their paper's base model.
         maximum_positions: the longest source or target, in tokens. Sinusoids cost nothing: raise it at will.
+        first_position: the row of position 0 in tables of learned positions; rows before it are never read. BART has 2.
+        scaled_embedding: whether token vectors are times sqrt(D), as published; BART's are not.
+        embedding_norm: one more layer norm, of the sum of token and position vectors, as in BART.
         sharing: `all` = source, target and output share one table (needs one vocabulary); `target` = target and output; `none`.
         score, alignment: of every attention: `scaled_dot` and `softmax`, or a score and an alignment of your own, or a mechanism
             of your own as score.
@@ -93,6 +96,9 @@ class TransformerConfig:
     positions: Literal["sinusoidal", "learned", "relative", "none"] = "sinusoidal"
     relative_distance: int = 16
     maximum_positions: int = 1024
+    first_position: int = 0
+    scaled_embedding: bool = True
+    embedding_norm: bool = False
     sharing: Literal["all", "target", "none"] = "all"
     score: Annotated[str, Choice(("scaled_dot",), ("score", "mechanism"))] = "scaled_dot"
     alignment: Annotated[str, Choice(("softmax",), ("alignment",))] = "softmax"
@@ -147,6 +153,15 @@ class TransformerConfig:
         check(self.relative_distance >= 0, "relative_distance", self.relative_distance, "at least 0", "16 is usual")
         scaled = not relative or self.scale_power == 0.5
         check(scaled, "scale_power", self.scale_power, "0.5 beside positions=relative", "leave it out")
+        first = self.first_position
+        check(first >= 0, "first_position", first, "at least 0", "BART has 2")
+        check(
+            first == 0 or self.positions == "learned",
+            "first_position",
+            first,
+            "0 without learned positions",
+            "leave it out",
+        )
         own = self.score != "scaled_dot"
         usual = self.alignment == "softmax" and not own
         check(
@@ -330,9 +345,18 @@ class Transformer(AttentionEncoderDecoder):
 
     def _embedding(self, table: nn.Embedding) -> PositionedEmbedding:
         config = self.config
-        kinds = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
-        kind = kinds.get(config.positions, NoPositions)
-        return PositionedEmbedding(table, kind(config.width, config.maximum_positions), dropout=config.dropout)
+        width, maximum = config.width, config.maximum_positions
+        if config.positions == "learned":
+            positions: nn.Module = LearnedPositions(width, maximum, first=config.first_position)
+        else:
+            positions = (SinusoidalPositions if config.positions == "sinusoidal" else NoPositions)(width, maximum)
+        return PositionedEmbedding(
+            table,
+            positions,
+            dropout=config.dropout,
+            scale=None if config.scaled_embedding else 1.0,
+            norm=nn.LayerNorm(width, eps=config.norm_epsilon) if config.embedding_norm else None,
+        )
 
     def _attention(self, queries: Side, keys: Side) -> MultiHeadAttention:
         config = self.config

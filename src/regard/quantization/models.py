@@ -291,6 +291,8 @@ def unsupported_decoder(model: nn.Module) -> str:
         return f"a {type(model).__name__} has a `{own}` of its own"
     if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) not in POSITIONS:
         return "its positions are not added to its tokens"
+    if type(model.embedding.norm) is not nn.Identity:
+        return "its embeddings are normed"
     return (
         unsupported_place(model) or next(filter(None, map(unsupported_in, model.layers)), "") or _unlike(model.layers)
     )
@@ -478,6 +480,8 @@ def unsupported_transformer(model: nn.Module) -> str:
     embeddings = (model.encoder.embedding, model.decoder.embedding)
     if any(type(part) is not PositionedEmbedding or type(part.positions) not in POSITIONS for part in embeddings):
         return "its positions are not added to its tokens"
+    if any(type(part.norm) is not nn.Identity for part in embeddings):
+        return "its embeddings are normed"
     blocks = (*model.encoder.layers, *model.decoder.layers)
     return (
         unsupported_place(model) or next(filter(None, map(unsupported_in, blocks)), "") or _unlike(model.decoder.layers)
