@@ -52,7 +52,7 @@ def made(tokenizer, generator, folder: Path, bias: float = 0.0, **changes: Any) 
         pad_token_id=tokenizer.padding_id,
         bos_token_id=tokenizer.start_id,
         eos_token_id=tokenizer.end_id,
-        decoder_start_token_id=tokenizer.end_id,
+        decoder_start_token_id=tokenizer.start_id,  # the published have the end token, which no tokenizer here starts with
         forced_eos_token_id=None,
         **(SIZES | changes),
     )
