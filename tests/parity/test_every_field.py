@@ -552,6 +552,14 @@ FAMILIES: Mapping[str, Family] = {
         call=of_translator,
         lacks=("pad_token_id",),
     ),
+    "bart": Family(
+        config="BartConfig",
+        model="BartForConditionalGeneration",
+        base={**TRANSLATOR, "scale_embedding": False},
+        values={**OF_TRANSLATOR, "scale_embedding": [True], "tie_word_embeddings": [False]},
+        call=of_translator,
+        lacks=("pad_token_id",),
+    ),
     "vit": Family(
         config="ViTConfig",
         model="ViTForImageClassification",

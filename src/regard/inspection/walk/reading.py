@@ -295,9 +295,8 @@ def watching(model: nn.Module, layer: AttentionLayer) -> Iterator[Seen]:
         layer.output.register_forward_hook(gave),
     ]
     for name, part in model.named_modules():
-        if (
-            isinstance(part, PositionedEmbedding) and type(part.norm) is nn.Identity
-        ):  # else the output is no sum of the two
+        # Under a norm what the embedding gives is no sum of the two.
+        if isinstance(part, PositionedEmbedding) and type(part.norm) is nn.Identity:
             handles.append(part.register_forward_hook(_embedding(seen, name)))
         elif isinstance(part, nn.LayerNorm):
             handles.append(part.register_forward_hook(_norm(seen, name)))
