@@ -20,7 +20,7 @@ from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.layers import Tokens
 from regard.layers.embeddings import check_finite
-from regard.quantization import InferenceDecoder, QuantizedPrecision
+from regard.quantization import InferenceDecoder, Precision
 from regard.reading import read_json_object
 from regard.structure import from_mapping
 from regard.tasks.examples import Place, Reader
@@ -140,13 +140,15 @@ class LanguageModel(Predictor[LanguageModellingTask]):
                 state = self.model.prefill(Tokens.pad([ids[:-1]], device=self.device), state)
         return Beginning(text=text, ids=tuple(ids), state=state)
 
-    def quantised(self, precision: QuantizedPrecision) -> LanguageModel:
-        """The same with weights of 8 or 4 bits, for use on a processor: a half to an eighth of the memory, and faster by as much.
+    def quantised(self, precision: Precision) -> LanguageModel:
+        """The same for inference on a processor, by compiled kernels; with 8 or 4 bits in a quarter to an eighth of the memory.
 
-        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL TEXT dtype=int4` tells.
+        The model itself is left as it is, and the weights are copied. What comes of it refuses training and saving. What the
+        rounding costs, `regard evaluate MODEL TEXT dtype=int4` tells.
 
         Arguments:
-            precision: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says.
+            precision: of the weights: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says; `float32` or
+                `bfloat16` for the kernels without such rounding. `regard.load` gives the ordinary model for these two.
 
         Raises:
             InputError: for a model that is not of GPT's family, is on another device, or is looked at.

@@ -7,10 +7,21 @@ import itertools
 import pytest
 import torch
 
+import regard
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.layers import CausalStack, Tokens
-from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.models import (
+    GPT2,
+    GPT3,
+    GPT2Config,
+    GPT3Config,
+    Llama,
+    LlamaConfig,
+    LSTMLanguageModel,
+    LSTMLanguageModelConfig,
+)
+from regard.quantization import InferenceDecoder
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.tasks.language_writing import StopText
 from regard.text import Tokenizer
@@ -259,3 +270,41 @@ def test_a_beginning_takes_its_positions(randomize):
     assert len(written.tokens) == room
     with pytest.raises(InputError, match=f"positions for {POSITIONS}"):
         model.generate("rain falls on the plain and on the hill. " * 9, after=first)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_plain_weights_are_prepared_for_inference_on_request(name, precision, tmp_path, seeded):
+    """The ordinary model is what a folder loads as: it looks without changing a bit, and is saved and trained."""
+    task = LanguageModellingTask(Tokenizer.train(["the sum of 3 and 4 is seven"], kind="character", size=40))
+    kind, config = {"gpt2": (GPT2, GPT2Config), "llama": (Llama, LlamaConfig)}[name]
+    sizes: dict = {"width": 64, "heads": 2, "feedforward_width": 96, "layers": 2, "maximum_positions": 64}
+    made = kind(config(**sizes, **task.model_settings())).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.2)
+    LanguageModel(made, task).save(tmp_path / "model")
+    loaded = regard.load(tmp_path / "model", dtype=precision)
+    assert type(loaded.model) is kind
+    ready = loaded.quantised(precision)
+    assert type(ready.model) is InferenceDecoder
+    settings = GenerationSettings(maximum_length=12)
+    plain, found = (model.generate(["the sum", "of 3", "f"], settings) for model in (loaded, ready))
+    wanted = ready.score("the sum of 3").perplexity
+    assert wanted == pytest.approx(
+        loaded.score("the sum of 3").perplexity, rel=1e-5 if precision == "float32" else 0.05
+    )
+    if precision == "float32":
+        assert [each.text for each in found] == [each.text for each in plain]
+    with regard.look(loaded):
+        assert loaded.generate(["the sum", "of 3", "f"], settings) == plain
+    with regard.look(ready) as seen:
+        ready.generate("the sum", settings)
+    assert seen.addresses == ["layers.0.attention", "layers.1.attention"]
+    for refused in (lambda: ready.save(tmp_path / "again"), ready.model.train):
+        with pytest.raises(
+            InputError, match=f"laid out in {precision}, which is for inference, not for training or saving"
+        ):
+            refused()
+    loaded.save(tmp_path / "again")
