@@ -365,3 +365,28 @@ def test_the_last_norm_and_the_output_map_are_ablated_as_in_the_ordinary_blocks(
         with change(model, SetOutput(address=place, to=lambda present: 0 * present)):
             assert not model.step(ids, state)[0].any()
         assert torch.equal(model.step(ids, state)[0], step)
+
+
+@built
+@every_decoder
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_settings_that_are_changed_count_at_the_next_step(precision, kind, generator):
+    """An epsilon, an activation, the power of the scale: the kernel was told them once."""
+    model = quantized(DECODERS[kind](generator), precision)
+    tokens, ids = Tokens.pad([[3, 9, 4, 7]] * 3), torch.tensor([5, 1, 8])
+    state = model.read(tokens, model.start(3))[1]
+    before = model.step(ids, state)[0]
+    for part, name, other in (
+        (model.norm, "eps", 9.0),
+        (model.layers[1].attention_residual.before, "eps", 9.0),
+        (model.layers[2].feedforward, "activation", torch.relu),
+        (model.layers[0].attention.attention.score, "power", 0.1),
+    ):
+        kept = getattr(part, name)
+        setattr(part, name, other)
+        found = model.step(ids, state)[0]
+        with regard.look(model):
+            assert torch.equal(found, model.step(ids, state)[0])
+        assert not near(found, before, 1e-4)
+        setattr(part, name, kept)
+        assert torch.equal(model.step(ids, state)[0], before)

@@ -134,6 +134,9 @@ def block_pasts(past: KeysValues, present: KeysValues, count: int) -> tuple[Bloc
 OUTSIDE = ("forward", "_compiled_call_impl")
 """Names that an object of a module has where somebody stands around its calls, or compiled it."""
 
+SETTINGS = ("eps", "activation", "power", "parallel", "neighbours")
+"""Of modules, what the kernel was told and what may be set to something else."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Untouched:
@@ -148,6 +151,7 @@ class Untouched:
         objects: what that was, with a mark at its end.
         tensors: the parameters and buffers among them.
         places: where their numbers stand, for `parameter.data = other` puts others under the same parameter.
+        settings: namespaces that have one of `SETTINGS`, the name in each, and what it was.
     """
 
     namespaces: tuple[dict[str, Any], ...]
@@ -156,6 +160,7 @@ class Untouched:
     objects: tuple[Any, ...]
     tensors: tuple[Tensor, ...]
     places: tuple[int, ...]
+    settings: tuple[tuple[dict[str, Any], ...], tuple[str, ...], tuple[Any, ...]]
 
     @classmethod
     def of(cls, modules: Sequence[nn.Module]) -> Self:
@@ -164,6 +169,7 @@ class Untouched:
         contents = tuple(held.values() for part in every for held in (part._modules, part._parameters, part._buffers))
         objects = tuple(chain.from_iterable(contents))
         tensors = tuple(held for held in objects if isinstance(held, Tensor))
+        said = [(part.__dict__, name) for part in every for name in SETTINGS if name in part.__dict__]
         return cls(
             tuple(part.__dict__ for part in every),
             (
@@ -175,6 +181,11 @@ class Untouched:
             (*objects, MARK),
             tensors,
             tuple(map(Tensor.data_ptr, tensors)),
+            (
+                tuple(space for space, _ in said),
+                tuple(name for _, name in said),
+                tuple(space[name] for space, name in said),
+            ),
         )
 
     def __bool__(self) -> bool:
@@ -183,8 +194,12 @@ class Untouched:
         now = chain(chain.from_iterable(self.contents), (MARK,))
         if not all(map(operator.is_, now, self.objects)):
             return False
-        there = all(map(operator.eq, map(Tensor.data_ptr, self.tensors), self.places))
-        return there and all(map(Tensor.is_contiguous, self.tensors))
+        spaces, names, values = self.settings
+        return (
+            all(map(operator.eq, map(Tensor.data_ptr, self.tensors), self.places))
+            and all(map(Tensor.is_contiguous, self.tensors))
+            and all(map(operator.is_, map(dict.get, spaces, names), values))
+        )
 
 
 MARK = object()
