@@ -10,7 +10,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from regard.data.pictures import decoded_picture, fitted, open_pictures, read_digits, read_idx, read_picture
 from regard.errors import InputError
@@ -69,6 +69,19 @@ def test_a_picture_that_was_cut_short_is_damaged(pixels):
     whole = encoded(np.repeat(np.repeat(pixels, 20, axis=0), 20, axis=1))
     with pytest.raises(InputError, match="damaged"):
         decoded_picture(whole[: len(whole) // 2], "x.png")
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="Pillow was built without AVIF")
+def test_so_is_one_of_which_the_decoder_says_so_in_its_own_way(pixels):
+    whole = encoded(pixels, "AVIF")
+    with pytest.raises(InputError, match=r"x\.avif: the picture is damaged"):
+        decoded_picture(whole.partition(b"mdat")[0] + b"mdat" + bytes(99), "x.avif")
+
+
+def test_of_formats_those_are_read_that_are_asked_for(pixels):
+    assert np.array_equal(decoded_picture(encoded(pixels), "a.png", formats=("PNG",)), pixels)
+    with pytest.raises(InputError, match=r"a\.png: is no picture that can be read"):
+        decoded_picture(encoded(pixels), "a.png", formats=("JPEG", "GIF"))
 
 
 def test_a_file_that_is_not_there(tmp_path):

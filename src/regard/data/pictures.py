@@ -27,7 +27,9 @@ MOST_PIXELS = 1 << 26
 """A picture with more is refused: 67 million pixels take 200 MB, and a small file may unpack to any number."""
 
 
-def decoded_picture(content: bytes, name: str, *, colour: bool = True) -> np.ndarray:
+def decoded_picture(
+    content: bytes, name: str, *, colour: bool = True, formats: tuple[str, ...] | None = None
+) -> np.ndarray:
     r"""The pixels of an encoded picture, upright as its camera meant it: (Y, X, 3) uint8, or (Y, X, 1) without colour.
 
     What is see-through stands before white.
@@ -36,6 +38,7 @@ def decoded_picture(content: bytes, name: str, *, colour: bool = True) -> np.nda
         content: the bytes of a JPEG, a PNG, or whatever else Pillow reads.
         name: how messages call it.
         colour: red, green and blue; one channel of grey where false.
+        formats: those that are read, by Pillow's names; None for all, of which some start another program.
 
     Raises:
         InputError: where Pillow is not installed, or the bytes are no picture, are cut short or unpack to too many pixels.
@@ -53,7 +56,7 @@ def decoded_picture(content: bytes, name: str, *, colour: bool = True) -> np.nda
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of metadata that nobody asked for, and of sizes, which are judged here
-            with Image.open(io.BytesIO(content)) as opened:
+            with Image.open(io.BytesIO(content), formats=formats) as opened:
                 if opened.width * opened.height > MOST_PIXELS:
                     raise InputError(
                         f"{name}: has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}; make it smaller"
@@ -70,7 +73,7 @@ def decoded_picture(content: bytes, name: str, *, colour: bool = True) -> np.nda
                 pixels = np.array(upright.convert("RGB" if colour else "L"))
     except (UnidentifiedImageError, Image.DecompressionBombError):
         raise InputError(f"{name}: is no picture that can be read; give a JPEG or a PNG") from None
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow raises all of them for damaged files
+    except (OSError, RuntimeError, SyntaxError, ValueError) as error:  # Pillow raises all of them for damaged files
         if isinstance(error, InputError):
             raise
         raise InputError(f"{name}: the picture is damaged ({error}); fetch it again") from None
