@@ -513,22 +513,31 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
 
     validates_all = False
 
-    def fill(self, text: str, top: int = 5) -> Filled:
+    def fill(self, text: str, top: int = 5, *, targets: Sequence[str] | None = None) -> Filled:
         """What may stand at each mask of a text, such as "Paris is the [MASK] of France.".
 
         Arguments:
             top: how many candidates for each mask.
+            targets: words, each one token of the vocabulary, that alone are candidates; None = the whole vocabulary.
 
         Raises:
-            InputError: for a text without a mask, or one that is too long.
+            InputError: for a text without a mask, or one that is too long; for a target that is not one token.
         """
-        return self.fill_batch([text], top)[0]
+        return self.fill_batch([text], top, targets=targets)[0]
 
-    def fill_batch(self, texts: Sequence[str], top: int = 5, *, batch_tokens: int = BATCH_TOKENS) -> list[Filled]:
+    def fill_batch(
+        self,
+        texts: Sequence[str],
+        top: int = 5,
+        *,
+        targets: Sequence[str] | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> list[Filled]:
         """The same for many texts; the answers come in the order of the texts.
 
         Arguments:
             top: how many candidates for each mask.
+            targets: as in `fill`. Their probabilities are among the whole vocabulary all the same.
             batch_tokens: tokens read together. It does not change the answers, only memory and speed.
 
         Raises:
@@ -537,12 +546,14 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         if top < 1:
             raise InputError(f"top is {top}; give at least 1")
         inputs = read_masked(self.task.tokenizer, texts, maximum=self.maximum_length)
+        # A model's table may have rows that no token has.
+        among = torch.arange(self.task.tokenizer.size) if targets is None else torch.tensor(self._ids_of(targets))
+        among = among.to(self.device)
         found: dict[int, Filled] = {}
         for rows, tokens, encoded in self.encoded(inputs, batch_tokens=batch_tokens, at=self._masks):
-            # A model's table may have rows that no token has.
-            probabilities = _wide(encoded.logits).softmax(dim=-1)[:, : self.task.tokenizer.size]
-            best = probabilities.topk(min(top, probabilities.shape[1]), dim=-1)
-            candidates = iter(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+            probabilities = _wide(encoded.logits).softmax(dim=-1)[:, among]
+            best = probabilities.topk(min(top, len(among)), dim=-1)
+            candidates = iter(zip(among[best.indices].tolist(), best.values.tolist(), strict=True))
             counts = (tokens.ids == self.task.tokenizer.mask_id).sum(dim=1).tolist()
             made = [
                 self._filled(texts[row], [next(candidates) for _ in range(count)])
@@ -643,6 +654,20 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
     def _masks(self, tokens: Tokens) -> Tensor:
         """Where the masks of a batch stand, as indices into B x L."""
         return (tokens.ids == self.task.tokenizer.mask_id).flatten().nonzero().squeeze(1)
+
+    def _ids_of(self, targets: Sequence[str]) -> list[int]:
+        """The token of each word that may stand at a mask, each once."""
+        tokenizer = self.task.tokenizer
+        if isinstance(targets, str) or not targets:
+            raise InputError(f"targets are {targets!r:.80}; give a list of words, or leave them out")
+        found = []
+        for target in targets:
+            index = tokenizer.find(target)
+            ids = tokenizer.encode(target) if index is None else [index]
+            if len(ids) != 1 or ids[0] == tokenizer.unknown_id:
+                raise InputError(f"the target {target!r:.60} is not one token of the vocabulary; leave it out")
+            found += ids
+        return list(dict.fromkeys(found))
 
     def _filled(self, text: str, found: Sequence[tuple[list[int], list[float]]]) -> Filled:
         """A text with the candidates for each of its masks, as ids and probabilities."""

@@ -38,6 +38,21 @@ def test_candidates_are_the_models_most_probable_tokens(language_model, name):
             assert [each.token for each in candidates] == model.task.tokenizer.tokens(best.indices.tolist())
 
 
+def test_only_targets_are_candidates_with_the_probabilities_they_have_among_all(language_model):
+    model = language_model()
+    text = "the [MASK] sees a [MASK]."
+    every = [{each.token: each.probability for each in mask} for mask in model.fill(text, 1000).masks]
+    found = model.fill(text, targets=["cat", "dog", "cat", "bird"])
+    for candidates, among in zip(found.masks, every, strict=True):
+        told = {each.token: each.probability for each in candidates}
+        assert told == {token: pytest.approx(among[token]) for token in ("cat", "dog", "bird")}
+        assert list(told.values()) == sorted(told.values(), reverse=True)
+    assert [len(mask) for mask in model.fill(text, 2, targets=["cat", "dog", "bird"]).masks] == [2, 2]
+    for wrong in (["zebra"], ["the cat"], ["cat", ""], [], "cat"):
+        with pytest.raises(InputError, match="target"):
+            model.fill(text, targets=wrong)
+
+
 def test_texts_together_are_filled_as_each_alone(language_model):
     model = language_model()
     alone = [model.fill(text) for text in TEXTS]
