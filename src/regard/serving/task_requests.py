@@ -1,0 +1,295 @@
+"""The requests that `huggingface_hub.InferenceClient` sends for a task, read strictly.
+
+Every parameter that it can send is a field. One that no model here follows is a `NotFollowed`, and refused by its name; what some
+models do not follow is refused where they answer. Nothing here needs torch, or a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from regard.errors import InputError, nearest
+from regard.reading import as_object, parse_json
+
+Text = Annotated[str, Meta(pattern=r"\S")]
+Whole = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+Length = Annotated[int, Meta(ge=0, le=4096)]
+"""Tokens to write: some models have no limit of their own, and one request should not keep the others waiting for hours."""
+NotFollowed = Annotated[Any, Meta(extra={"followed": False})]
+"""A parameter that no model here follows; `decode` refuses it unless it is null."""
+Transform = Literal["softmax", "sigmoid", "none"]
+Truncation = Literal["do_not_truncate", "longest_first", "only_first", "only_second"]
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An object that holds these fields and no other; null is as good as leaving one out."""
+
+
+class NoParameters(Strict):
+    """Of a task that has none."""
+
+
+class TextPair(Strict):
+    """Two texts that are read together, or one."""
+
+    text: Text
+    text_pair: Text | None = None
+
+
+class ScoreParameters(Strict):
+    """Of classifiers: how many classes are told, and how scores are made, which has to be the model's own way."""
+
+    function_to_apply: Transform | None = None
+    top_k: Count | None = None
+
+
+class ClassificationRequest(Strict):
+    """A text, a pair of texts, or several of either."""
+
+    inputs: Text | TextPair | Annotated[list[Text | TextPair], Meta(min_length=1)]
+    parameters: ScoreParameters | None = None
+
+
+class TagParameters(Strict):
+    """Of taggers: spans as the model marks them (`first`, the default), or words (`none`); and types that are left out."""
+
+    aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = None
+    ignore_labels: list[str] | None = None
+    stride: NotFollowed = None
+
+
+class TextsRequest(Strict):
+    """A text, or several."""
+
+    inputs: Text | Annotated[list[Text], Meta(min_length=1)]
+
+
+class TagRequest(TextsRequest):
+    """What is to be tagged."""
+
+    parameters: TagParameters | None = None
+
+
+class Asked(Strict):
+    """A question, and the text in which the answer is."""
+
+    question: Text
+    context: Text
+
+
+class AnswerParameters(Strict):
+    """Of question answering: answers wanted, the most tokens of one, and whether there may be none."""
+
+    top_k: Count | None = None
+    max_answer_len: Count | None = None
+    handle_impossible_answer: bool | None = None
+    align_to_words: bool | None = None
+    doc_stride: NotFollowed = None
+    max_question_len: NotFollowed = None
+    max_seq_len: NotFollowed = None
+
+
+class AnswerRequest(Strict):
+    """One question."""
+
+    inputs: Asked
+    parameters: AnswerParameters | None = None
+
+
+class FillParameters(Strict):
+    """Of masks: how many candidates are told (5), and which words are candidates."""
+
+    top_k: Count | None = None
+    targets: Annotated[list[Text], Meta(min_length=1)] | None = None
+
+
+class FillRequest(TextsRequest):
+    """What holds masks."""
+
+    parameters: FillParameters | None = None
+
+
+class GenerateParameters(Strict):
+    """How to write: the fields of a generation_config.json that can be followed, and `seed`, which draws start from."""
+
+    max_new_tokens: Length | None = None
+    min_new_tokens: Length | None = None
+    max_length: Length | None = None
+    min_length: Length | None = None
+    num_beams: Count | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: Whole | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: Whole | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: Whole | None = None
+    epsilon_cutoff: NotFollowed = None
+    eta_cutoff: NotFollowed = None
+    num_beam_groups: NotFollowed = None
+    num_return_sequences: NotFollowed = None
+    penalty_alpha: NotFollowed = None
+    typical_p: NotFollowed = None
+    use_cache: NotFollowed = None
+
+
+class WriteParameters(Strict):
+    """Of models that write: what becomes of a text that is too long, and how to write."""
+
+    truncation: Truncation | None = None
+    generate_parameters: GenerateParameters | None = None
+    clean_up_tokenization_spaces: NotFollowed = None
+
+
+class WriteRequest(TextsRequest):
+    """What is read for something to be written."""
+
+    parameters: WriteParameters | None = None
+
+
+class TranslationParameters(WriteParameters):
+    """The same, and the languages: the client sends both or none."""
+
+    src_lang: str | None = None
+    tgt_lang: Text | None = None
+
+
+class TranslationRequest(TextsRequest):
+    """What is to be translated."""
+
+    parameters: TranslationParameters | None = None
+
+
+class Compared(Strict):
+    """A text, and others that it is compared with."""
+
+    source_sentence: Text
+    sentences: Annotated[list[Text], Meta(min_length=1)]
+
+
+class SimilarityRequest(Strict):
+    """Texts to compare."""
+
+    inputs: Compared
+    parameters: NoParameters | None = None
+
+
+class VectorRequest(Strict):
+    """A text, or several, to make vectors of; or texts to compare, since both may come to one address.
+
+    The parameters stand beside the inputs.
+    """
+
+    inputs: Text | Compared | Annotated[list[Text], Meta(min_length=1)]
+    parameters: NoParameters | None = None
+    normalize: bool | None = None
+    prompt_name: str | None = None
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right"] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: NotFollowed = None
+
+
+class PictureRequest(Strict):
+    """The bytes of a picture: the body itself, or in base64."""
+
+    inputs: Annotated[bytes, Meta(min_length=1)]
+
+
+class PictureClassRequest(PictureRequest):
+    """A picture to classify."""
+
+    parameters: ScoreParameters | None = None
+
+
+class CaptionParameters(Strict):
+    """How to write a caption."""
+
+    max_new_tokens: Length | None = None
+    generation_parameters: GenerateParameters | None = None
+
+
+class CaptionRequest(PictureRequest):
+    """A picture to caption."""
+
+    parameters: CaptionParameters | None = None
+
+
+JSON, BYTES = "application/json", "application/octet-stream"
+
+
+def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
+    """The request in a body.
+
+    Arguments:
+        request: its class.
+        body: a JSON object; or, where a picture is asked for, a picture, if the content type says so or says nothing.
+        content_type: of the body; empty where none was sent.
+
+    Raises:
+        InputError: for what is no such request: a sentence that names the field.
+
+    >>> read_request(FillRequest, b'{"inputs": "a [MASK]", "parameters": {"topk": 3}}', "application/json")
+    Traceback (most recent call last):
+        ...
+    regard.errors.InputError: parameters: there is no field 'topk'; did you mean 'top_k'?
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if issubclass(request, PictureRequest) and kind != JSON:
+        if kind not in ("", BYTES) and not kind.startswith("image/"):
+            raise InputError(f"the content type is {kind!r:.60}; send a picture, or it in base64 as {JSON}")
+        if not body:
+            raise InputError("the body is empty; send the bytes of a picture")
+        return request(inputs=body)
+    if kind != JSON:
+        raise InputError(f"the content type is {kind!r:.60}; send {JSON}")
+    value = as_object(parse_json(body, "the body", 'send an object with "inputs"'), "the body", 'give it "inputs"')
+    try:
+        found = msgspec.convert(value, request)
+    except msgspec.ValidationError as error:
+        raise InputError(_said(request, str(error))) from None
+    _refuse_not_followed(found, "")
+    return found
+
+
+def _said(request: type[Strict], message: str) -> str:
+    """A message of msgspec's as a sentence that begins with the field."""
+    what, _, path = message.partition(" - at `$")
+    where = path.rstrip("`").lstrip(".") or "the body"
+    if name := re.fullmatch("Object contains unknown field `(.*)`", what, re.DOTALL):
+        return f"{where}: there is no field {name[1]!r:.80}; {nearest(name[1], sorted(_names(request)))}"
+    if name := re.fullmatch("Object missing required field `(.*)`", what):
+        return f"{where}: the field {name[1]!r} is missing; add it"
+    if "matching regex" in what:
+        return f"{where}: is empty; give a text"
+    what = " ".join(what.replace("`", "").split())  # it may quote what was sent
+    return f"{where}: {what[:1].lower()}{what[1:]}; change it"
+
+
+def _names(hint: Any) -> Iterator[str]:
+    """The names of all fields of the objects that a value may be."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        for field in msgspec.structs.fields(hint):
+            yield field.name
+            yield from _names(field.type)
+    else:
+        for part in get_args(hint):
+            yield from _names(part)
+
+
+def _refuse_not_followed(given: Strict, where: str) -> None:
+    for field in msgspec.structs.fields(given):
+        value, name = getattr(given, field.name), f"{where}{field.name}"
+        if isinstance(value, Strict):
+            _refuse_not_followed(value, f"{name}.")
+        elif field.type == NotFollowed and value is not None:
+            raise InputError(f"{name}: is {value!r:.60}, and is not followed here; leave it out")

@@ -1,0 +1,493 @@
+"""The tasks of Hugging Face's inference API: what `huggingface_hub.InferenceClient` sends, and answers as it reads them.
+
+| task of the package | route |
+|---|---|
+| classification, multi_label_classification, regression, multi_output_regression | text-classification |
+| tagging | token-classification |
+| question_answering | question-answering |
+| masked_language_modelling | fill-mask |
+| translation | translation; summarization too, as a BART that summarizes is opened so, unless it has several languages |
+| text_to_text | text2text-generation, and summarization where one of its prefixes asks for that |
+| span_corruption | text2text-generation |
+| sentence_embedding | feature-extraction, sentence-similarity |
+| picture_classification | image-classification |
+| captioning | image-to-text |
+
+A parameter is followed, or refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from regard.errors import InputError, nearest
+from regard.serving.task_requests import (
+    AnswerParameters,
+    AnswerRequest,
+    CaptionParameters,
+    CaptionRequest,
+    ClassificationRequest,
+    Compared,
+    FillParameters,
+    FillRequest,
+    GenerateParameters,
+    PictureClassRequest,
+    PictureRequest,
+    ScoreParameters,
+    SimilarityRequest,
+    Strict,
+    TagParameters,
+    TagRequest,
+    TextPair,
+    Transform,
+    TranslationParameters,
+    TranslationRequest,
+    VectorRequest,
+    WriteParameters,
+    WriteRequest,
+    read_request,
+)
+
+# What needs torch is imported where it is used: reading requests does not.
+if TYPE_CHECKING:
+    import numpy as np
+
+    from regard.generation import GenerationSettings
+    from regard.tasks.captioning import Captioner
+    from regard.tasks.labelled import LabelledPredictor
+    from regard.tasks.masked_language_modelling import MaskedLanguageModel
+    from regard.tasks.picture_classification import PictureClassifierPredictor
+    from regard.tasks.predictor import Predictor
+    from regard.tasks.question_answering import QuestionAnswerer
+    from regard.tasks.sentence_embedding import SentenceEncoder
+    from regard.tasks.span_corruption import SpanFiller
+    from regard.tasks.tagging import Tagger
+    from regard.tasks.text_to_text import TextToText
+    from regard.tasks.translation import Translator
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+def _several(inputs: Any) -> list[Any]:
+    """What is to be answered, in a list."""
+    return inputs if isinstance(inputs, list) else [inputs]
+
+
+def _as_asked(inputs: Any, answers: Sequence[Any]) -> Any:
+    """An answer for each of several inputs, or the one of one."""
+    return list(answers) if isinstance(inputs, list) else answers[0]
+
+
+OWN_TRANSFORM: Mapping[str, Transform] = {
+    "classification": "softmax",
+    "multi_label_classification": "sigmoid",
+    "regression": "none",
+    "multi_output_regression": "none",
+    "picture_classification": "softmax",
+}
+"""By task, what makes scores of a model's outputs."""
+
+
+def _scores(predictor: Predictor[Any], names: Iterable[str], scores: Iterable[float], asked: ScoreParameters) -> Any:
+    """Classes and their scores, the highest first."""
+    own = OWN_TRANSFORM[predictor.task.name]
+    if asked.function_to_apply not in (None, own):
+        raise InputError(
+            f"parameters.function_to_apply: is {asked.function_to_apply!r}, and the model's is {own!r}; leave it out"
+        )
+    rows = [{"label": name, "score": score} for name, score in zip(names, scores, strict=True)]
+    return sorted(rows, key=lambda row: -row["score"])[: asked.top_k]
+
+
+NO_LIMIT = 1 << 40
+
+
+def _refuse_long(lengths: Iterable[int], maximum: int, cure: str) -> None:
+    for number, length in enumerate(lengths, start=1):
+        if length > maximum:
+            raise InputError(f"inputs: text {number} has {length:,} tokens and the model reads {maximum:,}; {cure}")
+
+
+def _classified(predictor: LabelledPredictor[Any], request: ClassificationRequest) -> list[list[dict[str, Any]]]:
+    """A list of scores for each text, also of one alone."""
+    from regard.tasks.labelled import joined
+
+    task, texts = predictor.task, []
+    for given in _several(request.inputs):
+        pair = given if isinstance(given, TextPair) else TextPair(text=given)
+        if task.pairs is not None and task.pairs != (pair.text_pair is not None):
+            wanted = (
+                "two texts; give an object with text and text_pair" if task.pairs else "one text; leave text_pair out"
+            )
+            raise InputError(f"inputs: the model reads {wanted}")
+        texts.append(pair.text if pair.text_pair is None else (pair.text, pair.text_pair))
+    inputs = joined(task, texts, pairs=task.pairs, maximum=NO_LIMIT)
+    _refuse_long((len(each.ids) for each in inputs), predictor.maximum_length, "shorten it")
+    asked = request.parameters or ScoreParameters()
+    return [_scores(predictor, task.named or ("value",), row, asked) for row in predictor.values(inputs).tolist()]
+
+
+def _tagged(predictor: Tagger, request: TagRequest) -> Any:
+    """The spans that the tags mark, or the words with their tags."""
+    asked, task = request.parameters or TagParameters(), predictor.task
+    how = asked.aggregation_strategy or "first"
+    if how not in ("first", "none"):
+        raise InputError(
+            f"parameters.aggregation_strategy: is {how!r}, and the model tags words by their first token; give 'first' or "
+            "'none', or leave it out"
+        )
+    by_word = how == "none" or task.scheme is None
+    key = "entity" if how == "none" else "entity_group"
+    known = list(task.tags) if by_word else sorted({tag.partition("-")[2] for tag in task.tags} - {""} | {"O"})
+    ignored = ["O"] if asked.ignore_labels is None else asked.ignore_labels
+    for label in asked.ignore_labels or ():
+        if label not in known:
+            raise InputError(f"parameters.ignore_labels: the model has no {label!r:.60}; {nearest(label, known)}")
+    if not by_word and "O" not in ignored:
+        raise InputError(
+            "parameters.ignore_labels: words outside of spans are told apart by aggregation_strategy 'none' alone; name 'O' too"
+        )
+
+    def row(label: str, word: str, score: float, start: int, end: int) -> dict[str, Any]:
+        return {key: label, "score": score, "word": word, "start": start, "end": end}
+
+    answers = []
+    for found in predictor.tag_batch(_several(request.inputs)):
+        if by_word:
+            each = zip(found.tags, found.words, found.probabilities, found.spans, strict=True)
+            rows = [row(tag, word, score, *span) for tag, word, score, span in each]
+        else:
+            rows = [row(each.type, each.text, each.probability, each.start, each.end) for each in found.entities]
+        answers.append([each for each in rows if each[key] not in ignored])
+    return _as_asked(request.inputs, answers)
+
+
+def _answered(predictor: QuestionAnswerer, request: AnswerRequest) -> Any:
+    """One answer, or a list where several are asked for; none is the empty text."""
+    from regard.tasks.question_answering import QuestionAnswerer
+
+    asked, may_be_none = request.parameters or AnswerParameters(), predictor.task.unanswerable
+    if asked.align_to_words:
+        raise InputError("parameters.align_to_words: is true, and answers begin and end with tokens; leave it out")
+    if asked.handle_impossible_answer and may_be_none is False:
+        raise InputError("parameters.handle_impossible_answer: is true, and the model always answers; leave it out")
+    if asked.max_answer_len is not None:
+        task = replace(predictor.task, maximum_answer=asked.max_answer_len)
+        predictor = QuestionAnswerer(predictor.model, task, metrics=predictor.metrics)
+    count = asked.top_k or 1
+    threshold = 0.0 if asked.handle_impossible_answer and may_be_none is None else None
+    found = predictor.answer(request.inputs.question, request.inputs.context, n_best=count, threshold=threshold)
+    rows = [
+        {"answer": each.text, "score": each.probability, "start": each.start, "end": each.end}
+        for each in found.passages
+    ]
+    if found.start is None and (asked.handle_impossible_answer is not False or not rows):
+        rows.insert(0, {"answer": "", "score": found.probability, "start": 0, "end": 0})
+    return rows[0] if count == 1 else rows[:count]
+
+
+def _filled(predictor: MaskedLanguageModel, request: FillRequest) -> Any:
+    """The candidates of the mask, or of each of several masks."""
+    asked, tokenizer = request.parameters or FillParameters(), predictor.task.tokenizer
+    answers = []
+    for found in predictor.fill_batch(_several(request.inputs), asked.top_k or 5, targets=asked.targets):
+        masks = []
+        for candidates in found.masks:
+            rows = []
+            for each in candidates:
+                index = tokenizer.find(each.token)
+                plain = "" if index is None or each.token.startswith("##") else tokenizer.decode([index])
+                rows.append(
+                    {
+                        "score": each.probability,
+                        "token": index,
+                        "token_str": plain or each.token,
+                        "sequence": each.text,
+                    }
+                )
+            masks.append(rows)
+        answers.append(masks[0] if len(masks) == 1 else masks)
+    return _as_asked(request.inputs, answers)
+
+
+SAME = {
+    "do_sample": "sample",
+    "max_new_tokens": "maximum_length",
+    "min_new_tokens": "minimum_length",
+    "num_beams": "beam",
+    **{name: name for name in ("temperature", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size")},
+}
+"""What `transformers` calls settings, by our names."""
+
+
+def _settings(own: GenerationSettings, asked: GenerateParameters | None, where: str) -> GenerationSettings:
+    """A model's own settings with what is asked for in their place; the words of `transformers` mean what they mean there.
+
+    Raises:
+        InputError: for values out of range, and for parameters that do not go together.
+    """
+    from regard.generation.settings import OF_SAMPLING
+
+    given = (
+        {}
+        if asked is None
+        else {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
+    )
+    if not given:
+        return own
+    changes: dict[str, Any] = {ours: given[name] for name, ours in SAME.items() if name in given}
+    for total, new in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
+        if total in given and new in given:
+            raise InputError(f"{where}.{total}: is the same limit as {new}; give one of them")
+        if total in given:  # there the start token is one of them
+            changes[SAME[new]] = max(0, given[total] - 1)
+    if "top_k" in given:
+        changes["top_k"] = given["top_k"] or None  # 0 means all of them there
+    sample = changes.get("sample", own.sample)
+    if sample and not own.sample:
+        changes = {"beam": 1, "coverage_penalty": 0.0} | changes
+    beam = changes.get("beam", own.beam)
+    changes["n_best"] = own.n_best if sample else min(own.n_best, beam)
+    for names, works, needed in (
+        ((*OF_SAMPLING, "seed"), sample, "do_sample"),
+        (("length_penalty", "early_stopping"), beam > 1, "num_beams above 1"),
+    ):
+        if idle := [name for name in names if name in given and not works]:
+            raise InputError(f"{where}.{idle[0]}: changes nothing without {needed}; leave it out")
+    if not sample:
+        changes |= OF_SAMPLING
+    if "length_penalty" in given:
+        changes |= {"length_penalty": given["length_penalty"], "length_normalisation": "power"}
+    if (ends := given.get("early_stopping")) is not None:
+        changes["early_stopping"] = beam if ends is True else None
+        changes["search_end"] = "proof" if ends == "never" else "estimate"
+    try:
+        return replace(own, **changes)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+GENERATE = "parameters.generate_parameters"
+
+
+def _refuse_cutting(asked: WriteParameters) -> None:
+    if asked.truncation not in (None, "do_not_truncate"):
+        raise InputError(f"parameters.truncation: is {asked.truncation!r}, and no text is cut; shorten it yourself")
+
+
+def _other_texts(predictor: Translator, request: WriteRequest | TranslationRequest, to: str | None = None) -> list[str]:
+    asked = request.parameters or WriteParameters()
+    _refuse_cutting(asked)
+    settings = _settings(predictor.task.generation, asked.generate_parameters, GENERATE)
+    return [each.text for each in predictor.translate_batch(_several(request.inputs), settings, to=to)]
+
+
+def _translated(predictor: Translator, request: TranslationRequest) -> list[dict[str, Any]]:
+    asked = request.parameters or TranslationParameters()
+    if asked.src_lang:
+        raise InputError(
+            f"parameters.src_lang: is {asked.src_lang!r:.60}, and the model is not told what it reads; leave it out, or send ''"
+        )
+    if asked.tgt_lang is not None and asked.tgt_lang not in predictor.task.languages:
+        known = nearest(asked.tgt_lang, predictor.task.languages) if predictor.task.languages else "leave it out"
+        raise InputError(f"parameters.tgt_lang: the model cannot be asked for {asked.tgt_lang!r:.60}; {known}")
+    if asked.tgt_lang is None and predictor.task.languages:
+        raise InputError(f"parameters.tgt_lang: is missing; give one of {', '.join(predictor.task.languages)}")
+    return [{"translation_text": text} for text in _other_texts(predictor, request, asked.tgt_lang)]
+
+
+def _written(predictor: TextToText, request: WriteRequest, part: str | None = None) -> list[str]:
+    asked = request.parameters or WriteParameters()
+    if asked.truncation == "only_second":
+        raise InputError("parameters.truncation: is 'only_second', and there is no second text; give 'only_first'")
+    settings = _settings(predictor.task.generation, asked.generate_parameters, GENERATE)
+    cut = asked.truncation in ("longest_first", "only_first")
+    return [each.text for each in predictor.generate(_several(request.inputs), settings, part=part, cut=cut)]
+
+
+def _generated(predictor: TextToText | SpanFiller, request: WriteRequest) -> list[dict[str, Any]]:
+    """What the model writes; of one that fills gaps, the text with its gaps filled."""
+    if predictor.task.name == "text_to_text":
+        return [{"generated_text": text} for text in _written(cast("TextToText", predictor), request)]
+    from regard.tasks.span_corruption import FILLING
+
+    asked = request.parameters or WriteParameters()
+    _refuse_cutting(asked)
+    settings = _settings(FILLING, asked.generate_parameters, GENERATE)
+    found = cast("SpanFiller", predictor).fill_batch(_several(request.inputs), settings)
+    return [{"generated_text": each.best} for each in found]
+
+
+def _summary_part(prefixes: Mapping[str, str]) -> str | None:
+    """The part of a text-to-text model whose prefix asks for a summary: "" for its only one; None where none does."""
+    return next((part for part, prefix in prefixes.items() if prefix.lower().startswith("summari")), None)
+
+
+def _summarized(predictor: TextToText | Translator, request: WriteRequest) -> list[dict[str, Any]]:
+    if predictor.task.name == "translation":
+        return [{"summary_text": text} for text in _other_texts(cast("Translator", predictor), request)]
+    predictor = cast("TextToText", predictor)
+    part = _summary_part(predictor.task.prefixes)
+    return [{"summary_text": text} for text in _written(predictor, request, part or None)]
+
+
+def _refuse_long_sentences(predictor: SentenceEncoder, texts: Sequence[str], prompt: str | None, cure: str) -> None:
+    encoded = predictor.task.encode(texts, maximum=NO_LIMIT, prompt=prompt)
+    _refuse_long(map(len, encoded), predictor.maximum_length, cure)
+
+
+def _vectors(predictor: SentenceEncoder, request: VectorRequest) -> Any:
+    """The vector of a text, or a list of those of several; or what `_similarities` tells."""
+    from regard.embeddings.pooling import unit
+
+    if isinstance(request.inputs, Compared):
+        for field in request.__struct_fields__[2:]:
+            if getattr(request, field) is not None:
+                raise InputError(f"{field}: is for vectors, and the inputs are texts to compare; leave it out")
+        return _similarities(predictor, SimilarityRequest(inputs=request.inputs))
+    if request.truncation_direction == "left":
+        raise InputError("truncation_direction: is 'left', and the end of a text is cut; give 'right'")
+    if request.encoding_format == "base64":
+        raise InputError("encoding_format: is 'base64', and vectors are lists of numbers; give 'float'")
+    prompts = list(predictor.task.prompts)
+    if request.prompt_name is not None and request.prompt_name not in prompts:
+        known = nearest(request.prompt_name, prompts) if prompts else "leave it out"
+        raise InputError(f"prompt_name: the model has no prompt {request.prompt_name!r:.60}; {known}")
+    texts = _several(request.inputs)
+    if not request.truncate:
+        _refuse_long_sentences(predictor, texts, request.prompt_name, "shorten it, or set truncate to true")
+    if request.normalize is False and predictor.task.normalise:
+        predictor = predictor.pooled(normalise=False)
+    vectors = predictor.embed(texts, prompt=request.prompt_name)
+    return _as_asked(request.inputs, (unit(vectors) if request.normalize else vectors).tolist())
+
+
+def _similarities(predictor: SentenceEncoder, request: SimilarityRequest) -> list[float]:
+    """The cosine of the source's vector and each of the others'."""
+    first, others = [request.inputs.source_sentence], request.inputs.sentences
+    _refuse_long_sentences(predictor, [*first, *others], None, "shorten it")
+    return predictor.similarity(first, others)[0].tolist()
+
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+"""Pictures that are read: no format for which Pillow starts another program, as it does for PostScript."""
+
+
+def _pixels(request: PictureRequest, channels: int) -> np.ndarray:
+    from regard.data.pictures import decoded_picture
+
+    return decoded_picture(request.inputs, "inputs", colour=channels == 3, formats=FORMATS)
+
+
+def _picture_classified(predictor: PictureClassifierPredictor, request: PictureClassRequest) -> list[dict[str, Any]]:
+    """The classes of a picture, five unless told otherwise."""
+    found = predictor.classify(_pixels(request, predictor.task.size.channels))
+    asked = request.parameters or ScoreParameters()
+    rows = _scores(predictor, found.probabilities, found.probabilities.values(), asked)
+    return rows if asked.top_k else rows[:5]
+
+
+def _captioned(predictor: Captioner, request: CaptionRequest) -> list[dict[str, Any]]:
+    asked, where = request.parameters or CaptionParameters(), "parameters.generation_parameters"
+    how = asked.generation_parameters or GenerateParameters()
+    if asked.max_new_tokens is not None:
+        if how.max_new_tokens is not None or how.max_length is not None:
+            raise InputError("parameters.max_new_tokens: is there twice; give it once")
+        how = msgspec.structs.replace(how, max_new_tokens=asked.max_new_tokens)
+    settings = _settings(predictor.task.generation, how, where)
+    return [{"generated_text": predictor.caption(_pixels(request, predictor.task.size.channels), settings).text}]
+
+
+# --- routes -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRoute:
+    """One task of the inference API.
+
+    Arguments:
+        name: Hugging Face's, such as `text-classification`.
+        request: what `decode` makes of a body.
+        answer: from a loaded predictor and a request to lists, mappings, strings and numbers. Changes neither.
+    """
+
+    name: str
+    request: type[Strict]
+    answer: Callable[[Any, Any], Any]
+
+
+ROUTES: Mapping[str, TaskRoute] = {
+    route.name: route
+    for route in (
+        TaskRoute("text-classification", ClassificationRequest, _classified),
+        TaskRoute("token-classification", TagRequest, _tagged),
+        TaskRoute("question-answering", AnswerRequest, _answered),
+        TaskRoute("fill-mask", FillRequest, _filled),
+        TaskRoute("translation", TranslationRequest, _translated),
+        TaskRoute("summarization", WriteRequest, _summarized),
+        TaskRoute("text2text-generation", WriteRequest, _generated),
+        TaskRoute("feature-extraction", VectorRequest, _vectors),
+        TaskRoute("sentence-similarity", SimilarityRequest, _similarities),
+        TaskRoute("image-classification", PictureClassRequest, _picture_classified),
+        TaskRoute("image-to-text", CaptionRequest, _captioned),
+    )
+}
+"""By name."""
+
+OF_TASK: Mapping[str, tuple[str, ...]] = {
+    "classification": ("text-classification",),
+    "multi_label_classification": ("text-classification",),
+    "regression": ("text-classification",),
+    "multi_output_regression": ("text-classification",),
+    "tagging": ("token-classification",),
+    "question_answering": ("question-answering",),
+    "masked_language_modelling": ("fill-mask",),
+    "translation": ("translation", "summarization"),
+    "text_to_text": ("text2text-generation",),
+    "span_corruption": ("text2text-generation",),
+    "sentence_embedding": ("feature-extraction", "sentence-similarity"),
+    "picture_classification": ("image-classification",),
+    "captioning": ("image-to-text",),
+    "language_modelling": (),
+}
+"""The routes of each of the package's tasks, the one that a model is served at by itself first."""
+
+
+def decode(route: TaskRoute, body: bytes, content_type: str) -> Any:
+    """The request in a body, as `read_request`; it needs no model, so another process may read it.
+
+    Raises:
+        InputError: for what is no request of the route's: a sentence that names the field.
+    """
+    return read_request(route.request, body, content_type)
+
+
+def routes_of(predictor: Predictor[Any]) -> tuple[TaskRoute, ...]:
+    """All routes that a loaded predictor serves, by the name that its task is registered under; none of a language model.
+
+    Raises:
+        InputError: for a task that the inference API has no route for.
+    """
+    task = predictor.task
+    if task.name not in OF_TASK:
+        raise InputError(f"a model for the task {task.name} cannot be served; choose one for {', '.join(OF_TASK)}")
+    names = OF_TASK[task.name]
+    if task.name == "translation" and task.languages:
+        names = names[:1]
+    if task.name == "text_to_text" and (part := _summary_part(task.prefixes)) is not None:
+        names = ("summarization", *names) if not part else (*names, "summarization")
+    return tuple(ROUTES[name] for name in names)
+
+
+def route_of(predictor: Predictor[Any]) -> TaskRoute | None:
+    """The route that a loaded predictor serves where none is named; None for a language model, which this chapter does not serve.
+
+    Raises:
+        InputError: as `routes_of`.
+    """
+    return next(iter(routes_of(predictor)), None)
