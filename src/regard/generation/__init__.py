@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from regard.generation.beam import beam_search
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
 from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
+from regard.generation.continuous import ContinuousBatch, PromptRead, Refused, Told, Wanted
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import (
     AverageLength,
@@ -18,7 +19,7 @@ from regard.generation.penalties import (
     StopSequence,
 )
 from regard.generation.settings import GenerationSettings, search
-from regard.generation.streaming import Step, generate, stream
+from regard.generation.streaming import NextToken, Step, generate, stream
 from regard.generation.transforms import (
     Forbid,
     FrequencyPenalty,
@@ -39,6 +40,7 @@ __all__ = [
     "AverageLength",
     "Chooser",
     "Continuation",
+    "ContinuousBatch",
     "CoveragePenalty",
     "FixedLength",
     "Forbid",
@@ -53,9 +55,12 @@ __all__ = [
     "LogitTransform",
     "MinP",
     "MinimumLength",
+    "NextToken",
     "Paths",
     "PositionLimit",
     "PresencePenalty",
+    "PromptRead",
+    "Refused",
     "RelativeLength",
     "RepetitionPenalty",
     "Sample",
@@ -67,8 +72,10 @@ __all__ = [
     "StopRule",
     "StopSequence",
     "Temperature",
+    "Told",
     "TopK",
     "TopP",
+    "Wanted",
     "beam_search",
     "biases_by_id",
     "generate",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
-from regard.generation.choosing import Chooser, Greedy, check_choosable
+from regard.generation.choosing import Choice, Chooser, Greedy, check_choosable
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import (
     GnmtLength,
@@ -20,7 +21,7 @@ from regard.generation.penalties import (
     whole,
 )
 from regard.generation.transforms import Forbid, LogitTransform, are_among, forbidden_ids
-from regard.layers import Decoder, DecoderState, Source
+from regard.layers import Decoder, DecoderConfig, DecoderState, Source
 
 S = TypeVar("S", bound=DecoderState)
 
@@ -40,6 +41,56 @@ class Step:
     tokens: tuple[int, ...]
     log_probabilities: tuple[float, ...]
     left: dict[int, Hypothesis]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class NextToken:
+    """How the rows of a search get their next token, and which of them end with it.
+
+    Arguments:
+        config: of the decoder.
+        choice: picks a token of each row, from logits that the transforms have changed.
+        transforms: changes to the logits, in order, after the standing ones: padding and start are never emitted.
+        stop: rules that end a row besides its end token.
+        minimum_length: tokens before the end token is allowed.
+        forced_end: whether the last token that the limit allows is the end token.
+        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
+    """
+
+    config: DecoderConfig
+    choice: Choice
+    transforms: Sequence[LogitTransform] = ()
+    stop: Sequence[StopRule] = ()
+    minimum_length: int = 0
+    forced_end: bool = False
+    end_tokens: tuple[int, ...] = ()
+
+    def __call__(self, logits: Tensor, paths: Paths, limits: Tensor) -> tuple[Paths, Tensor]:
+        """The paths one token longer, and which of them have ended by themselves (N,) bool.
+
+        Arguments:
+            logits: (N, V) float32, the model's own.
+            paths: what the N rows have emitted so far.
+            limits: (N,) int64, the most tokens of each.
+
+        Raises:
+            InputError: for NaN or infinite logits, and where every token is forbidden.
+        """
+        end_id = self.config.end_id
+        never = forbidden_ids(self.config, self.minimum_length, paths.length, self.end_tokens)
+        allowed = Forbid(never)(logits, paths)
+        for transform in self.transforms:
+            allowed = transform(allowed, paths)
+        check_choosable(allowed.amax(dim=-1), paths.length)
+        tokens = self.choice(allowed, paths)
+        if self.forced_end:
+            tokens = torch.where(limits <= paths.length + 1, end_id, tokens)
+        log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
+        paths = paths.lengthened(tokens, log_probabilities)
+        finished = are_among(tokens, self.end_tokens or (end_id,))
+        for rule in self.stop:
+            finished = finished | rule(paths)
+        return paths, finished
 
 
 @torch.no_grad()
@@ -86,7 +137,15 @@ def stream(
     limits = torch.tensor(row_limits(decoder, source, limit), dtype=torch.long, device=device)[rows]
     results: dict[int, Hypothesis] = {}
     if len(source):
-        choice = choose.begin(len(rows))
+        following = NextToken(
+            config=config,
+            choice=choose.begin(len(rows)),
+            transforms=transforms,
+            stop=stop,
+            minimum_length=minimum_length,
+            forced_end=forced_end,
+            end_tokens=end_tokens,
+        )
         paths = Paths.begin(len(rows), device)
         tokens = torch.full((len(rows),), config.start_id, dtype=torch.long, device=device)
         state = decoder.start(source)
@@ -95,20 +154,8 @@ def stream(
         sources = tuple(range(len(rows)))
         while sources:
             logits, state = decoder.step(tokens, state)
-            logits = logits.float()
-            allowed = Forbid(forbidden_ids(config, minimum_length, paths.length, end_tokens))(logits, paths)
-            for transform in transforms:
-                allowed = transform(allowed, paths)
-            check_choosable(allowed.amax(dim=-1), paths.length)
-            tokens = choice(allowed, paths)
-            if forced_end:
-                tokens = torch.where(limits <= paths.length + 1, config.end_id, tokens)
-            log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
-            paths = paths.lengthened(tokens, log_probabilities)
-
-            finished = are_among(tokens, end_tokens or (config.end_id,))
-            for rule in stop:
-                finished = finished | rule(paths)
+            paths, finished = following(logits.float(), paths, limits)
+            tokens, log_probabilities = paths.tokens[:, -1], paths.log_probabilities[:, -1]
             leaving = finished | (limits <= paths.length)
             emitted = tuple(tokens.tolist())
             step = Step(sources=sources, tokens=emitted, log_probabilities=tuple(log_probabilities.tolist()), left={})

@@ -241,13 +241,13 @@ class Writer:
             raise InputError("a stream is of one text; set beam and n_best to 1")
         ids = self.encode(prompt)
         choose = SampleRows([self._seed(0, 0)]) if self.settings.sample else Greedy()
-        steps = stream(self._continuation, self._source([ids]), choose=choose, **self._rules([ids]))
+        steps = stream(self._continuation, self._source([ids]), choose=choose, **self.rules([ids]))
         written: list[int] = []
         shown = 0
         for step in steps:
             written.extend(token for token in step.tokens if token != self.tokenizer.end_id)
-            text = self._decoded(ids, written)
-            ready = len(text) if step.left else len(text) - self._unsure(text)
+            text = self.decoded(ids, written)
+            ready = len(text) if step.left else len(text) - self.unsure(text)
             if ready > shown:
                 yield text[shown:ready]
                 shown = ready
@@ -290,7 +290,7 @@ class Writer:
         draws = self.settings.n_best
         seeds = [self._seed(place, draw) for place in places for draw in range(draws)]
         repeated = [ids for ids in encoded for _ in range(draws)]
-        rules = self._rules(repeated)
+        rules = self.rules(repeated)
         found = generate(self._continuation, self._source(encoded), draws=draws, choose=SampleRows(seeds), **rules)
         return [found[first : first + draws] for first in range(0, len(found), draws)]
 
@@ -305,7 +305,7 @@ class Writer:
             raise InputError("generation.forced_end: a draft cannot guess it; set forced_end to false")
         found = []
         for ids, place in zip(encoded, places, strict=True):
-            rules = self._rules([ids])
+            rules = self.rules([ids])
             speculation = Speculation(
                 model=self.model,
                 draft=self.draft,
@@ -332,7 +332,7 @@ class Writer:
         base = torch.randint(2**60, (), generator=torch.Generator().manual_seed(self.settings.seed))
         return int(base) + (place << 20) + draw
 
-    def _rules(self, encoded: Sequence[Sequence[int]]) -> dict[str, Any]:
+    def rules(self, encoded: Sequence[Sequence[int]]) -> dict[str, Any]:
         """What `generate` and `stream` are told alike, of these prompts."""
         changes = self.settings.with_ids(self.tokenizer).changes(self._side_by_side(encoded))
         return {
@@ -376,14 +376,14 @@ class Writer:
         device = next(self.model.parameters()).device
         return Tokens.pad(encoded, padding_id=self.tokenizer.padding_id, side="left", device=device)
 
-    def _decoded(self, ids: Sequence[int], written: Sequence[int]) -> str:
+    def decoded(self, ids: Sequence[int], written: Sequence[int]) -> str:
         """The text of tokens as it stands after the prompt's: a space between the two belongs to it."""
         before = self.tokenizer.decode(list(ids))
         whole = self.tokenizer.decode([*ids, *written])
         text = whole.removeprefix(before) if whole.startswith(before) else self.tokenizer.decode(list(written))
         return text if self.stop is None else self.stop.cut(text)
 
-    def _unsure(self, text: str) -> int:
+    def unsure(self, text: str) -> int:
         """How many characters at the end may still change."""
         unfinished = len(text) - len(text.rstrip(UNFINISHED))
         return max(unfinished, 0 if self.stop is None else self.stop.held_back(text))
@@ -391,13 +391,13 @@ class Writer:
     def _written(self, prompt: str, ids: Sequence[int], found: Sequence[Hypothesis]) -> Written:
         best = found[0]
         return Written(
-            text=self._decoded(ids, best.tokens),
+            text=self.decoded(ids, best.tokens),
             prompt=prompt,
             tokens=tuple(self.tokenizer.tokens(self._emitted(best))),
             ids=tuple(self._emitted(best)),
             log_probabilities=best.token_log_probabilities,
             finished=best.finished,
-            alternatives=tuple(self._decoded(ids, other.tokens) for other in found[1:]),
+            alternatives=tuple(self.decoded(ids, other.tokens) for other in found[1:]),
         )
 
     def _emitted(self, found: Hypothesis) -> list[int]:

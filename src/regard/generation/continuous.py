@@ -1,0 +1,428 @@
+"""Continuous batching: texts join a batch and leave it between any two steps, and none changes another.
+
+Orca (Yu et al. 2022, section 3.1) schedules a language model by the step and not by the batch: a text that ends leaves at once,
+and one that waits takes its place. Here a text and its log-probabilities also have the same bits alone and beside any others:
+
+    each prompt is read by itself, in chunks that begin at multiples of `chunk`, so its keys and values depend on it alone;
+    a step's logits of a row do not depend on the other rows (`regard.attention.BatchInvariant`, or a kernel that is so);
+    each row has its own rules and its own random numbers.
+
+Between two steps one chunk of one prompt is read, so nobody waits for a long prompt of somebody else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention import BatchInvariant
+from regard.errors import InputError
+from regard.generation.hypothesis import Paths
+from regard.generation.penalties import whole
+from regard.generation.streaming import NextToken
+from regard.layers import CausalLM, CausalStack, DecoderState, Tokens, join
+
+CHUNK = 128
+"""Tokens of a prompt that are read between two steps."""
+
+Top = tuple[tuple[int, float], ...]
+"""Ids and log-probabilities of the most probable tokens at a place, the most probable first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Wanted:
+    """A text to write.
+
+    Arguments:
+        rules: how its tokens are chosen; its choice function serves this text alone.
+        limit: the most tokens, 0 for none: then the prompt is only read.
+        top: how many of the most probable tokens to tell of each place.
+    """
+
+    rules: NextToken
+    limit: int
+    top: int = 0
+
+    def __post_init__(self) -> None:
+        whole("limit", self.limit, least=0)
+        whole("top", self.top, least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One token of a text, as soon as it is written.
+
+    Arguments:
+        key: of the request.
+        copy: which of its texts, from 0.
+        token: its id.
+        log_probability: natural log, the model's own.
+        top: the most probable tokens at its place, where asked for.
+        end: `stop` where the text ended by itself or at a stop, `length` where it came to its limit; empty where it goes on.
+    """
+
+    key: Hashable
+    copy: int
+    token: int
+    log_probability: float
+    top: Top
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRead:
+    """A prompt was read.
+
+    Arguments:
+        key: of the request.
+        reused: tokens whose keys and values were kept from an earlier prompt.
+        log_probabilities: of each token but the first, given those before it; empty where not asked for.
+        top: for each of these places the most probable tokens.
+    """
+
+    key: Hashable
+    reused: int
+    log_probabilities: tuple[float, ...] = ()
+    top: tuple[Top, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request ended with an error; no other is touched by it.
+
+    Arguments:
+        key: of the request.
+        error: what went wrong.
+    """
+
+    key: Hashable
+    error: Exception
+
+
+Event = Told | PromptRead | Refused
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Request:
+    """A prompt with its texts, while it waits or is read."""
+
+    key: Hashable
+    prompt: Sequence[int]
+    wanted: Sequence[Wanted]
+    scored: bool
+    state: Any = None
+    reused: int = 0
+    log_probabilities: list[float] = field(default_factory=list)
+    top: list[Top] = field(default_factory=list)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Row:
+    """A text that is being written."""
+
+    key: Hashable
+    copy: int
+    wanted: Wanted
+    token: int
+    paths: Paths
+
+
+class ContinuousBatch:
+    """Texts of one language model that are written side by side, each as if it were alone.
+
+    `add` takes requests at any time, `turn` goes one step on and says what came of it. Not for two threads at once.
+
+    Arguments:
+        model: in evaluation mode.
+        rows: the most texts that are written together; others wait, and clients take turns.
+        chunk: tokens of a prompt read between two steps. The bits of an answer depend on it, as rounding does.
+        kept_bytes: memory for keys and values of prompts that were read, whose beginnings are not read again.
+
+    >>> from regard.generation import Greedy, NextToken
+    >>> from regard.models import GPT2, GPT2Config
+    >>> model = GPT2(GPT2Config(vocabulary=9, width=8, heads=1, feedforward_width=8, layers=1, maximum_positions=20)).eval()
+    >>> from regard.generation import Continuation
+    >>> config = Continuation(model).config
+    >>> batch = ContinuousBatch(model)
+    >>> for name in ("first", "second"):
+    ...     batch.add(name, [1, 2, 3], [Wanted(rules=NextToken(config=config, choice=Greedy().begin(1)), limit=4)])
+    >>> events = [event for _ in range(9) for event in batch.turn() if isinstance(event, Told)]
+    >>> first, second = ([each.token for each in events if each.key == name] for name in ("first", "second"))
+    >>> first == second and len(first) == 4
+    True
+    """
+
+    def __init__(self, model: CausalLM[Any], *, rows: int = 16, chunk: int = CHUNK, kept_bytes: int = 2**28) -> None:
+        whole("rows", rows, least=1)
+        whole("chunk", chunk, least=1)
+        self.model = model
+        self.rows = rows
+        self.chunk = chunk
+        self._waiting: OrderedDict[str, deque[_Request]] = OrderedDict()
+        self._reading: _Request | None = None
+        self._active: list[_Row] = []
+        self._state: Any = None
+        self._kept = KeptPrompts(kept_bytes)
+        self._invariant = isinstance(model, CausalStack) and model.batch_invariant_steps
+        self._in_parts = bool(getattr(model, "reads_in_parts", True))
+
+    @property
+    def writing(self) -> int:
+        """Texts that are being written."""
+        return len(self._active)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait or are being read."""
+        return sum(map(len, self._waiting.values())) + (self._reading is not None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether `turn` has something to do."""
+        return bool(self.writing or self.waiting)
+
+    def add(
+        self,
+        key: Hashable,
+        prompt: Sequence[int],
+        wanted: Sequence[Wanted],
+        *,
+        scored: bool = False,
+        client: str = "",
+    ) -> None:
+        """Ask for one or several texts after a prompt, which is read once.
+
+        Arguments:
+            key: what events name the request by.
+            prompt: token ids, one at least.
+            wanted: a text each.
+            scored: whether the prompt's own log-probabilities are told; then all of it is read.
+            client: whose it is. Clients take turns, however many requests one has.
+
+        Raises:
+            InputError: for a prompt without a token, one longer than the model has positions for, and more texts than rows.
+        """
+        limit = self.model.maximum_length
+        if not prompt:
+            raise InputError("the prompt has no token, and there is nothing to continue")
+        if limit is not None and len(prompt) > limit:
+            raise InputError(f"the prompt has {len(prompt)} tokens and the model has positions for {limit}; shorten it")
+        if not 1 <= len(wanted) <= self.rows:
+            raise InputError(f"{len(wanted)} texts are asked for at once; ask for 1 to {self.rows}")
+        request = _Request(key=key, prompt=tuple(prompt), wanted=tuple(wanted), scored=scored)
+        self._waiting.setdefault(client, deque()).append(request)
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget a request; its rows are free before the next step."""
+        for client, queue in list(self._waiting.items()):
+            kept = deque(request for request in queue if request.key != key)
+            if kept:
+                self._waiting[client] = kept
+            else:
+                del self._waiting[client]
+        if self._reading is not None and self._reading.key == key:
+            self._reading = None
+        self._keep([place for place, row in enumerate(self._active) if row.key != key])
+
+    @torch.no_grad()
+    def turn(self) -> list[Event]:
+        """One token of every text that is being written, then one chunk of a prompt."""
+        events: list[Event] = []
+        if self._active:
+            events += self._step()
+        if self._reading is None:
+            self._reading = self._next()
+        if self._reading is not None:
+            request = self._reading
+            try:
+                events += self._read(request)
+            except InputError as error:
+                self._reading = None
+                events.append(Refused(request.key, error))
+        return events
+
+    def _next(self) -> _Request | None:
+        """The request whose turn it is, where its texts have room."""
+        for client, queue in self._waiting.items():
+            if self.writing + len(queue[0].wanted) > self.rows:
+                return None  # nobody overtakes one that asks for several, who would wait for ever
+            request = queue.popleft()
+            if queue:
+                self._waiting.move_to_end(client)
+            else:
+                del self._waiting[client]
+            return request
+        return None
+
+    def _read(self, request: _Request) -> Iterator[Event]:
+        """A chunk more of a prompt, all but its last token, which the first step reads; at its end the texts begin."""
+        before = request.prompt[:-1]
+        if request.state is None:
+            request.state = self.model.start(1)
+            if self._in_parts and not request.scored:
+                kept = self._kept.beginning(before, self.chunk)
+                if kept is not None:
+                    request.state, request.reused = kept, kept.length
+        done = request.state.length
+        if done < len(before):
+            size = self.chunk if self._in_parts else len(before)
+            part = before[done : done + size]
+            ids = torch.tensor([part])
+            tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere")
+            with BatchInvariant():
+                if request.scored:
+                    logits, request.state = self.model.read(tokens, request.state)
+                    self._score(request, logits[0].float(), request.prompt[done + 1 : done + 1 + len(part)])
+                else:
+                    request.state = self.model.prefill(tokens, request.state)
+            if done + len(part) < len(before):
+                return iter(())
+        self._reading = None
+        if self._in_parts:
+            self._kept.keep(before, request.state, self.chunk)
+        return self._begun(request)
+
+    def _score(self, request: _Request, logits: Tensor, told: Sequence[int]) -> None:
+        """The log-probabilities of a chunk's tokens, each place by itself."""
+        count = max((wanted.top for wanted in request.wanted), default=0)
+        for place, token in zip(logits, told, strict=True):
+            log_probabilities = place[None].log_softmax(dim=-1)[0]
+            request.log_probabilities.append(float(log_probabilities[token]))
+            request.top.append(_top(log_probabilities, count))
+
+    def _begun(self, request: _Request) -> Iterator[Event]:
+        yield PromptRead(request.key, request.reused, tuple(request.log_probabilities), tuple(request.top))
+        last = request.prompt[-1]
+        rows = [
+            _Row(key=request.key, copy=copy, wanted=wanted, token=last, paths=Paths.begin(1, "cpu"))
+            for copy, wanted in enumerate(request.wanted)
+            if wanted.limit
+        ]
+        if not rows:
+            return
+        state: DecoderState = request.state
+        if len(rows) > 1:
+            state = state.select(torch.zeros(len(rows), dtype=torch.long))
+        self._state = state if self._state is None else join([self._state, state])
+        self._active += rows
+
+    def _exact(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._invariant else BatchInvariant()
+
+    def _step(self) -> list[Event]:
+        with self._exact():
+            logits, self._state = self.model.step(torch.tensor([row.token for row in self._active]), self._state)
+        logits = logits.float()
+        events: list[Event] = []
+        staying: list[int] = []
+        refused: set[Hashable] = set()
+        for place, row in enumerate(self._active):
+            own = logits[place : place + 1]
+            try:
+                row.paths, finished = row.wanted.rules(own, row.paths, torch.tensor([row.wanted.limit]))
+            except InputError as error:
+                if row.key not in refused:
+                    events.append(Refused(row.key, error))
+                refused.add(row.key)
+                continue
+            row.token = int(row.paths.tokens[0, -1])
+            end = "stop" if bool(finished) else "length" if row.paths.length >= row.wanted.limit else ""
+            top = _top(own.log_softmax(dim=-1)[0], row.wanted.top)
+            events.append(Told(row.key, row.copy, row.token, float(row.paths.log_probabilities[0, -1]), top, end))
+            if not end:
+                staying.append(place)
+        self._keep([place for place in staying if self._active[place].key not in refused])
+        return [event for event in events if isinstance(event, Refused) or event.key not in refused]
+
+    def _keep(self, places: Sequence[int]) -> None:
+        """Go on with these rows alone."""
+        if len(places) == len(self._active):
+            return
+        self._active = [self._active[place] for place in places]
+        # Joined anew, which leaves out the columns that only those saw who are gone.
+        self._state = join([self._state.select(torch.tensor(places))]) if places else None
+
+
+def _top(log_probabilities: Tensor, count: int) -> Top:
+    """Of (V,) the `count` largest, of equal ones the lower id first."""
+    if not count:
+        return ()
+    found = log_probabilities.topk(min(count, len(log_probabilities)))
+    pairs = zip(found.indices.tolist(), found.values.tolist(), strict=True)
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+class KeptPrompts:
+    """States after prompts that were read, so that a prompt with the same beginning goes on from there.
+
+    Only whole chunks are reused, so what is read after them is read in the chunks that it would be read in without: the bits are
+    the same. What was used longest ago is forgotten first.
+
+    Arguments:
+        most: bytes of keys and values.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._states: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def bytes(self) -> int:
+        """What all states take."""
+        return sum(map(_bytes, self._states.values()))
+
+    def keep(self, prompt: Sequence[int], state: Any, chunk: int) -> None:
+        """Remember the state after the whole chunks of a prompt, where it can be cut there."""
+        whole_chunks = len(prompt) // chunk * chunk
+        if not whole_chunks or not self.most:
+            return
+        prompt = tuple(prompt[:whole_chunks])
+        if prompt not in self._states:
+            try:
+                kept = state.crop(whole_chunks)
+            except ValueError:  # a recurrent state
+                return
+            self._states[prompt] = kept
+        self._states.move_to_end(prompt)
+        while self._states and self.bytes > self.most:
+            self._states.popitem(last=False)
+
+    def beginning(self, prompt: Sequence[int], chunk: int) -> Any:
+        """The state after as many whole chunks of a prompt as were read before; None where none was."""
+        prompt = tuple(prompt)
+        best, best_length = None, 0
+        for known in self._states:
+            shared = _shared(known, prompt) // chunk * chunk
+            if shared > best_length:
+                best, best_length = known, shared
+        if best is None:
+            return None
+        self._states.move_to_end(best)
+        return self._states[best].crop(best_length)
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    most = min(len(one), len(other))
+    if one[:most] == other[:most]:
+        return most
+    low, high = 0, most  # the first `low` are equal, the first `high` are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle)
+    return low
+
+
+def _bytes(state: Any) -> int:
+    """Of the memory that a state's keys and values stand in."""
+    cache = getattr(state, "cache", None)
+    return sum(part.untyped_storage().nbytes() for layer in getattr(cache, "layers", ()) for part in {layer.key})
