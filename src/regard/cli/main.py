@@ -27,6 +27,7 @@ from regard.cli.language_models import generate, prompt
 from regard.cli.lens import lens
 from regard.cli.looking import look, rank, walk
 from regard.cli.media import caption, compose
+from regard.cli.serving import serve
 from regard.cli.spans import answer, fill, tag
 from regard.cli.text_to_text import summarize, translate
 from regard.cli.training import claims, compare, train
@@ -100,6 +101,7 @@ for _command in (
     bench,
     caption,
     compose,
+    serve,
 ):
     passing = WHOLE if _command is predict else None
     app.command(context_settings=passing)(_command if _command in (bench, predict) else with_code(_command))

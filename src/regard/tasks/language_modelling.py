@@ -133,7 +133,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         Raises:
             InputError: for one longer than the model has positions for.
         """
-        ids = self._writer(None, ()).encode(text)
+        ids = self.writer(None, ()).encode(text)
         with torch.no_grad():
             state = self.model.start(1)
             if len(ids) > 1:
@@ -225,7 +225,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             asked: list[str | Prompt] = [prompts]
             more: dict[str, Any] = {"first": first, "top": top, "draft": draft, "ahead": ahead, "after": after}
             return self.generate(asked, settings, stop=stop, **more)[0]
-        writer = replace(self._writer(settings, stop, top), after=after)
+        writer = replace(self.writer(settings, stop, top), after=after)
         if draft is not None:
             self._check_draft(draft)
             writer = replace(writer, draft=draft.model, ahead=ahead)
@@ -299,14 +299,15 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         Raises:
             InputError: as `generate`, and for a beam or several answers.
         """
-        return self._writer(settings, stop).stream(prompt)
+        return self.writer(settings, stop).stream(prompt)
 
     def _check_draft(self, draft: LanguageModel) -> None:
         ours, theirs = self.task.tokenizer, draft.task.tokenizer
         if ours.size != theirs.size or ours.tokens(range(ours.size)) != theirs.tokens(range(theirs.size)):
             raise InputError("draft: its vocabulary is another one; train it with this model's tokenizer")
 
-    def _writer(self, settings: GenerationSettings | None, stop: Sequence[str], top: int = 0) -> Writer:
+    def writer(self, settings: GenerationSettings | None = None, stop: Sequence[str] = (), top: int = 0) -> Writer:
+        """What writes on after prompts; arguments as for `generate`."""
         stop = (*self.task.stop, *stop)
         return Writer(
             model=self.model,

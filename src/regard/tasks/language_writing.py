@@ -240,7 +240,7 @@ class Writer:
         if self.settings.beam > 1 or self.settings.n_best > 1:
             raise InputError("a stream is of one text; set beam and n_best to 1")
         ids = self.encode(prompt)
-        choose = SampleRows([self._seed(0, 0)]) if self.settings.sample else Greedy()
+        choose = SampleRows([self.seed_of(0, 0)]) if self.settings.sample else Greedy()
         steps = stream(self._continuation, self._source([ids]), choose=choose, **self.rules([ids]))
         written: list[int] = []
         shown = 0
@@ -288,7 +288,7 @@ class Writer:
 
     def _sampled(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
         draws = self.settings.n_best
-        seeds = [self._seed(place, draw) for place in places for draw in range(draws)]
+        seeds = [self.seed_of(place, draw) for place in places for draw in range(draws)]
         repeated = [ids for ids in encoded for _ in range(draws)]
         rules = self.rules(repeated)
         found = generate(self._continuation, self._source(encoded), draws=draws, choose=SampleRows(seeds), **rules)
@@ -318,7 +318,9 @@ class Writer:
             most = int(within(self._side_by_side([ids])))
             generators: list[torch.Generator | None] = [None]
             if settings.sample:
-                generators = [torch.Generator().manual_seed(self._seed(place, draw)) for draw in range(settings.n_best)]
+                generators = [
+                    torch.Generator().manual_seed(self.seed_of(place, draw)) for draw in range(settings.n_best)
+                ]
             found.append(
                 [
                     speculation.write(ids, most=most, least=settings.minimum_length, generator=generator).hypothesis
@@ -327,7 +329,7 @@ class Writer:
             )
         return found
 
-    def _seed(self, place: int, draw: int) -> int:
+    def seed_of(self, place: int, draw: int) -> int:
         """Of the draws of one text: that of the settings decides them all, and no two texts have the same."""
         base = torch.randint(2**60, (), generator=torch.Generator().manual_seed(self.settings.seed))
         return int(base) + (place << 20) + draw

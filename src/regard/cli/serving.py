@@ -1,0 +1,113 @@
+"""`regard serve`: models for other programs, over HTTP."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import say
+from regard.cli.settings import DType
+from regard.errors import InputError
+
+KEY_VARIABLE = "REGARD_API_KEY"
+
+
+def serve(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="[NAME=]MODEL...", help="Folders of models, each under a name.", show_default=False),
+    ],
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 for any that is free.")] = 8000,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=1, max=256, help="Texts that a language model writes together.")
+    ] = 16,
+    queue: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Requests that may wait; one more is answered by 429.")
+    ] = 256,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="That a request may take.")] = 600,
+    drain: Annotated[
+        int, typer.Option(metavar="SECONDS", min=0, help="That requests have to finish after SIGTERM.")
+    ] = 30,
+    prefix_cache: Annotated[
+        int, typer.Option(metavar="MIB", min=0, help="Memory for beginnings of prompts that were read, for each model.")
+    ] = 256,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of the processor.", show_default=False)
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="Web pages from there may call it (CORS); may be repeated.", show_default=False
+        ),
+    ] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="For HTTPS.", show_default=False)] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of the certificate.", show_default=False)
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for each request, without its texts.")
+    ] = True,
+    dtype: DType = "float32",
+) -> None:
+    """Serve models over HTTP, as OpenAI's API: completions, chat completions, embeddings.
+
+    Language models write for many at once. A text and its log-probabilities have the same bits alone and under any load.
+    Without a name before it, a folder is served under its own. To be reached from other machines an API key is needed: set
+    REGARD_API_KEY.
+
+    \b
+    Example:
+      regard serve runs/gpt
+      regard serve writer=runs/gpt vectors=path/to/minilm --port 9000
+      REGARD_API_KEY=$(openssl rand -hex 32) regard serve runs/gpt --host 0.0.0.0 --dtype int8
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    folders = _named(models)
+    try:
+        from regard.serving.run import Limits, WebOptions
+        from regard.serving.run import serve as run
+    except ImportError as error:
+        raise InputError(f"the server needs {error.name}: pip install 'regard[serve]'") from error
+    from regard.serving.engine import EngineOptions
+
+    key = os.environ.get(KEY_VARIABLE)
+    web = WebOptions(
+        host=host,
+        port=port,
+        api_keys=() if key is None else (key.strip(),),
+        origins=tuple(allow_origin or ()),
+        certificate=tls_certificate,
+        private_key=tls_key,
+        limits=Limits(waiting=queue, seconds=timeout),
+        drain_seconds=drain,
+        access_log=access_log,
+    )
+    options = EngineOptions(folders=folders, dtype=dtype, rows=rows, kept_bytes=prefix_cache << 20, threads=threads)
+    run(
+        options,
+        web,
+        progress=lambda name, number, count: say(f"loading {name} ({number} of {count})"),
+        started=lambda url, names: say(f"serving {', '.join(names)} at {url}/v1 (Ctrl-C ends it)"),
+    )
+
+
+def _named(models: list[str]) -> dict[str, str]:
+    """Folders by the names they are served under.
+
+    Raises:
+        InputError: for a name twice, or none.
+    """
+    folders: dict[str, str] = {}
+    for each in models:
+        name, equals, folder = each.partition("=")
+        if not equals:
+            name, folder = Path(each).name or each, each
+        if not name or not folder:
+            raise InputError(f"{each!r} names no model; give NAME=FOLDER")
+        if name in folders:
+            raise InputError(f"two models are called {name!r}; give them names: NAME=FOLDER")
+        folders[name] = folder
+    return folders

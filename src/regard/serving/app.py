@@ -1,0 +1,407 @@
+"""The web application: routes, who may call them, what they are limited to, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from regard import __version__
+from regard.serving.link import EngineLink, EngineLost, Rejected
+from regard.serving.metrics import Metrics
+from regard.serving.openai import (
+    Asked,
+    asked_to_chat,
+    asked_to_complete,
+    chunks,
+    completed,
+    detokenize,
+    embeddings,
+    model_card,
+    tokenize,
+)
+from regard.serving.requests import (
+    BadRequest,
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    EmbeddingRequest,
+    TokenizeRequest,
+    read,
+)
+
+ACCESS = logging.getLogger("regard.access")
+FAULTS = logging.getLogger("regard.serving")
+RETRY_AFTER = "1"
+"""Seconds after which a client that was turned away may ask again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one request, and all together, may take.
+
+    Arguments:
+        body: bytes.
+        waiting: requests that are not answered yet; one more is turned away with 429.
+        seconds: that a request may take.
+    """
+
+    body: int = 2**23
+    waiting: int = 256
+    seconds: float = 600.0
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Server:
+    """What all routes share.
+
+    Arguments:
+        link: to the engine.
+        limits: of requests.
+        api_keys: of which a client must give one; none asked for where empty.
+    """
+
+    link: EngineLink
+    limits: Limits = field(default_factory=Limits)
+    api_keys: tuple[str, ...] = ()
+    metrics: Metrics = field(default_factory=Metrics)
+    closing: bool = False
+    open: int = 0
+
+    def allowed(self, given: str) -> bool:
+        """Whether a key is one of them; each comparison takes as long whatever is given."""
+        return sum(hmac.compare_digest(given.encode(), key.encode()) for key in self.api_keys) > 0
+
+
+class Json(JSONResponse):
+    """JSON as msgspec writes it."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes."""
+        return msgspec.json.encode(content)
+
+
+def create_app(server: Server) -> Starlette:
+    """The application over a server whose engine was started, or is by whoever runs it.
+
+    Arguments:
+        server: what all routes share.
+    """
+    routes = [
+        Route("/health", _plain(health), methods=["GET"]),
+        Route("/ready", _plain(ready), methods=["GET"]),
+        Route("/metrics", _guarded(metrics), methods=["GET"]),
+        Route("/v1/models", _guarded(models), methods=["GET"]),
+        Route("/v1/models/{name:path}", _guarded(model), methods=["GET"]),
+        Route("/v1/completions", _guarded(_counted(completions)), methods=["POST"]),
+        Route("/v1/chat/completions", _guarded(_counted(chat_completions)), methods=["POST"]),
+        Route("/v1/embeddings", _guarded(_counted(answer(EmbeddingRequest, embeddings))), methods=["POST"]),
+        Route("/tokenize", _guarded(_counted(answer(TokenizeRequest, tokenize))), methods=["POST"]),
+        Route("/detokenize", _guarded(_counted(answer(DetokenizeRequest, detokenize))), methods=["POST"]),
+    ]
+
+    async def missing(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        message = f"{request.method} {request.url.path}: {error.detail}; docs/serving.md lists the routes"
+        return refusal(message, status=error.status_code, headers=error.headers)
+
+    app = Starlette(routes=routes, exception_handlers={HTTPException: missing})
+    app.state.server = server
+    return app
+
+
+Handler = Callable[[Server, Request], Awaitable[Response]]
+
+
+def refusal(
+    message: str,
+    *,
+    status: int = 400,
+    parameter: str | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """An error in OpenAI's shape."""
+    return Json(error_of(message, status, parameter, code), status_code=status, headers=headers)
+
+
+def error_of(message: str, status: int, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """The body of an error in OpenAI's shape."""
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
+
+
+def _plain(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """A route anybody may call."""
+
+    async def route(request: Request) -> Response:
+        server: Server = request.app.state.server
+        started = time.perf_counter()
+        response = await _answered(handler, server, request)
+        response.headers["x-regard-version"] = __version__
+        _log(request, response, time.perf_counter() - started)
+        return response
+
+    return route
+
+
+def _guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """A route that needs a key where the server has any."""
+
+    async def checked(server: Server, request: Request) -> Response:
+        if server.api_keys:
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not server.allowed(key.strip()):
+                return refusal(
+                    "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
+                    status=401,
+                    code="invalid_api_key",
+                    headers={"www-authenticate": "Bearer"},
+                )
+        return await handler(server, request)
+
+    return _plain(checked)
+
+
+def _counted(handler: Handler) -> Handler:
+    """A route that works: turned away while the server closes, or has too much to do."""
+
+    async def route(server: Server, request: Request) -> Response:
+        if server.closing:
+            return refusal("the server is shutting down", status=503, headers={"retry-after": RETRY_AFTER})
+        if server.open >= server.limits.waiting:
+            server.metrics.turned_away.inc()
+            return refusal(
+                f"{server.open} requests wait for an answer, which is as many as there may be; ask again later",
+                status=429,
+                code="queue_full",
+                headers={"retry-after": RETRY_AFTER},
+            )
+        server.open += 1
+        try:
+            response = await handler(server, request)
+        except BaseException:
+            server.open -= 1
+            raise
+        if isinstance(response, Stream):
+            response.at_end.append(lambda: _one_less(server))
+        else:
+            server.open -= 1
+        return response
+
+    return route
+
+
+def _one_less(server: Server) -> None:
+    server.open -= 1
+
+
+async def _answered(handler: Handler, server: Server, request: Request) -> Response:
+    """A handler's answer, or its error as a sentence; no traceback leaves the server."""
+    try:
+        return await handler(server, request)
+    except BadRequest as error:
+        return refusal(error.message, status=error.status, parameter=error.parameter, code=error.code)
+    except Rejected as error:
+        message = str(error)
+        code = "context_length_exceeded" if "maximum context length" in message else None
+        return refusal(message, code=code)
+    except EngineLost as error:
+        return refusal(str(error), status=503, code="engine_lost", headers={"retry-after": RETRY_AFTER})
+    except TimeoutError:
+        return refusal(f"the request took longer than {server.limits.seconds:g} seconds", status=504, code="timeout")
+    except Exception:
+        FAULTS.exception("%s %s failed", request.method, request.url.path)
+        return refusal("the server failed at this request; its log says why", status=500)
+
+
+def _log(request: Request, response: Response, seconds: float) -> None:
+    """One line of JSON for each request, without what was asked or answered."""
+    client = request.client.host if request.client else ""
+    line = {
+        "time": round(time.time(), 3),
+        "client": client,
+        "method": request.method,
+        "path": request.url.path,
+        "status": response.status_code,
+        "seconds": round(seconds, 4),
+    }
+    ACCESS.info(json.dumps(line))
+
+
+async def _body(server: Server, request: Request) -> bytes:
+    """The body, no longer than allowed.
+
+    Raises:
+        BadRequest: for a longer one.
+    """
+    found = bytearray()
+    async for piece in request.stream():
+        found += piece
+        if len(found) > server.limits.body:
+            raise BadRequest(f"the body is longer than {server.limits.body:,} bytes", status=413, code="body_too_large")
+    return bytes(found)
+
+
+def _client(request: Request, user: str | None) -> str:
+    """Whose request it is: clients take turns."""
+    host = request.client.host if request.client else ""
+    return "\n".join((host, request.headers.get("authorization", ""), user or ""))
+
+
+def _check_model(server: Server, name: str) -> None:
+    if name not in server.link.models:
+        known = ", ".join(sorted(server.link.models))
+        raise BadRequest(
+            f"there is no model {name[:100]!r}; this server has {known}", "model", status=404, code="model_not_found"
+        )
+
+
+async def health(server: Server, request: Request) -> Response:
+    """Whether the web process answers."""
+    return Json({"status": "ok", "version": __version__})
+
+
+async def ready(server: Server, request: Request) -> Response:
+    """Whether the engine answers."""
+    there = server.link.ready and not server.closing
+    return Json({"ready": there, "restarts": server.link.restarts}, status_code=200 if there else 503)
+
+
+async def metrics(server: Server, request: Request) -> Response:
+    """Counts in Prometheus' format."""
+    body, kind = server.metrics.text(server.link, server.open)
+    return Response(body, media_type=kind)
+
+
+async def models(server: Server, request: Request) -> Response:
+    """All models."""
+    return Json({"object": "list", "data": [model_card(card) for card in server.link.models.values()]})
+
+
+async def model(server: Server, request: Request) -> Response:
+    """One of them."""
+    name = request.path_params["name"]
+    _check_model(server, name)
+    return Json(model_card(server.link.models[name]))
+
+
+async def completions(server: Server, request: Request) -> Response:
+    """/v1/completions."""
+    wanted: CompletionRequest = read(await _body(server, request), CompletionRequest)
+    _check_model(server, wanted.model)
+    asked = asked_to_complete(wanted, _client(request, wanted.user))
+    return await _written(server, request, asked, stream=bool(wanted.stream))
+
+
+async def chat_completions(server: Server, request: Request) -> Response:
+    """/v1/chat/completions."""
+    wanted: ChatRequest = read(await _body(server, request), ChatRequest)
+    _check_model(server, wanted.model)
+    asked = asked_to_chat(wanted, _client(request, wanted.user))
+    return await _written(server, request, asked, stream=bool(wanted.stream))
+
+
+def answer(kind: type[Any], respond: Callable[[EngineLink, Any, str], Awaitable[dict[str, Any]]]) -> Handler:
+    """A route that reads one kind of body and answers at once."""
+
+    async def route(server: Server, request: Request) -> Response:
+        wanted = read(await _body(server, request), kind)
+        _check_model(server, wanted.model)
+        client = _client(request, getattr(wanted, "user", None))
+        async with asyncio.timeout(server.limits.seconds):
+            return Json(await respond(server.link, wanted, client))
+
+    return route
+
+
+async def _written(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:
+    started = time.perf_counter()
+    server.metrics.asked.labels(asked.model).inc()
+    if stream:
+        # The first chunk is awaited here, so that a request that is refused is refused by its status.
+        pieces = chunks(server.link, asked)
+        try:
+            async with asyncio.timeout(server.limits.seconds):
+                first = await anext(pieces, None)
+        except BaseException:
+            await pieces.aclose()
+            raise
+        return Stream(_events(server, asked, first, pieces, started))
+    work = asyncio.create_task(completed(server.link, asked))
+    gone = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait({work, gone}, timeout=server.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            found = work.result()
+            server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started)
+            return Json(found)
+        if gone.done():
+            return Response(status_code=499)  # nobody reads it
+        raise TimeoutError
+    finally:
+        for task in (work, gone):
+            task.cancel()
+        await asyncio.gather(work, gone, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while not await request.is_disconnected():
+        await asyncio.sleep(0.05)
+
+
+class Stream(StreamingResponse):
+    """Server-sent events; `at_end` is called however the stream ends."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes]) -> None:
+        self.at_end: list[Callable[[], None]] = []
+        self.events = events
+        super().__init__(events, headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with contextlib.suppress(Exception):
+                await self.events.aclose()  # type: ignore[attr-defined]
+            for call in self.at_end:
+                call()
+
+
+async def _events(
+    server: Server, asked: Asked, first: dict[str, Any] | None, pieces: AsyncIterator[dict[str, Any]], started: float
+) -> AsyncIterator[bytes]:
+    try:
+        async with contextlib.aclosing(pieces), asyncio.timeout(server.limits.seconds):  # type: ignore[type-var]
+            if first is not None:
+                server.metrics.first_token(asked.model, time.perf_counter() - started)
+                yield _event(first)
+            async for piece in pieces:
+                yield _event(piece)
+        server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started)
+    except (EngineLost, Rejected) as error:
+        yield _event(error_of(str(error), 503 if isinstance(error, EngineLost) else 400))
+    except TimeoutError:
+        yield _event(error_of(f"the request took longer than {server.limits.seconds:g} seconds", 504))
+    yield b"data: [DONE]\n\n"
+
+
+def _event(value: Any) -> bytes:
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"

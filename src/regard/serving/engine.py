@@ -1,0 +1,479 @@
+"""The engine: loaded models and what they are asked, in a process of their own that nothing on the web can block.
+
+`Engine` takes requests and gives replies, step by step; `main` runs one behind a pipe. Language models write by continuous
+batching (`regard.generation.ContinuousBatch`); whatever else is asked is answered between two steps.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from regard.errors import InputError
+from regard.generation import (
+    ContinuousBatch,
+    GenerationSettings,
+    Greedy,
+    NextToken,
+    PromptRead,
+    Refused,
+    SampleRows,
+    Told,
+    Wanted,
+)
+from regard.serving.messages import (
+    Answer,
+    Ask,
+    Began,
+    Broken,
+    Cancel,
+    Card,
+    Failure,
+    Load,
+    Loading,
+    Piece,
+    Ready,
+    Reply,
+    Request,
+    Token,
+    Write,
+    decode_request,
+    encode,
+)
+from regard.structure import from_mapping
+
+if TYPE_CHECKING:
+    from regard.generation.continuous import Event, Top
+    from regard.tasks.language_modelling import LanguageModel
+    from regard.tasks.language_writing import Writer
+    from regard.text import Tokenizer
+
+FAILED = "the engine failed at this request; its log says why"
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Text:
+    """A text that is being written."""
+
+    written: list[int] = field(default_factory=list)
+    untold: list[Token] = field(default_factory=list)
+    shown: int = 0
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Writing:
+    """A request to a language model."""
+
+    asked: Write
+    writer: Writer
+    prompt: Sequence[int]
+    leading: int
+    """Tokens in front that the model reads before every prompt, and that are not of its text."""
+    text: str
+    texts: list[_Text]
+
+
+class WritingModel:
+    """A language model that writes for many.
+
+    Arguments:
+        predictor: the model.
+        rows: texts written together.
+        kept_bytes: memory for the beginnings of prompts.
+    """
+
+    def __init__(self, predictor: LanguageModel, *, rows: int, kept_bytes: int) -> None:
+        self.predictor = predictor
+        self.batch = ContinuousBatch(predictor.model, rows=rows, kept_bytes=kept_bytes)
+        self._requests: dict[int, _Writing] = {}
+        self._text_of = token_texts(predictor.task.tokenizer)
+        usual = predictor.usual  # what the folder says of its tokens; how to choose among them, the request says
+        self._own = {"end_tokens": usual.end_tokens, "forbidden_tokens": usual.forbidden_tokens}
+
+    def add(self, asked: Write) -> None:
+        """Take a request.
+
+        Raises:
+            InputError: for what the model cannot do.
+        """
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.settings.items()}
+        settings = from_mapping(GenerationSettings, {**self._own, **values}, "the request")
+        writer = self.predictor.writer(settings, asked.stop)
+        prompt, leading, text = self._prompt(asked, writer)
+        limit, room = asked.maximum, self._room(len(prompt))
+        if limit is None:
+            limit = room if room is not None else self.predictor.usual.maximum_length or 512
+        if room is not None and limit > room:
+            raise InputError(
+                f"this model's maximum context length is {self.predictor.model.maximum_length} tokens, and the prompt has "
+                f"{len(prompt)} and {limit} more are asked for; shorten the prompt or lower max_tokens"
+            )
+        rules = writer.rules([prompt])
+        wanted = [
+            Wanted(
+                rules=NextToken(
+                    config=_config(self.predictor.model),
+                    choice=(SampleRows([writer.seed_of(0, copy)]) if settings.sample else Greedy()).begin(1),
+                    transforms=rules["transforms"],
+                    stop=rules["stop"],
+                    minimum_length=rules["minimum_length"],
+                    end_tokens=rules["end_tokens"],
+                ),
+                limit=limit,
+                top=asked.top,
+            )
+            for copy in range(asked.copies)
+        ]
+        self.batch.add(asked.key, prompt, wanted, scored=asked.scored, client=asked.client)
+        texts = [_Text() for _ in range(asked.copies)]
+        self._requests[asked.key] = _Writing(
+            asked=asked, writer=writer, prompt=prompt, leading=leading, text=text, texts=texts
+        )
+
+    def cancel(self, key: int) -> None:
+        """Forget a request."""
+        if self._requests.pop(key, None) is not None:
+            self.batch.cancel(key)
+
+    def fail(self) -> list[int]:
+        """Forget all requests, after an error that is not one of theirs; returns their keys."""
+        keys = list(self._requests)
+        for key in keys:
+            self.cancel(key)
+        return keys
+
+    def turn(self) -> list[Reply]:
+        """One step on."""
+        replies: list[Reply] = []
+        for event in self.batch.turn():
+            replies += self._replies(event)
+        return replies
+
+    def _replies(self, event: Event) -> Iterable[Reply]:
+        key: Any = event.key
+        writing = self._requests.get(key)
+        if writing is None:
+            return
+        if isinstance(event, Refused):
+            del self._requests[key]
+            yield Failure(key, str(event.error), "request")
+        elif isinstance(event, PromptRead):
+            yield self._began(writing, event)
+            if not writing.asked.maximum and writing.asked.maximum is not None:
+                del self._requests[key]
+                for copy in range(writing.asked.copies):
+                    yield Piece(key=key, copy=copy, text="", tokens=[], end="length")
+        else:
+            piece = self._piece(writing, event)
+            if piece is not None:
+                yield piece
+
+    def _began(self, writing: _Writing, event: PromptRead) -> Began:
+        tokens: list[Token] = []
+        if writing.asked.scored:
+            logs = (None, *event.log_probabilities)
+            tops: tuple[Top, ...] = ((), *event.top)
+            every = [self._token(*each) for each in zip(writing.prompt, logs, tops, strict=True)]
+            tokens = every[writing.leading :]
+        count = len(writing.prompt)
+        return Began(key=writing.asked.key, prompt_tokens=count, reused=event.reused, text=writing.text, tokens=tokens)
+
+    def _piece(self, writing: _Writing, event: Told) -> Piece | None:
+        text = writing.texts[event.copy]
+        tokenizer = self.predictor.task.tokenizer
+        if not (event.end == "stop" and event.token == tokenizer.end_id):
+            text.written.append(event.token)
+        text.untold.append(self._token(event.token, event.log_probability, event.top))
+        if not event.end and not writing.asked.stream:
+            return None
+        whole = writing.writer.decoded(writing.prompt, text.written)
+        ready = len(whole) if event.end else len(whole) - writing.writer.unsure(whole)
+        if not event.end and ready <= text.shown:
+            return None
+        piece = Piece(
+            key=writing.asked.key, copy=event.copy, text=whole[text.shown : ready], tokens=text.untold, end=event.end
+        )
+        text.shown, text.untold = max(ready, text.shown), []
+        if event.end:
+            writing.texts[event.copy] = _Text(shown=-1)
+            if all(each.shown < 0 for each in writing.texts):
+                del self._requests[writing.asked.key]
+        return piece
+
+    def _token(self, index: int, log_probability: float | None, top: Top) -> Token:
+        named = [(self._text_of(each), each, value) for each, value in top]
+        return Token(index, self._text_of(index), log_probability, named)
+
+    def _prompt(self, asked: Write, writer: Writer) -> tuple[list[int], int, str]:
+        """Token ids, how many of them stand in front of the text, and the text."""
+        from regard.text.chat import Prompt
+
+        tokenizer = self.predictor.task.tokenizer
+        if asked.messages is not None:
+            prompt = self.predictor.prompt_of(asked.messages, **asked.template)
+            return writer.encode(prompt), 0, prompt.text
+        if isinstance(asked.prompt, str):
+            ids = writer.encode(asked.prompt)
+            return ids, len(ids) - len(tokenizer.encode(asked.prompt)), asked.prompt
+        ids = list(asked.prompt or ())
+        check_ids(tokenizer, ids)
+        text = tokenizer.decode(ids)
+        return writer.encode(Prompt(text=text, ids=tuple(ids))) if ids else writer.encode(""), 0, text
+
+    def _room(self, prompt: int) -> int | None:
+        """The most tokens after a prompt of so many: the last one that is written takes no position."""
+        limit = self.predictor.model.maximum_length
+        return None if limit is None else limit + 1 - prompt
+
+
+def _config(model: Any) -> Any:
+    from regard.generation import Continuation
+
+    return Continuation(model).config
+
+
+def check_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
+    """Refuse what is no token.
+
+    Raises:
+        InputError: naming the first.
+    """
+    wrong = next((index for index in ids if not 0 <= index < tokenizer.size), None)
+    if wrong is not None:
+        raise InputError(f"the model has tokens from 0 to {tokenizer.size - 1}, and {wrong} is none of them")
+
+
+def token_texts(tokenizer: Tokenizer) -> Callable[[int], str]:
+    """What a token adds to a text, by its id."""
+    anchor = next(iter(tokenizer.encode("a")), None)
+
+    @lru_cache(maxsize=65536)
+    def text_of(index: int) -> str:
+        if not 0 <= index < tokenizer.size:  # rows of the model's table that no token has
+            return f"<{index}>"
+        name = tokenizer.tokens([index])[0]
+        alone = tokenizer.decode([index])
+        if anchor is None:
+            return alone or name
+        before, both = tokenizer.decode([anchor]), tokenizer.decode([anchor, index])
+        text = both.removeprefix(before) if both.startswith(before) else alone
+        return name if not text or "�" in text else text
+
+    return text_of
+
+
+class Engine:
+    """Models by name, and what is asked of them.
+
+    Arguments:
+        predictors: loaded models by the names they are served under; one may have several.
+        rows: texts that a language model writes together.
+        kept_bytes: memory of each language model for the beginnings of prompts.
+    """
+
+    def __init__(self, predictors: Mapping[str, Any], *, rows: int = 16, kept_bytes: int = 2**28) -> None:
+        from regard.tasks.language_modelling import LanguageModel
+
+        self.predictors = dict(predictors)
+        made: dict[int, WritingModel] = {}
+        self.writing: dict[str, WritingModel] = {}
+        for name, predictor in self.predictors.items():
+            if isinstance(predictor, LanguageModel):
+                if id(predictor) not in made:
+                    made[id(predictor)] = WritingModel(predictor, rows=rows, kept_bytes=kept_bytes)
+                self.writing[name] = made[id(predictor)]
+        self._batches = list(made.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether `turn` has something to do."""
+        return any(model.batch.busy for model in self._batches)
+
+    def take(self, request: Request) -> list[Reply]:
+        """Take a request; what can be said at once is returned."""
+        if isinstance(request, Cancel):
+            for model in self._batches:
+                model.cancel(request.key)
+            return []
+        try:
+            if request.model not in self.predictors:
+                raise InputError(f"there is no model {request.model!r}")
+            if isinstance(request, Ask):
+                return [Answer(request.key, self._answer(request))]
+            if request.model not in self.writing:
+                raise InputError(f"the model {request.model!r} is no language model and continues no texts")
+            self.writing[request.model].add(request)
+        except InputError as error:
+            return [Failure(request.key, str(error), "request")]
+        except Exception:
+            traceback.print_exc()
+            return [Failure(request.key, FAILED, "engine")]
+        return []
+
+    def turn(self) -> list[Reply]:
+        """One step of every language model that is asked something."""
+        replies: list[Reply] = []
+        for model in self._batches:
+            if not model.batch.busy:
+                continue
+            try:
+                replies += model.turn()
+            except Exception:
+                traceback.print_exc()
+                replies += [Failure(key, FAILED, "engine") for key in model.fail()]
+        return replies
+
+    def load(self) -> Load:
+        """How full it is."""
+        return Load(
+            writing={name: model.batch.writing for name, model in self.writing.items()},
+            waiting={name: model.batch.waiting for name, model in self.writing.items()},
+        )
+
+    def _answer(self, request: Ask) -> Any:
+        predictor, given = self.predictors[request.model], request.given
+        if request.what == "tokenize":
+            ids = predictor.task.tokenizer.encode(given["text"])
+            if given["special"] and request.model in self.writing:
+                ids = predictor.task.prompted(ids)
+            return {"ids": list(ids), "texts": list(map(token_texts(predictor.task.tokenizer), ids))}
+        if request.what == "detokenize":
+            check_ids(predictor.task.tokenizer, given["ids"])
+            return predictor.task.tokenizer.decode(given["ids"])
+        return self._vectors(predictor, given)
+
+    def _vectors(self, predictor: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Vectors of texts or of token ids, as float32 bytes, and how many tokens were read."""
+        from regard.tasks.sentence_embedding import SentenceEncoder
+
+        if not isinstance(predictor, SentenceEncoder):
+            raise InputError("the model makes no vectors of texts; serve an encoder for that")
+        tokenizer = predictor.task.tokenizer
+        texts = []
+        for each in given["texts"]:
+            if not isinstance(each, str):
+                check_ids(tokenizer, each)
+                each = tokenizer.decode(each)
+            texts.append(each)
+        vectors = predictor.embed(texts)
+        read = predictor.task.encode(texts, maximum=predictor.maximum_length, prompt=None)
+        return {
+            "vectors": vectors.astype("<f4").tobytes(),
+            "width": vectors.shape[1],
+            "tokens": sum(len(each) for each in read),
+        }
+
+
+def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Card]:
+    """What is served, by name."""
+    from regard.tasks.sentence_embedding import SentenceEncoder
+
+    found = []
+    for name, predictor in predictors.items():
+        encodes = isinstance(predictor, SentenceEncoder)
+        found.append(
+            Card(
+                name=name,
+                task=predictor.task.name,
+                created=int(os.stat(folders[name]).st_mtime),
+                positions=getattr(predictor.model, "maximum_length", None),
+                chats=getattr(predictor.task, "chat", None) is not None,
+                width=predictor.width if encodes else None,
+                parameters=sum(part.numel() for part in predictor.model.parameters()),
+            )
+        )
+    return found
+
+
+def opened(folder: Path, dtype: str) -> Any:
+    """A model to serve; a decoder is laid out for inference, whose rows do not depend on each other, where it can be.
+
+    Raises:
+        InputError: as `regard.load`.
+    """
+    from regard.quantization import InferenceDecoder
+    from regard.quantization.models import unsupported_decoder
+    from regard.tasks.language_modelling import LanguageModel
+    from regard.tasks.loading import load
+
+    predictor = load(folder, dtype=dtype)
+    plain = isinstance(predictor, LanguageModel) and dtype in ("float32", "bfloat16")
+    if not plain or unsupported_decoder(predictor.model):
+        return predictor
+    decoder = InferenceDecoder(predictor.model, dtype)  # type: ignore[arg-type]
+    return LanguageModel(decoder, predictor.task, recipe=predictor.recipe, metrics=predictor.metrics)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineOptions:
+    """What the engine's process is started with.
+
+    Arguments:
+        folders: of the models, by the names they are served under.
+        dtype: of all of them.
+        rows: texts that a language model writes together.
+        kept_bytes: memory of each language model for the beginnings of prompts.
+        threads: of the processor; PyTorch's own number where None.
+    """
+
+    folders: Mapping[str, str]
+    dtype: str = "float32"
+    rows: int = 16
+    kept_bytes: int = 2**28
+    threads: int | None = None
+
+
+def main(pipe: Connection, options: EngineOptions) -> None:
+    """Run an engine behind a pipe until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the web process ends this one
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    try:
+        engine = _loaded(pipe, options)
+    except InputError as error:
+        _send(pipe, [Broken(str(error))])
+        return
+    told = engine.load()
+    try:
+        while True:
+            replies: list[Reply] = []
+            while pipe.poll(0 if engine.busy or replies else None):
+                replies += engine.take(decode_request(pipe.recv_bytes()))
+            if engine.busy:
+                replies += engine.turn()
+            load = engine.load()
+            if load != told:
+                replies.append(load)
+                told = load
+            if replies:
+                _send(pipe, replies)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
+    predictors: dict[str, Any] = {}
+    by_folder: dict[str, Any] = {}
+    for number, (name, folder) in enumerate(options.folders.items(), start=1):
+        _send(pipe, [Loading(name, number, len(options.folders))])
+        if folder not in by_folder:
+            by_folder[folder] = opened(Path(folder), options.dtype)
+        predictors[name] = by_folder[folder]
+    engine = Engine(predictors, rows=options.rows, kept_bytes=options.kept_bytes)
+    _send(pipe, [Ready(cards(predictors, {name: Path(folder) for name, folder in options.folders.items()}))])
+    return engine
+
+
+def _send(pipe: Connection, replies: Sequence[Reply]) -> None:
+    pipe.send_bytes(encode(list(replies)))
+    sys.stderr.flush()

@@ -1,0 +1,225 @@
+"""The web process's end of the engine: starts its process, hands out replies, and starts it again when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import multiprocessing
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from regard.errors import InputError
+from regard.serving.engine import EngineOptions, main
+from regard.serving.messages import (
+    Answer,
+    Ask,
+    Began,
+    Broken,
+    Cancel,
+    Card,
+    Failure,
+    Load,
+    Loading,
+    Piece,
+    Ready,
+    Reply,
+    Request,
+    Write,
+    decode_replies,
+    encode,
+)
+
+LOST = "the engine's process ended while it worked on this request, and is being started again; ask once more"
+NOT_READY = "the engine is being started; ask again in a moment"
+
+PATIENCE = 30
+"""Seconds that a request waits for an engine that is being started."""
+
+
+class EngineLost(Exception):
+    """The engine cannot answer: its process ended, or is not there yet. Its message is a sentence."""
+
+
+class Rejected(Exception):
+    """What was asked for is wrong. Its message is a sentence."""
+
+
+@dataclass(slots=True, eq=False)
+class EngineLink:
+    """An engine in a process of its own.
+
+    Arguments:
+        options: what it is started with.
+        progress: told of each model that is being loaded: its name, its number and how many there are.
+    """
+
+    options: EngineOptions
+    progress: Callable[[str, int, int], None] = lambda name, number, count: None
+    models: Mapping[str, Card] = field(default_factory=dict)
+    fullness: Load = field(default_factory=lambda: Load(writing={}, waiting={}))
+    restarts: int = 0
+    _process: Any = None
+    _pipe: Connection | None = None
+    _waiting: dict[int, asyncio.Queue[Reply]] = field(default_factory=dict)
+    _keys: Any = field(default_factory=lambda: itertools.count(1))
+    _loop: asyncio.AbstractEventLoop | None = None
+    _ready: asyncio.Event = field(default_factory=asyncio.Event)
+    _broken: str = ""
+    _closing: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether all models are loaded."""
+        return self._ready.is_set() and not self._broken
+
+    @property
+    def pid(self) -> int | None:
+        """Of the engine's process."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait for an answer."""
+        return len(self._waiting)
+
+    async def start(self) -> None:
+        """Start the process and wait until the models are loaded.
+
+        Raises:
+            InputError: where they cannot be.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._launch()
+        await self._ready.wait()
+        if self._broken:
+            raise InputError(self._broken)
+
+    def close(self) -> None:
+        """End the process."""
+        self._closing = True
+        if self._pipe is not None:
+            self._pipe.close()
+        if self._process is not None:
+            self._process.join(2)
+            if self._process.is_alive():
+                self._process.kill()
+                self._process.join(2)
+
+    async def ask(self, model: str, what: str, given: Any, *, client: str = "") -> Any:
+        """The answer to an `Ask`.
+
+        Raises:
+            Rejected: where what was asked for is wrong.
+            EngineLost: where the engine cannot answer.
+        """
+        key = next(self._keys)
+        async with contextlib.aclosing(
+            self._replies(Ask(key=key, model=model, what=what, given=given, client=client))
+        ) as replies:
+            async for reply in replies:
+                if isinstance(reply, Answer):
+                    return reply.value
+        raise EngineLost(LOST)
+
+    async def write(self, **asked: Any) -> AsyncIterator[Began | Piece]:
+        """What comes of a `Write`, whose arguments these are; it is cancelled where the iterator is closed early."""
+        request = Write(key=next(self._keys), **asked)
+        left = request.copies
+        async with contextlib.aclosing(self._replies(request)) as replies:
+            async for reply in replies:
+                if isinstance(reply, Piece):
+                    left -= bool(reply.end)
+                    yield reply
+                elif isinstance(reply, Began):
+                    yield reply
+                if not left:
+                    return
+
+    async def _replies(self, request: Ask | Write) -> AsyncIterator[Reply]:
+        try:
+            await asyncio.wait_for(self._ready.wait(), PATIENCE)
+        except TimeoutError:
+            raise EngineLost(NOT_READY) from None
+        if self._broken:
+            raise EngineLost(self._broken)
+        queue: asyncio.Queue[Reply] = asyncio.Queue()
+        self._waiting[request.key] = queue
+        try:
+            self._tell(request)
+            while True:
+                reply = await queue.get()
+                if isinstance(reply, Failure):
+                    if reply.blame == "request":
+                        raise Rejected(reply.message)
+                    raise EngineLost(reply.message)
+                yield reply
+        finally:
+            if self._waiting.pop(request.key, None) is not None and isinstance(request, Write):
+                with contextlib.suppress(EngineLost):  # one that is gone has forgotten it anyway
+                    self._tell(Cancel(request.key))
+
+    def _tell(self, request: Request) -> None:
+        try:
+            assert self._pipe is not None
+            self._pipe.send_bytes(encode(request))
+        except (OSError, ValueError) as error:
+            raise EngineLost(LOST) from error
+
+    def _launch(self) -> None:
+        context = multiprocessing.get_context("spawn")  # a copy of this process would copy its threads' locks
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=main, args=(theirs, self.options), name="regard-engine", daemon=True)
+        self._process.start()
+        theirs.close()
+        threading.Thread(target=self._listen, args=(self._pipe,), daemon=True, name="regard-replies").start()
+
+    def _listen(self, pipe: Connection) -> None:
+        """In a thread: what comes through the pipe, until it ends."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            try:
+                while True:
+                    self._loop.call_soon_threadsafe(self._dealt_out, decode_replies(pipe.recv_bytes()))
+            except (EOFError, OSError, TypeError):
+                self._loop.call_soon_threadsafe(self._ended, pipe)
+
+    def _dealt_out(self, replies: list[Reply]) -> None:
+        for reply in replies:
+            if isinstance(reply, Loading):
+                self.progress(reply.name, reply.number, reply.count)
+            elif isinstance(reply, Ready):
+                self.models = {card.name: card for card in reply.models}
+                self._ready.set()
+            elif isinstance(reply, Broken):
+                self._broken = reply.message
+                self._ready.set()
+            elif isinstance(reply, Load):
+                self.fullness = reply
+            else:
+                queue = self._waiting.get(reply.key)
+                if queue is not None:
+                    queue.put_nowait(reply)
+
+    def _ended(self, pipe: Connection) -> None:
+        """The engine is gone: who waits gets an error, and another one is started."""
+        if self._closing or pipe is not self._pipe or self._broken:
+            return
+        for key, queue in list(self._waiting.items()):
+            queue.put_nowait(Failure(key, LOST, "engine"))
+        first = not self.models
+        self._ready.clear()
+        self.fullness = Load(writing={}, waiting={})
+        self._process.join(1)
+        pipe.close()
+        if first:  # it never came up; starting it again would go on for ever
+            self._broken = (
+                f"the engine's process ended while it loaded the models (exit status {self._process.exitcode})"
+            )
+            self._ready.set()
+            return
+        self.restarts += 1
+        self._launch()

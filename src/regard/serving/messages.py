@@ -1,0 +1,200 @@
+"""What the web process and the engine's process say to each other, as msgpack: plain data, strictly read, never pickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
+    """Write texts after a prompt, with a language model.
+
+    Arguments:
+        key: names the request in every answer.
+        model: by the name it is served under.
+        client: whose request it is.
+        prompt: a text, or its token ids; None where there are `messages`.
+        messages: a conversation, for the chat template.
+        template: variables of the template.
+        settings: of `GenerationSettings`, but for lengths.
+        copies: how many texts.
+        maximum: the most tokens of each; None for as many as the model has positions for.
+        stop: strings that end a text and are not part of it.
+        top: how many of the most probable tokens to tell of each place.
+        scored: whether the prompt's own log-probabilities are told.
+        stream: whether the pieces of the text are told as they are written.
+    """
+
+    key: int
+    model: str
+    client: str = ""
+    prompt: str | list[int] | None = None
+    messages: list[dict[str, Any]] | None = None
+    template: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    copies: int = 1
+    maximum: int | None = None
+    stop: list[str] = []
+    top: int = 0
+    scored: bool = False
+    stream: bool = False
+
+
+class Cancel(msgspec.Struct, tag="cancel", frozen=True):
+    """Nobody waits for a request any more."""
+
+    key: int
+
+
+class Ask(msgspec.Struct, tag="ask", frozen=True, kw_only=True):
+    """Anything that is answered at once: vectors of texts, tokens of a text, a task's answer.
+
+    Arguments:
+        key, model, client: as for `Write`.
+        what: `embed`, `tokenize`, `detokenize`, or `task`.
+        given: what is asked about.
+    """
+
+    key: int
+    model: str
+    what: str
+    given: Any
+    client: str = ""
+
+
+Request = Write | Cancel | Ask
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True):
+    """A token and how probable it was.
+
+    Arguments:
+        id: in the vocabulary.
+        text: what it adds to a text; of one that holds a part of a character, its name in the vocabulary.
+        log_probability: natural log; None for the first token of a prompt, before which nothing stands.
+        top: texts, ids and log-probabilities of the most probable tokens at its place.
+    """
+
+    id: int
+    text: str
+    log_probability: float | None
+    top: list[tuple[str, int, float]]
+
+
+class Began(msgspec.Struct, tag="began", frozen=True, kw_only=True):
+    """The prompt was read.
+
+    Arguments:
+        key: of the request.
+        prompt_tokens: how many tokens it has.
+        reused: how many of them were not read again.
+        text: the prompt.
+        tokens: its tokens, where their log-probabilities were asked for.
+    """
+
+    key: int
+    prompt_tokens: int
+    reused: int
+    text: str
+    tokens: list[Token]
+
+
+class Piece(msgspec.Struct, tag="piece", frozen=True, kw_only=True):
+    """More of a text.
+
+    Arguments:
+        key: of the request.
+        copy: which text.
+        text: what is new of it; all of it at the end where pieces were not asked for.
+        tokens: written since the last piece, an end token among them.
+        end: `stop` or `length` where the text is complete, else empty.
+    """
+
+    key: int
+    copy: int
+    text: str
+    tokens: list[Token]
+    end: str
+
+
+class Answer(msgspec.Struct, tag="answer", frozen=True):
+    """What an `Ask` asked for."""
+
+    key: int
+    value: Any
+
+
+class Failure(msgspec.Struct, tag="failure", frozen=True):
+    """A request ended with an error.
+
+    Arguments:
+        key: of the request.
+        message: a sentence.
+        blame: `request` where what was asked for is wrong, `engine` where the engine failed.
+    """
+
+    key: int
+    message: str
+    blame: str
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that is served.
+
+    Arguments:
+        name: it is served under.
+        task: of the package.
+        created: seconds since 1970, of the folder.
+        positions: the most tokens of a text; None for any number.
+        chats: whether it has a chat template.
+        width: of the vectors it makes; None where it makes none.
+        parameters: how many.
+    """
+
+    name: str
+    task: str
+    created: int
+    positions: int | None
+    chats: bool
+    width: int | None
+    parameters: int
+
+
+class Loading(msgspec.Struct, tag="loading", frozen=True):
+    """A model is being loaded."""
+
+    name: str
+    number: int
+    count: int
+
+
+class Ready(msgspec.Struct, tag="ready", frozen=True):
+    """All models are loaded."""
+
+    models: list[Card]
+
+
+class Broken(msgspec.Struct, tag="broken", frozen=True):
+    """The models could not be loaded."""
+
+    message: str
+
+
+class Load(msgspec.Struct, tag="load", frozen=True, kw_only=True):
+    """How full the engine is, after each turn that changed it.
+
+    Arguments:
+        writing: texts that are being written, by model.
+        waiting: requests that wait or whose prompts are read, by model.
+    """
+
+    writing: dict[str, int]
+    waiting: dict[str, int]
+
+
+Reply = Began | Piece | Answer | Failure | Loading | Ready | Broken | Load
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(Request).decode
+decode_replies = msgspec.msgpack.Decoder(list[Reply]).decode

@@ -1,0 +1,394 @@
+"""OpenAI's API: completions, chat completions, embeddings and models, over an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from regard.serving.link import EngineLink
+from regard.serving.messages import Began, Card, Piece, Token
+from regard.serving.requests import (
+    BadRequest,
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    EmbeddingRequest,
+    TokenizeRequest,
+)
+
+MOST_PROMPTS = 64
+MOST_INPUTS = 2048
+USUAL_COMPLETION = 16
+"""Tokens of a completion where max_tokens is not given, as in OpenAI's API."""
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Asked:
+    """One call of completions or chat completions, as the engine is asked and as the answer is laid out.
+
+    Arguments:
+        model: what it is served under.
+        chat: whether it is a conversation.
+        writes: arguments of `EngineLink.write`, one for each prompt.
+        kept: of the texts of each prompt, how many are told.
+        echo: whether the prompt stands before the text.
+        top: how many of the most probable tokens are told of each place; None for no log-probabilities.
+        usage_at_end: whether a stream ends with the count of tokens.
+        usage: the count of tokens, once the answer is complete.
+    """
+
+    model: str
+    chat: bool
+    writes: Sequence[Mapping[str, Any]]
+    kept: int
+    echo: bool = False
+    top: int | None = None
+    usage_at_end: bool = False
+    created: int = field(default_factory=lambda: int(time.time()))
+    name: str = ""
+    usage: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.name = ("chatcmpl-" if self.chat else "cmpl-") + secrets.token_hex(12)
+
+
+def asked_to_complete(request: CompletionRequest, client: str) -> Asked:
+    """What /v1/completions asks for.
+
+    Raises:
+        BadRequest: for what cannot be followed.
+    """
+    request.check()
+    prompts = request.prompts()
+    if len(prompts) > MOST_PROMPTS:
+        raise BadRequest(f"prompt has {len(prompts)} texts; give at most {MOST_PROMPTS} at once", "prompt")
+    usage, settings, stop = request.usage_at_end(), request.settings(), request.stops()
+    writes = [
+        {
+            "model": request.model,
+            "client": client,
+            "prompt": prompt,
+            "settings": settings,
+            "copies": request.drawn(),
+            "maximum": USUAL_COMPLETION if request.max_tokens is None else request.max_tokens,
+            "stop": stop,
+            "top": request.logprobs or 0,
+            "scored": bool(request.echo) and request.logprobs is not None,
+            "stream": bool(request.stream),
+        }
+        for prompt in prompts
+    ]
+    return Asked(
+        model=request.model,
+        chat=False,
+        writes=writes,
+        kept=request.copies(),
+        echo=bool(request.echo),
+        top=request.logprobs,
+        usage_at_end=usage,
+    )
+
+
+def asked_to_chat(request: ChatRequest, client: str) -> Asked:
+    """What /v1/chat/completions asks for.
+
+    Raises:
+        BadRequest: for what cannot be followed.
+    """
+    request.check()
+    write = {
+        "model": request.model,
+        "client": client,
+        "messages": [message.plain(place) for place, message in enumerate(request.messages)],
+        "template": request.chat_template_kwargs or {},
+        "settings": request.settings(),
+        "copies": request.copies(),
+        "maximum": request.maximum(),
+        "stop": request.stops(),
+        "top": request.top_logprobs or 0,
+        "stream": bool(request.stream),
+    }
+    top = (request.top_logprobs or 0) if request.logprobs else None
+    return Asked(
+        model=request.model,
+        chat=True,
+        writes=[write],
+        kept=request.copies(),
+        top=top,
+        usage_at_end=request.usage_at_end(),
+    )
+
+
+async def replies(link: EngineLink, asked: Asked) -> AsyncIterator[tuple[int, Began | Piece]]:
+    """What comes of all prompts, as it comes, each with the number of its prompt."""
+    if len(asked.writes) == 1:
+        async with contextlib.aclosing(link.write(**asked.writes[0])) as events:
+            async for event in events:
+                yield 0, event
+        return
+    queue: asyncio.Queue[tuple[int, Began | Piece | Exception | None]] = asyncio.Queue()
+
+    async def follow(number: int, write: Mapping[str, Any]) -> None:
+        try:
+            async with contextlib.aclosing(link.write(**write)) as events:
+                async for event in events:
+                    queue.put_nowait((number, event))
+            queue.put_nowait((number, None))
+        except Exception as error:
+            queue.put_nowait((number, error))
+
+    tasks = [asyncio.create_task(follow(number, write)) for number, write in enumerate(asked.writes)]
+    try:
+        left = len(tasks)
+        while left:
+            number, event = await queue.get()
+            if isinstance(event, Exception):
+                raise event
+            if event is None:
+                left -= 1
+            else:
+                yield number, event
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Choice:
+    """One text of an answer, as far as it has come."""
+
+    text: str = ""
+    tokens: list[Token] = field(default_factory=list)
+    end: str = ""
+
+    @property
+    def mean(self) -> float:
+        """Log-probability per token, by which `best_of` chooses."""
+        return sum(token.log_probability or 0.0 for token in self.tokens) / max(len(self.tokens), 1)
+
+
+async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
+    """The whole answer."""
+    began: dict[int, Began] = {}
+    choices = [[_Choice() for _ in range(write["copies"])] for write in asked.writes]
+    async with contextlib.aclosing(replies(link, asked)) as events:
+        async for number, event in events:
+            if isinstance(event, Began):
+                began[number] = event
+                continue
+            choice = choices[number][event.copy]
+            choice.text += event.text
+            choice.tokens += event.tokens
+            choice.end = event.end
+    made = []
+    for number, own in enumerate(choices):
+        best = own if asked.kept == len(own) else sorted(own, key=lambda each: -each.mean)[: asked.kept]
+        for choice in best:
+            made.append(_choice(asked, len(made), began[number], choice))
+    asked.usage = _usage(began, sum(len(choice.tokens) for own in choices for choice in own))
+    kind = "chat.completion" if asked.chat else "text_completion"
+    return {**_head(asked, kind), "choices": made, "usage": asked.usage}
+
+
+def _choice(asked: Asked, index: int, began: Began, choice: _Choice) -> dict[str, Any]:
+    if asked.chat:
+        return {
+            "index": index,
+            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "logprobs": None if asked.top is None else _chat_log_probabilities(choice.tokens),
+            "finish_reason": choice.end,
+        }
+    text, tokens = choice.text, choice.tokens
+    if asked.echo:
+        text, tokens = began.text + text, [*began.tokens, *tokens]
+    return {
+        "index": index,
+        "text": text,
+        "logprobs": None if asked.top is None else _log_probabilities(tokens, 0, asked.top)[0],
+        "finish_reason": choice.end,
+    }
+
+
+async def chunks(link: EngineLink, asked: Asked) -> AsyncIterator[dict[str, Any]]:
+    """The answer piece by piece, as a stream has it."""
+    kind = "chat.completion.chunk" if asked.chat else "text_completion"
+    began: dict[int, Began] = {}
+    written = 0
+    offsets: dict[int, int] = {}
+    more = {"usage": None} if asked.usage_at_end else {}
+    async with contextlib.aclosing(replies(link, asked)) as events:
+        async for number, event in events:
+            first = number * asked.kept
+            if isinstance(event, Began):
+                began[number] = event
+                for index in range(first, first + asked.kept):
+                    offsets[index] = 0
+                    if asked.chat:
+                        delta = {"role": "assistant", "content": "", "refusal": None}
+                        yield {**_head(asked, kind), "choices": [_delta(index, delta, None, None)], **more}
+                    elif asked.echo:
+                        logs, offsets[index] = _told(asked, event.tokens, 0)
+                        piece = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": None}
+                        yield {**_head(asked, kind), "choices": [piece], **more}
+                continue
+            index = first + event.copy
+            written += len(event.tokens)
+            end = event.end or None
+            if asked.chat:
+                logs = None if asked.top is None else _chat_log_probabilities(event.tokens)
+                made = _delta(index, {"content": event.text} if event.text or not end else {}, logs, end)
+            else:
+                logs, offsets[index] = _told(asked, event.tokens, offsets[index])
+                made = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": end}
+            yield {**_head(asked, kind), "choices": [made], **more}
+    asked.usage = _usage(began, written)
+    if asked.usage_at_end:
+        yield {**_head(asked, kind), "choices": [], "usage": asked.usage}
+
+
+def _told(asked: Asked, tokens: Sequence[Token], offset: int) -> tuple[dict[str, Any] | None, int]:
+    return (None, offset) if asked.top is None else _log_probabilities(tokens, offset, asked.top)
+
+
+def _delta(index: int, delta: Mapping[str, Any], logs: Any, end: str | None) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": logs, "finish_reason": end}
+
+
+def _head(asked: Asked, kind: str) -> dict[str, Any]:
+    return {"id": asked.name, "object": kind, "created": asked.created, "model": asked.model}
+
+
+def _usage(began: Mapping[int, Began], written: int) -> dict[str, Any]:
+    read = sum(each.prompt_tokens for each in began.values())
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {"cached_tokens": sum(each.reused for each in began.values())},
+    }
+
+
+def _log_probabilities(tokens: Sequence[Token], offset: int, top: int) -> tuple[dict[str, Any], int]:
+    """As completions lay them out, and where in the text the next token begins."""
+    offsets = []
+    for token in tokens:
+        offsets.append(offset)
+        offset += len(token.text)
+    tops: list[dict[str, float] | None] = []
+    for token in tokens:
+        if token.log_probability is None:
+            tops.append(None)
+        else:
+            # The token itself is among them even where it is not among the most probable.
+            tops.append({token.text: token.log_probability, **{text: value for text, _, value in token.top}})
+    logs = {
+        "tokens": [token.text for token in tokens],
+        "token_logprobs": [token.log_probability for token in tokens],
+        "top_logprobs": tops if top else None,
+        "text_offset": offsets,
+    }
+    return logs, offset
+
+
+def _chat_log_probabilities(tokens: Sequence[Token]) -> dict[str, Any]:
+    def entry(text: str, value: float | None) -> dict[str, Any]:
+        return {"token": text, "logprob": value, "bytes": list(text.encode())}
+
+    content = [
+        {
+            **entry(token.text, token.log_probability),
+            "top_logprobs": [entry(text, value) for text, _, value in token.top],
+        }
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+async def embeddings(link: EngineLink, request: EmbeddingRequest, client: str) -> dict[str, Any]:
+    """Vectors of texts.
+
+    Raises:
+        BadRequest: for what cannot be followed.
+    """
+    request.check()
+    texts = request.texts()
+    if len(texts) > MOST_INPUTS:
+        raise BadRequest(f"input has {len(texts)} texts; give at most {MOST_INPUTS} at once", "input")
+    if any(not text for text in texts):
+        raise BadRequest("input: a text is empty; leave it out", "input")
+    answer = await link.ask(request.model, "embed", {"texts": texts}, client=client)
+    vectors = np.frombuffer(answer["vectors"], dtype="<f4").reshape(-1, answer["width"])
+    if request.dimensions is not None:
+        vectors = shortened(vectors, request.dimensions)
+    made = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": base64.b64encode(row.tobytes()).decode()
+            if request.encoding_format == "base64"
+            else row.tolist(),
+        }
+        for index, row in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": answer["tokens"], "total_tokens": answer["tokens"]}
+    return {"object": "list", "data": made, "model": request.model, "usage": usage}
+
+
+def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
+    """The first numbers of each vector; one that had length one is brought back to it.
+
+    Raises:
+        BadRequest: for more than there are, or none.
+
+    >>> shortened(np.array([[0.6, 0.8]], dtype=np.float32), 1).tolist()
+    [[1.0]]
+    """
+    if not 1 <= dimensions <= vectors.shape[1]:
+        raise BadRequest(
+            f"dimensions is {dimensions}; the model's vectors have {vectors.shape[1]}, give 1 to that", "dimensions"
+        )
+    cut = np.ascontiguousarray(vectors[:, :dimensions])
+    lengths = np.linalg.norm(vectors, axis=1)
+    if not np.allclose(lengths, 1, atol=1e-3):
+        return cut
+    own = np.linalg.norm(cut, axis=1, keepdims=True)
+    return np.where(own > 0, cut / np.where(own > 0, own, 1), cut).astype("<f4")
+
+
+async def tokenize(link: EngineLink, request: TokenizeRequest, client: str) -> dict[str, Any]:
+    """The tokens of a text."""
+    given = {"text": request.prompt, "special": request.add_special_tokens}
+    answer = await link.ask(request.model, "tokenize", given, client=client)
+    return {
+        "tokens": answer["ids"],
+        "count": len(answer["ids"]),
+        "max_model_len": link.models[request.model].positions,
+        "token_strs": answer["texts"] if request.return_token_strs else None,
+    }
+
+
+async def detokenize(link: EngineLink, request: DetokenizeRequest, client: str) -> dict[str, Any]:
+    """The text of tokens."""
+    return {"prompt": await link.ask(request.model, "detokenize", {"ids": request.tokens}, client=client)}
+
+
+def model_card(card: Card) -> dict[str, Any]:
+    """A model as /v1/models lists it, with what it is for."""
+    return {
+        "id": card.name,
+        "object": "model",
+        "created": card.created,
+        "owned_by": "regard",
+        "task": card.task,
+        "max_model_len": card.positions,
+        "parameters": card.parameters,
+    }

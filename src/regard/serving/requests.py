@@ -1,0 +1,381 @@
+"""Bodies of OpenAI's API, strictly read: what a field means here, and which fields are refused by name."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+MOST_STOPS = 16
+MOST_TOP = 20
+
+Texts = str | list[int | str | list[int]]
+"""A text, its token ids, or several of either."""
+
+
+class BadRequest(Exception):
+    """What a client sent cannot be followed.
+
+    Arguments:
+        message: a sentence.
+        parameter: the field it is about; None for the body as a whole.
+        status: of HTTP.
+        code: OpenAI's word for it.
+    """
+
+    def __init__(self, message: str, parameter: str | None = None, *, status: int = 400, code: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.parameter = parameter
+        self.status = status
+        self.code = code
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`include_usage` puts the count of tokens at the end of a stream; streams are never obfuscated."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What completions and chat completions have in common.
+
+    `temperature` 0 takes the most probable token each time; `top_p`, `top_k`, `min_p` then change nothing. `top_k`, `min_p` and
+    `repetition_penalty` are not of OpenAI's API. `user` names whose request it is: users take turns.
+    """
+
+    model: str
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    max_tokens: int | None = None
+    min_p: float | None = None
+    n: int | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    user: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """As fields of `GenerationSettings`."""
+        _within("temperature", self.temperature, 0, 2)
+        _within("top_p", self.top_p, 0, 1)
+        _within("min_p", self.min_p, 0, 1)
+        _within("presence_penalty", self.presence_penalty, -2, 2)
+        _within("frequency_penalty", self.frequency_penalty, -2, 2)
+        if self.top_k is not None and self.top_k < 1:
+            raise BadRequest(f"top_k is {self.top_k}; give at least 1, or leave it out", "top_k")
+        if self.repetition_penalty is not None and self.repetition_penalty <= 0:
+            raise BadRequest(
+                f"repetition_penalty is {self.repetition_penalty}; give a number above 0", "repetition_penalty"
+            )
+        made: dict[str, Any] = {}
+        temperature = 1.0 if self.temperature is None else self.temperature
+        if temperature > 0:
+            seed = secrets.randbits(62) if self.seed is None else self.seed % 2**63
+            made |= {"sample": True, "seed": seed, "temperature": temperature}
+            if self.top_p is not None and self.top_p < 1:
+                made["top_p"] = max(self.top_p, 1e-9)
+            if self.top_k is not None:
+                made["top_k"] = self.top_k
+            if self.min_p:
+                made["min_p"] = self.min_p
+        for name in ("presence_penalty", "frequency_penalty"):
+            if getattr(self, name):
+                made[name] = getattr(self, name)
+        if self.repetition_penalty is not None and self.repetition_penalty != 1:
+            made["repetition_penalty"] = self.repetition_penalty
+        if self.logit_bias:
+            made["logit_bias"] = _biases(self.logit_bias)
+        return made
+
+    def stops(self) -> list[str]:
+        """Strings that end a text."""
+        stops = [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
+        if len(stops) > MOST_STOPS:
+            raise BadRequest(f"stop has {len(stops)} strings; give at most {MOST_STOPS}", "stop")
+        if not all(stops):
+            raise BadRequest("stop: an empty string is in every text; leave it out", "stop")
+        return stops
+
+    def copies(self) -> int:
+        """How many texts of each prompt."""
+        return _count("n", self.n, 1)
+
+    def usage_at_end(self) -> bool:
+        """Whether a stream ends with the count of tokens."""
+        if self.stream_options is None:
+            return False
+        if not self.stream:
+            raise BadRequest("stream_options is only allowed when stream is true", "stream_options")
+        return bool(self.stream_options.include_usage)
+
+
+class CompletionRequest(Sampling, kw_only=True):
+    """The body of /v1/completions."""
+
+    prompt: Texts | None = None
+    best_of: int | None = None
+    echo: bool | None = None
+    logprobs: int | None = None
+    suffix: str | None = None
+
+    def prompts(self) -> list[str | list[int]]:
+        """Each of them; an empty one begins a text."""
+        return [""] if self.prompt is None else _texts("prompt", self.prompt)
+
+    def check(self) -> None:
+        """Refuse what cannot be followed."""
+        if self.suffix:
+            raise BadRequest("suffix: texts are not written in between two others here; leave it out", "suffix")
+        if self.max_tokens is not None and self.max_tokens < 0:
+            raise BadRequest(f"max_tokens is {self.max_tokens}; give at least 0", "max_tokens")
+        best = _count("best_of", self.best_of, self.copies())
+        if best < self.copies():
+            raise BadRequest(
+                f"best_of is {best} and n is {self.copies()}; the best {self.copies()} are chosen among so many",
+                "best_of",
+            )
+        if best > self.copies() and self.stream:
+            raise BadRequest("best_of: the best texts are only known at the end; leave out stream", "best_of")
+        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_TOP:
+            raise BadRequest(f"logprobs is {self.logprobs}; give 0 to {MOST_TOP}", "logprobs")
+
+    def drawn(self) -> int:
+        """Texts that are written of each prompt."""
+        return self.copies() if self.best_of is None else self.best_of
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A part of a message; texts alone are read."""
+
+    type: str
+    text: str | None = None
+    image_url: Any = None
+    input_audio: Any = None
+    file: Any = None
+    refusal: str | None = None
+
+
+class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A message of a conversation. `developer` is read as `system`, which it replaces in OpenAI's API."""
+
+    role: str
+    content: str | list[Part] | None = None
+    name: str | None = None
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
+    refusal: Any = None
+    audio: Any = None
+    function_call: Any = None
+    reasoning_content: str | None = None
+
+    def plain(self, place: int) -> dict[str, Any]:
+        """As a chat template reads it."""
+        where = f"messages[{place}]"
+        for name in ("refusal", "audio", "function_call"):
+            if getattr(self, name) is not None:
+                raise BadRequest(f"{where}.{name} is not supported; leave it out", f"{where}.{name}")
+        if isinstance(self.content, list):
+            for number, part in enumerate(self.content):
+                if part.type != "text" or part.text is None:
+                    here = f"{where}.content[{number}]"
+                    raise BadRequest(f"{here} is of the type {part.type!r}; models here read text alone", here)
+            content: str | None = "".join(part.text or "" for part in self.content)
+        else:
+            content = self.content
+        made: dict[str, Any] = {"role": "system" if self.role == "developer" else self.role, "content": content}
+        for name in ("name", "tool_calls", "tool_call_id", "reasoning_content"):
+            if getattr(self, name) is not None:
+                made[name] = getattr(self, name)
+        return made
+
+
+class ResponseFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Only plain text is written."""
+
+    type: str
+    json_schema: Any = None
+
+
+UNSUPPORTED_IN_CHAT: Mapping[str, tuple[Any, ...]] = {
+    "audio": (),
+    "function_call": ("none",),
+    "functions": ([],),
+    "modalities": (["text"],),
+    "moderation": (),
+    "parallel_tool_calls": (),
+    "prediction": (),
+    "prompt_cache_options": (),
+    "prompt_cache_retention": (),
+    "reasoning_effort": (),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "tool_choice": ("none",),
+    "tools": ([],),
+    "verbosity": (),
+    "web_search_options": (),
+}
+"""Fields of chat completions that nothing here follows, each with the values that ask for nothing."""
+
+
+class ChatRequest(Sampling, kw_only=True):
+    """The body of /v1/chat/completions.
+
+    `chat_template_kwargs`, not of OpenAI's API, are variables of the template. `metadata`, `safety_identifier` and
+    `prompt_cache_key` name things to the server of OpenAI and ask for nothing; a prompt's beginning is reused by itself.
+    """
+
+    messages: list[Message]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    response_format: ResponseFormat | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    audio: Any = None
+    function_call: Any = None
+    functions: Any = None
+    modalities: Any = None
+    moderation: Any = None
+    parallel_tool_calls: Any = None
+    prediction: Any = None
+    prompt_cache_options: Any = None
+    prompt_cache_retention: Any = None
+    reasoning_effort: Any = None
+    service_tier: Any = None
+    store: Any = None
+    tool_choice: Any = None
+    tools: Any = None
+    verbosity: Any = None
+    web_search_options: Any = None
+
+    def check(self) -> None:
+        """Refuse what cannot be followed."""
+        for name, harmless in UNSUPPORTED_IN_CHAT.items():
+            value = getattr(self, name)
+            if value is not None and value not in harmless:
+                raise BadRequest(f"{name} is not supported; leave it out", name)
+        if self.response_format is not None and self.response_format.type != "text":
+            raise BadRequest(
+                f"response_format.type is {self.response_format.type!r}; only text is written here", "response_format"
+            )
+        if not self.messages:
+            raise BadRequest("messages is empty; give one at least", "messages")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise BadRequest("top_logprobs needs logprobs to be true", "top_logprobs")
+        if self.top_logprobs is not None and not 0 <= self.top_logprobs <= MOST_TOP:
+            raise BadRequest(f"top_logprobs is {self.top_logprobs}; give 0 to {MOST_TOP}", "top_logprobs")
+        most, also = self.max_completion_tokens, self.max_tokens
+        if most is not None and also is not None and most != also:
+            raise BadRequest(f"max_tokens is {also} and max_completion_tokens {most}; give one of them", "max_tokens")
+        for name in ("max_tokens", "max_completion_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BadRequest(f"{name} is {value}; give at least 1", name)
+
+    def maximum(self) -> int | None:
+        """The most tokens of an answer; None for as many as there is room for."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+
+class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of /v1/embeddings. With `dimensions` vectors are cut and, where they had length one, brought back to it."""
+
+    model: str
+    input: Texts
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    user: str | None = None
+
+    def texts(self) -> list[str | list[int]]:
+        """Each of them."""
+        return _texts("input", self.input)
+
+    def check(self) -> None:
+        """Refuse what cannot be followed."""
+        if self.encoding_format not in (None, "float", "base64"):
+            raise BadRequest(f"encoding_format is {self.encoding_format!r}; choose float or base64", "encoding_format")
+
+
+class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of /tokenize; `add_special_tokens` puts in front what a prompt has in front."""
+
+    model: str
+    prompt: str
+    add_special_tokens: bool = True
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of /detokenize."""
+
+    model: str
+    tokens: list[int]
+
+
+def read(body: bytes, wanted: type[Any]) -> Any:
+    """A body as one of these requests.
+
+    Raises:
+        BadRequest: for one that is no JSON, has a field that there is not, or a value of another type.
+    """
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        place = message.rpartition(" - at `$")[2].rstrip("`").lstrip(".") if " - at `$" in message else ""
+        unknown = message.rpartition("unknown field `")[2].partition("`")[0] if "unknown field" in message else ""
+        missing = message.rpartition("required field `")[2].partition("`")[0] if "required field" in message else ""
+        parameter = ".".join(filter(None, (place, unknown or missing))) or None
+        raise BadRequest(f"{parameter or 'the body'}: {message.partition(' - at')[0]}", parameter) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is no JSON: {error}") from error
+
+
+def _texts(name: str, given: Texts) -> list[str | list[int]]:
+    """Each of them."""
+    if isinstance(given, str):
+        return [given]
+    if not given:
+        raise BadRequest(f"{name} is an empty list; give a text or token ids", name)
+    if all(isinstance(each, int) for each in given):
+        return [[each for each in given if isinstance(each, int)]]
+    texts = [each for each in given if not isinstance(each, int)]
+    if len(texts) < len(given):
+        raise BadRequest(f"{name} has numbers beside texts; give a list of texts, or of lists of token ids", name)
+    return texts
+
+
+def _within(name: str, value: float | None, least: float, most: float) -> None:
+    if value is not None and not least <= value <= most:
+        raise BadRequest(f"{name} is {value}; give a number from {least} to {most}", name)
+
+
+def _count(name: str, value: int | None, usual: int) -> int:
+    if value is None:
+        return usual
+    if value < 1:
+        raise BadRequest(f"{name} is {value}; give at least 1", name)
+    return value
+
+
+def _biases(given: Mapping[str, float]) -> list[tuple[int, float]]:
+    biases = []
+    for name, value in given.items():
+        if not name.isdecimal() or not name.isascii() or len(name) > 9:
+            raise BadRequest(f"logit_bias: {name[:40]!r} is no token id", "logit_bias")
+        if not -100 <= value <= 100:
+            raise BadRequest(f"logit_bias of {name} is {value}; give a number from -100 to 100", "logit_bias")
+        biases.append((int(name), value))
+    return biases

@@ -1,0 +1,161 @@
+"""Runs a server: its socket, its engine, its web application, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from starlette.middleware.cors import CORSMiddleware
+
+from regard.errors import InputError
+from regard.serving.app import ACCESS, Limits, Server, create_app
+from regard.serving.engine import EngineOptions
+from regard.serving.link import EngineLink
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WebOptions:
+    """Where a server listens, and to whom.
+
+    Arguments:
+        host, port: of its socket; port 0 for any that is free.
+        api_keys: of which a client must give one; needed where others than this machine can reach it.
+        origins: web pages of these origins may call it (CORS); `*` for all.
+        certificate, private_key: files, for TLS.
+        limits: of requests.
+        drain_seconds: that requests under way have to finish after SIGTERM.
+        access_log: whether each request is a line of JSON on standard error, without its texts.
+
+    Raises:
+        InputError: for a host that others can reach without a key, and a certificate without its key.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_keys: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    certificate: Path | None = None
+    private_key: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    drain_seconds: int = 30
+    access_log: bool = True
+
+    def __post_init__(self) -> None:
+        if self.host not in LOOPBACK and not self.api_keys:
+            raise InputError(
+                f"host {self.host}: others than this machine can reach it, so an API key is needed; set REGARD_API_KEY, or "
+                "listen on 127.0.0.1"
+            )
+        if not all(self.api_keys):
+            raise InputError("an API key is empty; give a long random one, such as of: openssl rand -hex 32")
+        if (self.certificate is None) != (self.private_key is None):
+            raise InputError("a certificate and its private key belong together; give both")
+        for path in (self.certificate, self.private_key):
+            if path is not None and not path.is_file():
+                raise InputError(f"{path}: no such file")
+
+
+class _Uvicorn(uvicorn.Server):
+    """Which tells the application that it ends, and its user where it listens."""
+
+    def __init__(self, config: uvicorn.Config, server: Server, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.server = server
+        self.started_call = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        self.started_call()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """New work is refused from now on."""
+        self.server.closing = True
+        super().handle_exit(sig, frame)
+
+
+def serve(
+    options: EngineOptions,
+    web: WebOptions,
+    *,
+    progress: Callable[[str, int, int], None] = lambda name, number, count: None,
+    started: Callable[[str, Sequence[str]], None] = lambda url, names: None,
+) -> None:
+    """Serve models until SIGINT or SIGTERM.
+
+    Arguments:
+        options: of the engine.
+        web: of the web application.
+        progress: told of each model that is loaded: its name, its number, and how many there are.
+        started: told the address once the server listens, and the names of the models.
+
+    Raises:
+        InputError: for a model that cannot be loaded, and an address that cannot be listened on.
+    """
+    with _listening(web.host, web.port) as listener:
+        asyncio.run(_serve(options, web, listener, progress, started))
+
+
+async def _serve(
+    options: EngineOptions,
+    web: WebOptions,
+    listener: socket.socket,
+    progress: Callable[[str, int, int], None],
+    started: Callable[[str, Sequence[str]], None],
+) -> None:
+    link = EngineLink(options, progress)
+    try:
+        await link.start()
+        server = Server(link=link, limits=web.limits, api_keys=web.api_keys)
+        app = create_app(server)
+        if web.origins:
+            app.add_middleware(
+                CORSMiddleware, allow_origins=list(web.origins), allow_methods=["GET", "POST"], allow_headers=["*"]
+            )
+        if web.access_log:
+            _log_to(sys.stderr)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=web.drain_seconds,
+            ssl_certfile=web.certificate,
+            ssl_keyfile=web.private_key,
+        )
+        scheme = "http" if web.certificate is None else "https"
+        host = f"[{web.host}]" if ":" in web.host else web.host
+        url = f"{scheme}://{host}:{listener.getsockname()[1]}"
+        await _Uvicorn(config, server, lambda: started(url, list(link.models))).serve(sockets=[listener])
+    finally:
+        link.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket, taken before models are loaded, so that nobody waits for what cannot be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise InputError(f"{host}:{port} cannot be listened on: {error}; choose another --port") from error
+    return listener
+
+
+def _log_to(stream: object) -> None:
+    handler = logging.StreamHandler(stream)  # type: ignore[arg-type]
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    ACCESS.handlers[:] = [handler]
+    ACCESS.setLevel(logging.INFO)
+    ACCESS.propagate = False
