@@ -235,7 +235,7 @@ def test_the_page_marks_each_command_as_it_is():
     for names, state in rows:
         listed = set(re.findall(r"`(?:regard )?([\w-]+)`", names))
         if state == "planned":
-            assert listed == {"serve", "studio"}
+            assert listed == {"studio"}
             assert not listed & commands
         elif "vectors" in names:
             group = typer.main.get_command(app).commands["vectors"]

@@ -111,9 +111,10 @@ ELSEWHERE = {
     "push": "test_push_command.py",
     "bench": "test_bench_command.py",
     "claims run": "test_claims_command.py",
+    "serve": "../serving/test_server.py",
     "vectors survey score": "../word_embeddings/survey/test_command.py",
 }
-"""Commands that are run in other tests, for they need the network, or minutes, or people."""
+"""Commands that are run in other tests, for they need the network, or minutes, or people, or run until they are ended."""
 
 
 def leaves(group: Any, *names: str) -> Iterator[tuple[str, Any]]:

@@ -42,6 +42,7 @@ COMMANDS = (
     "bench",
     "caption",
     "compose",
+    "serve",
     "claims",
     "vectors",
 )
@@ -95,7 +96,7 @@ def test_help_answers_in_less_than_half_a_second():
     ("words", "sentence"),
     [
         (["trian"], "there is no command 'trian'; did you mean 'train'?"),
-        (["serve"], "there is no command 'serve'; choose from train, evaluate, predict, translate,"),
+        (["studio"], "there is no command 'studio'; choose from train, evaluate, predict, translate,"),
         (["--versoin"], "there is no option --versoin; did you mean '--version'?"),
         (["look", "folder", "text", "--lyer", "x"], "there is no option --lyer; did you mean '--layer'?"),
         (["train", "recipe.yaml"], "missing option '--output'"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli.console import say
+from regard.cli.console import envelope, print_json, say
 from regard.cli.settings import DType
 from regard.errors import InputError
 
@@ -52,6 +54,7 @@ def serve(
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for each request, without its texts.")
     ] = True,
     dtype: DType = "float32",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address and the models as one JSON object.")] = False,
 ) -> None:
     """Serve models over HTTP, as OpenAI's API: completions, chat completions, embeddings.
 
@@ -86,11 +89,18 @@ def serve(
         access_log=access_log,
     )
     options = EngineOptions(folders=folders, dtype=dtype, rows=rows, kept_bytes=prefix_cache << 20, threads=threads)
+
+    def listening(url: str, names: Sequence[str]) -> None:
+        if as_json:
+            print_json({**envelope("serve"), "url": url, "models": list(names)})
+            sys.stdout.flush()
+        say(f"serving {', '.join(names)} at {url}/v1 (Ctrl-C ends it)")
+
     run(
         options,
         web,
         progress=lambda name, number, count: say(f"loading {name} ({number} of {count})"),
-        started=lambda url, names: say(f"serving {', '.join(names)} at {url}/v1 (Ctrl-C ends it)"),
+        started=listening,
     )
 
 

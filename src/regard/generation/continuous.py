@@ -333,7 +333,7 @@ class ContinuousBatch:
                 continue
             row.token = int(row.paths.tokens[0, -1])
             end = "stop" if bool(finished) else "length" if row.paths.length >= row.wanted.limit else ""
-            top = _top(own.log_softmax(dim=-1)[0], row.wanted.top)
+            top = _top(own.log_softmax(dim=-1)[0], row.wanted.top) if row.wanted.top else ()
             events.append(Told(row.key, row.copy, row.token, float(row.paths.log_probabilities[0, -1]), top, end))
             if not end:
                 staying.append(place)

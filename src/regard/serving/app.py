@@ -8,7 +8,7 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,8 +113,7 @@ def create_app(server: Server) -> Starlette:
         Route("/detokenize", _guarded(_counted(answer(DetokenizeRequest, detokenize))), methods=["POST"]),
     ]
 
-    async def missing(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+    async def missing(request: Request, error: Any) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; docs/serving.md lists the routes"
         return refusal(message, status=error.status_code, headers=error.headers)
 
@@ -386,10 +385,10 @@ class Stream(StreamingResponse):
 
 
 async def _events(
-    server: Server, asked: Asked, first: dict[str, Any] | None, pieces: AsyncIterator[dict[str, Any]], started: float
+    server: Server, asked: Asked, first: dict[str, Any] | None, pieces: AsyncGenerator[dict[str, Any]], started: float
 ) -> AsyncIterator[bytes]:
     try:
-        async with contextlib.aclosing(pieces), asyncio.timeout(server.limits.seconds):  # type: ignore[type-var]
+        async with contextlib.aclosing(pieces), asyncio.timeout(server.limits.seconds):
             if first is not None:
                 server.metrics.first_token(asked.model, time.perf_counter() - started)
                 yield _event(first)

@@ -447,7 +447,9 @@ def main(pipe: Connection, options: EngineOptions) -> None:
     try:
         while True:
             replies: list[Reply] = []
-            while pipe.poll(0 if engine.busy or replies else None):
+            if not engine.busy:
+                pipe.poll(None)
+            while pipe.poll():
                 replies += engine.take(decode_request(pipe.recv_bytes()))
             if engine.busy:
                 replies += engine.turn()

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import multiprocessing
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -66,7 +66,6 @@ class EngineLink:
     _pipe: Connection | None = None
     _waiting: dict[int, asyncio.Queue[Reply]] = field(default_factory=dict)
     _keys: Any = field(default_factory=lambda: itertools.count(1))
-    _loop: asyncio.AbstractEventLoop | None = None
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
     _broken: str = ""
     _closing: bool = False
@@ -92,8 +91,7 @@ class EngineLink:
         Raises:
             InputError: where they cannot be.
         """
-        self._loop = asyncio.get_running_loop()
-        self._launch()
+        self._launch(asyncio.get_running_loop())
         await self._ready.wait()
         if self._broken:
             raise InputError(self._broken)
@@ -125,7 +123,7 @@ class EngineLink:
                     return reply.value
         raise EngineLost(LOST)
 
-    async def write(self, **asked: Any) -> AsyncIterator[Began | Piece]:
+    async def write(self, **asked: Any) -> AsyncGenerator[Began | Piece]:
         """What comes of a `Write`, whose arguments these are; it is cancelled where the iterator is closed early."""
         request = Write(key=next(self._keys), **asked)
         left = request.copies
@@ -139,7 +137,7 @@ class EngineLink:
                 if not left:
                     return
 
-    async def _replies(self, request: Ask | Write) -> AsyncIterator[Reply]:
+    async def _replies(self, request: Ask | Write) -> AsyncGenerator[Reply]:
         try:
             await asyncio.wait_for(self._ready.wait(), PATIENCE)
         except TimeoutError:
@@ -163,29 +161,29 @@ class EngineLink:
                     self._tell(Cancel(request.key))
 
     def _tell(self, request: Request) -> None:
+        if self._pipe is None:
+            raise EngineLost(NOT_READY)
         try:
-            assert self._pipe is not None
             self._pipe.send_bytes(encode(request))
         except (OSError, ValueError) as error:
             raise EngineLost(LOST) from error
 
-    def _launch(self) -> None:
+    def _launch(self, loop: asyncio.AbstractEventLoop) -> None:
         context = multiprocessing.get_context("spawn")  # a copy of this process would copy its threads' locks
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=main, args=(theirs, self.options), name="regard-engine", daemon=True)
         self._process.start()
         theirs.close()
-        threading.Thread(target=self._listen, args=(self._pipe,), daemon=True, name="regard-replies").start()
+        threading.Thread(target=self._listen, args=(self._pipe, loop), daemon=True, name="regard-replies").start()
 
-    def _listen(self, pipe: Connection) -> None:
+    def _listen(self, pipe: Connection, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread: what comes through the pipe, until it ends."""
-        assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop was closed
             try:
                 while True:
-                    self._loop.call_soon_threadsafe(self._dealt_out, decode_replies(pipe.recv_bytes()))
+                    loop.call_soon_threadsafe(self._dealt_out, decode_replies(pipe.recv_bytes()))
             except (EOFError, OSError, TypeError):
-                self._loop.call_soon_threadsafe(self._ended, pipe)
+                loop.call_soon_threadsafe(self._ended, pipe)
 
     def _dealt_out(self, replies: list[Reply]) -> None:
         for reply in replies:
@@ -222,4 +220,4 @@ class EngineLink:
             self._ready.set()
             return
         self.restarts += 1
-        self._launch()
+        self._launch(asyncio.get_running_loop())

@@ -7,7 +7,7 @@ import base64
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +127,7 @@ def asked_to_chat(request: ChatRequest, client: str) -> Asked:
     )
 
 
-async def replies(link: EngineLink, asked: Asked) -> AsyncIterator[tuple[int, Began | Piece]]:
+async def replies(link: EngineLink, asked: Asked) -> AsyncGenerator[tuple[int, Began | Piece]]:
     """What comes of all prompts, as it comes, each with the number of its prompt."""
     if len(asked.writes) == 1:
         async with contextlib.aclosing(link.write(**asked.writes[0])) as events:
@@ -218,7 +218,7 @@ def _choice(asked: Asked, index: int, began: Began, choice: _Choice) -> dict[str
     }
 
 
-async def chunks(link: EngineLink, asked: Asked) -> AsyncIterator[dict[str, Any]]:
+async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
     """The answer piece by piece, as a stream has it."""
     kind = "chat.completion.chunk" if asked.chat else "text_completion"
     began: dict[int, Began] = {}

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import fields
+
+from regard.errors import nearest
 
 MOST_STOPS = 16
 MOST_TOP = 20
@@ -338,7 +341,10 @@ def read(body: bytes, wanted: type[Any]) -> Any:
         unknown = message.rpartition("unknown field `")[2].partition("`")[0] if "unknown field" in message else ""
         missing = message.rpartition("required field `")[2].partition("`")[0] if "required field" in message else ""
         parameter = ".".join(filter(None, (place, unknown or missing))) or None
-        raise BadRequest(f"{parameter or 'the body'}: {message.partition(' - at')[0]}", parameter) from error
+        said = message.partition(" - at")[0]
+        if unknown and not place:
+            said = f"there is no such field; {nearest(unknown, [each.encode_name for each in fields(wanted)])}"
+        raise BadRequest(f"{parameter or 'the body'}: {said}", parameter) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body is no JSON: {error}") from error
 

@@ -1,0 +1,144 @@
+"""The web application by itself: keys, limits, routes, over an engine that is not there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+
+from regard.errors import InputError
+from regard.serving.app import Limits, Server, create_app
+from regard.serving.link import EngineLost, Rejected
+from regard.serving.messages import Began, Card, Load, Piece
+from regard.serving.run import WebOptions
+
+CARD = Card(name="writer", task="language_modelling", created=0, positions=9, chats=False, width=None, parameters=1)
+
+
+class Engine:
+    """Answers as told, where a real one would answer."""
+
+    def __init__(self, *replies: Began | Piece | Exception, wait: float = 0) -> None:
+        self.replies = replies
+        self.wait = wait
+        self.models = {"writer": CARD}
+        self.ready = True
+        self.restarts = 0
+        self.fullness = Load(writing={}, waiting={})
+
+    async def write(self, **asked: Any) -> AsyncGenerator[Began | Piece]:
+        for reply in self.replies:
+            await asyncio.sleep(self.wait)
+            if isinstance(reply, Exception):
+                raise reply
+            yield reply
+
+
+BEGAN = Began(key=1, prompt_tokens=2, reused=0, text="a", tokens=[])
+LAST = Piece(key=1, copy=0, text="b", tokens=[], end="stop")
+BODY = {"model": "writer", "prompt": "a"}
+
+
+def called(server: Server, *calls: tuple[str, str, dict[str, Any]], together: bool = False) -> list[httpx.Response]:
+    """The answers of an application to some calls: method, path, and arguments of httpx."""
+
+    async def call() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=create_app(server))
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            made = [client.request(method, path, **given) for method, path, given in calls]
+            return list(await asyncio.gather(*made)) if together else [await each for each in made]
+
+    return asyncio.run(call())
+
+
+def server_of(engine: Engine, **given: Any) -> Server:
+    return Server(link=engine, **given)  # type: ignore[arg-type]
+
+
+def test_a_key_is_asked_for_but_of_health() -> None:
+    server = server_of(Engine(BEGAN, LAST), api_keys=("secret", "other"))
+    paths = [("POST", "/v1/completions"), ("GET", "/v1/models"), ("GET", "/metrics")]
+    for method, path in paths:
+        given: dict[str, Any] = {"json": BODY} if method == "POST" else {}
+        for header in (None, "Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer secrets", "Bearer \xe9"):
+            headers = {} if header is None else {"authorization": header.encode("latin-1")}
+            (answer,) = called(server, (method, path, {**given, "headers": headers}))
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
+        for key in ("secret", "other"):
+            (answer,) = called(server, (method, path, {**given, "headers": {"authorization": f"bearer {key}"}}))
+            assert answer.status_code == 200
+    assert [answer.status_code for answer in called(server, ("GET", "/health", {}), ("GET", "/ready", {}))] == [
+        200,
+        200,
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_request_too_many_is_turned_away(stream: bool) -> None:
+    server = server_of(Engine(BEGAN, LAST, wait=0.05), limits=Limits(waiting=2))
+    calls = [("POST", "/v1/completions", {"json": BODY | {"stream": stream}})] * 4
+    answers = called(server, *calls, together=True)
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429]
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    assert server.open == 0
+    assert called(server, calls[0])[0].status_code == 200
+
+
+def test_bodies_and_times_are_limited() -> None:
+    server = server_of(Engine(BEGAN, LAST, wait=5), limits=Limits(body=100, seconds=0.05))
+    long, slow = called(
+        server,
+        ("POST", "/v1/completions", {"content": b" " * 101}),
+        ("POST", "/v1/completions", {"json": BODY}),
+    )
+    assert (long.status_code, slow.status_code) == (413, 504)
+    (streamed,) = called(server, ("POST", "/v1/completions", {"json": BODY | {"stream": True}}))
+    assert streamed.status_code == 504
+    assert server.open == 0
+
+
+@pytest.mark.parametrize(("error", "status"), [(EngineLost("it died"), 503), (Rejected("too long"), 400)])
+def test_errors_of_the_engine_are_told(error: Exception, status: int) -> None:
+    whole, refused = called(
+        server_of(Engine(error)),
+        ("POST", "/v1/completions", {"json": BODY}),
+        ("POST", "/v1/completions", {"json": BODY | {"stream": True}}),
+    )
+    assert whole.status_code == refused.status_code == status
+    (broken,) = called(
+        server_of(Engine(BEGAN, LAST, error)), ("POST", "/v1/completions", {"json": BODY | {"stream": True}})
+    )
+    assert broken.status_code == 200
+    assert str(error) in broken.text
+    assert broken.text.endswith("data: [DONE]\n\n")
+
+
+def test_a_fault_of_the_program_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    (answer,) = called(server_of(Engine(ZeroDivisionError("x"))), ("POST", "/v1/completions", {"json": BODY}))
+    assert answer.status_code == 500
+    assert "ZeroDivision" not in answer.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_what_there_is_no_route_for() -> None:
+    server = server_of(Engine())
+    missing, wrong, closing = called(
+        server, ("GET", "/v1/nothing", {}), ("GET", "/v1/completions", {}), ("GET", "/v1/models/nobody", {})
+    )
+    assert (missing.status_code, wrong.status_code, closing.status_code) == (404, 405, 404)
+    server.closing = True
+    refused, ready = called(server, ("POST", "/v1/completions", {"json": BODY}), ("GET", "/ready", {}))
+    assert (refused.status_code, ready.status_code) == (503, 503)
+
+
+def test_others_reach_it_only_with_a_key() -> None:
+    with pytest.raises(InputError, match="REGARD_API_KEY"):
+        WebOptions(host="0.0.0.0")
+    assert WebOptions(host="0.0.0.0", api_keys=("long",)).port == 8000
+    with pytest.raises(InputError, match="empty"):
+        WebOptions(api_keys=("",))

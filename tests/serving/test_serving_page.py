@@ -1,0 +1,49 @@
+"""Every example of docs/serving.md, run against a server."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.serving.conftest import Served
+
+PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+CALLS = re.findall(r"^curl .+$", PAGE, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_of_the_page_is_answered(server: Served, call: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl")
+    here = call.replace("http://127.0.0.1:8000", server.url).replace(
+        "curl ", "curl --silent --show-error --fail-with-body "
+    )
+    done = subprocess.run(here, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("# HELP") if call.endswith("/metrics") else json.loads(done.stdout)
+
+
+def test_the_routes_all_have_a_call_on_the_page() -> None:
+    from regard.serving.app import Server, create_app
+    from regard.serving.engine import EngineOptions
+    from regard.serving.link import EngineLink
+
+    app = create_app(Server(link=EngineLink(EngineOptions(folders={}))))
+    for route in app.routes:
+        path = re.sub(r"\{.*\}", "writer", route.path)  # type: ignore[attr-defined]
+        assert any(re.search(rf"8000{re.escape(path)}(\s|$)", call) for call in CALLS), path
+
+
+def test_the_official_client_on_the_page(server: Served) -> None:
+    pytest.importorskip("openai")
+    code = re.findall(r"^```py\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)[0]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code.replace("http://127.0.0.1:8000", server.url), {})
+    assert len(printed.getvalue()) > 5
