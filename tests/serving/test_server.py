@@ -116,6 +116,21 @@ def test_embeddings_are_the_encoders_vectors(client: Any, minilm: Path) -> None:
     np.testing.assert_allclose(short / short[:, :1], wanted[:, :7] / wanted[:, :1], rtol=1e-4)
 
 
+def test_the_inference_client_gets_the_predictors_answers(server: Served, minilm: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    client = hub.InferenceClient(f"{server.url}/models/vectors")
+    texts = ["A cat sat on the mat.", "Stocks fell."]
+    wanted = regard.load(minilm).embed(texts)
+    np.testing.assert_allclose(np.array([client.feature_extraction(text) for text in texts]), wanted, atol=1e-6)
+    alike = client.sentence_similarity(texts[0], other_sentences=texts)
+    np.testing.assert_allclose(alike, wanted @ wanted[0], atol=1e-5)
+    wrong = httpx.post(f"{server.url}/models/vectors", json={"inputs": "a", "parameters": {"nothing": 1}})
+    assert (wrong.status_code, "nothing" in wrong.json()["error"]) == (400, True)
+    for place, status in (("writer", 404), ("nobody", 404), ("vectors/pipeline/fill-mask", 404)):
+        answer = httpx.post(f"{server.url}/models/{place}", json={"inputs": "a"})
+        assert (answer.status_code, type(answer.json()["error"])) == (status, str)
+
+
 def test_models_are_listed_with_what_they_are_for(client: Any) -> None:
     listed = {model.id: model for model in client.models.list().data}
     assert {name: model.task for name, model in listed.items()} == {  # type: ignore[attr-defined]

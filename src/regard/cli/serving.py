@@ -54,7 +54,9 @@ def serve(
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for each request, without its texts.")
     ] = True,
     dtype: DType = "float32",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address and the models as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the address and the models as one JSON object.")
+    ] = False,
 ) -> None:
     """Serve models over HTTP, as OpenAI's API: completions, chat completions, embeddings.
 

@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from regard import __version__
+from regard.errors import InputError
 from regard.serving.link import EngineLink, EngineLost, Rejected
 from regard.serving.metrics import Metrics
 from regard.serving.openai import (
@@ -42,6 +43,7 @@ from regard.serving.requests import (
     TokenizeRequest,
     read,
 )
+from regard.serving.tasks import ROUTES, decode
 
 ACCESS = logging.getLogger("regard.access")
 FAULTS = logging.getLogger("regard.serving")
@@ -109,6 +111,8 @@ def create_app(server: Server) -> Starlette:
         Route("/v1/completions", _guarded(_counted(completions)), methods=["POST"]),
         Route("/v1/chat/completions", _guarded(_counted(chat_completions)), methods=["POST"]),
         Route("/v1/embeddings", _guarded(_counted(answer(EmbeddingRequest, embeddings))), methods=["POST"]),
+        Route("/models/{name}/pipeline/{task}", _guarded(_counted(task)), methods=["POST"]),
+        Route("/models/{name:path}", _guarded(_counted(task)), methods=["POST"]),
         Route("/tokenize", _guarded(_counted(answer(TokenizeRequest, tokenize))), methods=["POST"]),
         Route("/detokenize", _guarded(_counted(answer(DetokenizeRequest, detokenize))), methods=["POST"]),
     ]
@@ -326,6 +330,30 @@ def answer(kind: type[Any], respond: Callable[[EngineLink, Any, str], Awaitable[
             return Json(await respond(server.link, wanted, client))
 
     return route
+
+
+async def task(server: Server, request: Request) -> Response:
+    """A task of Hugging Face's inference API, at /models/NAME; its errors are as that API has them."""
+    name = request.path_params["name"]
+    try:
+        _check_model(server, name)
+        card = server.link.models[name]
+        wanted = request.path_params.get("task") or next(iter(card.routes), None)
+        if wanted is None:
+            raise BadRequest(f"the model {name!r} is a language model; ask at /v1/completions", status=404)
+        if wanted not in card.routes:
+            raise BadRequest(
+                f"the model {name!r} is served at {', '.join(card.routes) or '/v1/completions'}", status=404
+            )
+        body = await _body(server, request)
+        asked = decode(ROUTES[wanted], body, request.headers.get("content-type", ""))
+        given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
+        async with asyncio.timeout(server.limits.seconds):
+            return Json(await server.link.ask(name, "task", given, client=_client(request, None)))
+    except BadRequest as error:
+        return Json({"error": error.message}, status_code=error.status)
+    except (InputError, Rejected) as error:
+        return Json({"error": str(error)}, status_code=400)
 
 
 async def _written(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 
 from regard.errors import InputError
@@ -50,6 +51,7 @@ from regard.serving.messages import (
     decode_request,
     encode,
 )
+from regard.serving.tasks import ROUTES, routes_of
 from regard.structure import from_mapping
 
 if TYPE_CHECKING:
@@ -350,6 +352,9 @@ class Engine:
         if request.what == "detokenize":
             check_ids(predictor.task.tokenizer, given["ids"])
             return predictor.task.tokenizer.decode(given["ids"])
+        if request.what == "task":
+            route = ROUTES[given["route"]]
+            return route.answer(predictor, msgspec.convert(given["request"], route.request))
         return self._vectors(predictor, given)
 
     def _vectors(self, predictor: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -375,7 +380,11 @@ class Engine:
 
 
 def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Card]:
-    """What is served, by name."""
+    """What is served, by name.
+
+    Raises:
+        InputError: for a model that no route is for.
+    """
     from regard.tasks.sentence_embedding import SentenceEncoder
 
     found = []
@@ -390,6 +399,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
                 chats=getattr(predictor.task, "chat", None) is not None,
                 width=predictor.width if encodes else None,
                 parameters=sum(part.numel() for part in predictor.model.parameters()),
+                routes=[route.name for route in routes_of(predictor)],
             )
         )
     return found

@@ -150,6 +150,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         chats: whether it has a chat template.
         width: of the vectors it makes; None where it makes none.
         parameters: how many.
+        routes: of the inference API that it is served at, the one it is served at by itself first; none for a language model.
     """
 
     name: str
@@ -159,6 +160,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     chats: bool
     width: int | None
     parameters: int
+    routes: list[str] = []
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):

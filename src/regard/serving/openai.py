@@ -389,6 +389,7 @@ def model_card(card: Card) -> dict[str, Any]:
         "created": card.created,
         "owned_by": "regard",
         "task": card.task,
+        "routes": card.routes,
         "max_model_len": card.positions,
         "parameters": card.parameters,
     }
