@@ -136,6 +136,28 @@ def test_what_there_is_no_route_for() -> None:
     assert (refused.status_code, ready.status_code) == (503, 503)
 
 
+@pytest.mark.parametrize(
+    ("headers", "origins", "status"),
+    [
+        ({"host": "127.0.0.1:8000"}, (), 200),
+        ({"host": "localhost"}, (), 200),
+        ({"host": "[::1]:8000"}, (), 200),
+        ({"host": "evil.example:8000"}, (), 403),
+        ({"host": "127.0.0.1.evil.example"}, (), 403),
+        ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000"}, (), 200),
+        ({"host": "127.0.0.1:8000", "origin": "https://evil.example"}, (), 403),
+        ({"host": "127.0.0.1:8000", "origin": "null"}, (), 403),
+        ({"host": "127.0.0.1:8000", "origin": "https://mine.example"}, ("https://mine.example",), 200),
+        ({"host": "127.0.0.1:8000", "origin": "https://evil.example"}, ("*",), 200),
+    ],
+)
+def test_web_pages_reach_it_only_where_they_are_let(headers: dict[str, str], origins: Any, status: int) -> None:
+    server = server_of(Engine(BEGAN, LAST), loopback=True, origins=origins)
+    call = ("POST", "/v1/completions", {"json": BODY, "headers": headers})
+    (answer,) = called(server, call)
+    assert answer.status_code == status
+
+
 def test_others_reach_it_only_with_a_key() -> None:
     with pytest.raises(InputError, match="REGARD_API_KEY"):
         WebOptions(host="0.0.0.0")

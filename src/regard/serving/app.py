@@ -47,6 +47,9 @@ from regard.serving.tasks import ROUTES, decode
 
 ACCESS = logging.getLogger("regard.access")
 FAULTS = logging.getLogger("regard.serving")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Names of this machine that no other reaches."""
+
 RETRY_AFTER = "1"
 """Seconds after which a client that was turned away may ask again."""
 
@@ -74,11 +77,16 @@ class Server:
         link: to the engine.
         limits: of requests.
         api_keys: of which a client must give one; none asked for where empty.
+        origins: of web pages that may call it, `*` for all; beside the server's own.
+        loopback: whether it is for this machine alone, and then only called by the machine's own names. A page on the web may
+            give its address a name that leads here; what it asks under that name is refused.
     """
 
     link: EngineLink
     limits: Limits = field(default_factory=Limits)
     api_keys: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    loopback: bool = False
     metrics: Metrics = field(default_factory=Metrics)
     closing: bool = False
     open: int = 0
@@ -86,6 +94,16 @@ class Server:
     def allowed(self, given: str) -> bool:
         """Whether a key is one of them; each comparison takes as long whatever is given."""
         return sum(hmac.compare_digest(given.encode(), key.encode()) for key in self.api_keys) > 0
+
+    def refused_caller(self, request: Request) -> str:
+        """Why a web page may not call it, as a sentence; empty where nobody is refused."""
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if self.loopback and (request.url.hostname or "") not in LOOPBACK:
+            return f"this server is for its own machine, and was called as {host[:100]!r}; call it as 127.0.0.1"
+        own = f"{request.url.scheme}://{host}"
+        if origin is None or origin == own or "*" in self.origins or origin in self.origins:
+            return ""
+        return f"web pages of {origin[:100]!r} may not call this server; start it with --allow-origin to let them"
 
 
 class Json(JSONResponse):
@@ -154,7 +172,11 @@ def _plain(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         server: Server = request.app.state.server
         started = time.perf_counter()
-        response = await _answered(handler, server, request)
+        refused = server.refused_caller(request)
+        if refused:
+            response = refusal(refused, status=403, code="caller_not_allowed")
+        else:
+            response = await _answered(handler, server, request)
         response.headers["x-regard-version"] = __version__
         _log(request, response, time.perf_counter() - started)
         return response

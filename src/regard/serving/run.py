@@ -15,11 +15,9 @@ import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 
 from regard.errors import InputError
-from regard.serving.app import ACCESS, Limits, Server, create_app
+from regard.serving.app import ACCESS, LOOPBACK, Limits, Server, create_app
 from regard.serving.engine import EngineOptions
 from regard.serving.link import EngineLink
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +113,13 @@ async def _serve(
     link = EngineLink(options, progress)
     try:
         await link.start()
-        server = Server(link=link, limits=web.limits, api_keys=web.api_keys)
+        server = Server(
+            link=link,
+            limits=web.limits,
+            api_keys=web.api_keys,
+            origins=web.origins,
+            loopback=web.host in LOOPBACK and not web.api_keys,
+        )
         app = create_app(server)
         if web.origins:
             app.add_middleware(
