@@ -31,7 +31,7 @@ TEXT = "the function returns a list of names and values in order to make the cla
 def requests_of(count: int, seed: int) -> list[dict[str, Any]]:
     """Bodies of /v1/completions."""
     draw, words = random.Random(seed), TEXT.split()
-    common = " ".join(draw.choice(words) for _ in range(90))
+    common = " ".join(draw.choice(words) for _ in range(110))
     made = []
     for number in range(count):
         prompt = " ".join(draw.choice(words) for _ in range(draw.randint(1, 40)))
@@ -53,7 +53,8 @@ def requests_of(count: int, seed: int) -> list[dict[str, Any]]:
 async def answered(client: httpx.AsyncClient, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The choices of an answer, as text, and its count of tokens."""
     answer = await client.post("/v1/completions", json=body)
-    answer.raise_for_status()
+    if answer.status_code != 200:
+        raise SystemExit(answer.text)
     found = answer.json()
     return json.dumps(found["choices"]), found["usage"]
 
@@ -71,7 +72,7 @@ async def run(url: str, count: int, clients: int, seed: int) -> dict[str, Any]:
             async with turns:
                 if number % 9 == 8:
                     with contextlib.suppress(TimeoutError):
-                        long = bodies[number] | {"max_tokens": 80}
+                        long = bodies[number] | {"max_tokens": 60}
                         await asyncio.wait_for(answered(client, long), 0.1 + 0.2 * draw.random())
                         given_up -= 1
                     given_up += 1
