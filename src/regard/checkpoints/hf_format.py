@@ -107,6 +107,7 @@ DECODING = (
     ),
     *("sequence_bias", "renormalize_logits", "constraints", "force_words_ids", "forced_decoder_ids", "stop_strings"),
     *("guidance_scale", "max_time", "token_healing", "dola_layers", "low_memory", "watermarking_config"),
+    "force_bos_token_to_be_generated",
     *("cache_implementation", "cache_config", "max_cache_len", "prefill_chunk_size", "output_logits"),
 )
 """What says how to decode, which `regard.tasks.generation_config` follows or names."""

@@ -327,6 +327,8 @@ BART = replace(
         },
     ),
     tensors=_bart_tensors(),
+    prefix="model.",  # which the files of a model without a head leave out
+    outside=(BIAS, "lm_head."),
     constants=_biases,
 )
 

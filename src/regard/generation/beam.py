@@ -50,6 +50,7 @@ def beam_search(
     early_stopping: int | None = None,
     search_end: Literal["proof", "estimate"] = "proof",
     forced_end: bool = False,
+    forced_start: int | None = None,
     end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> list[list[Hypothesis]]:
@@ -88,6 +89,7 @@ def beam_search(
             and the best live one, as long as it is now, scores no better than the worst of them, as in
             `transformers` where `early_stopping` is false.
         forced_end: whether the last token that the limit allows is the end token, with probability 1.
+        forced_start: the token that every hypothesis begins with, with probability 1; None for any.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
         observer: called at the beginning and the end.
 
@@ -133,6 +135,7 @@ def beam_search(
         limits=row_limits(decoder, source, RelativeLength() if limit is None else limit),
         early_stopping=early_stopping,
         forced_end=forced_end,
+        forced_start=forced_start,
         ends=end_tokens or (decoder.config.end_id,),
         estimated=search_end == "estimate",
         results=[NBest(beam if search_end == "estimate" else n_best) for _ in range(len(source))],
@@ -185,6 +188,7 @@ class _BeamSearch(Generic[S]):
     limits: list[int]
     early_stopping: int | None
     forced_end: bool
+    forced_start: int | None
     ends: tuple[int, ...]
     estimated: bool
     results: list[NBest]
@@ -229,6 +233,9 @@ class _BeamSearch(Generic[S]):
         rows, vocabulary = log_probabilities.shape
         sentences = len(beams.sentences)
         width = rows // sentences
+        if self.forced_start is not None and beams.paths.length == 0:
+            log_probabilities.fill_(-torch.inf)
+            log_probabilities[:, self.forced_start] = 0.0
         if self.forced_end:
             last = self.at_limit(beams, log_probabilities.device).repeat_interleave(width)
             log_probabilities[last] = -torch.inf

@@ -75,6 +75,7 @@ class GenerationSettings:
         maximum_ratio, maximum_extra: the most tokens as source length * ratio + extra.
         total_length: the most tokens of a prompt and what a language model writes after it; None for any number.
         forced_end: whether the last token that the limit allows is the end token.
+        forced_start: the id of the token that every answer begins with, as BART's with `<s>`; None for whichever is chosen.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any. They stay part
             of the answer, but for that one.
         sample: draw tokens instead of taking the best.
@@ -113,6 +114,7 @@ class GenerationSettings:
     maximum_extra: int = 50
     total_length: int | None = None
     forced_end: bool = False
+    forced_start: int | None = None
     end_tokens: tuple[int, ...] = ()
     sample: bool = False
     temperature: float = 1.0
@@ -140,6 +142,8 @@ class GenerationSettings:
         one_of("generation.length_normalisation", self.length_normalisation, ("gnmt", "power"))
         one_of("generation.search_end", self.search_end, ("proof", "estimate"))
         whole("generation.no_repeat_ngram_size", self.no_repeat_ngram_size, least=0)
+        if self.forced_start is not None:
+            whole("generation.forced_start", self.forced_start, least=0)
         if self.total_length is not None:
             whole("generation.total_length", self.total_length, least=1)
         number("generation.temperature", self.temperature, above=0)
@@ -257,10 +261,13 @@ def search(
     """
     limit = settings.limit if limit is None else limit
     length_penalty = settings.length_divisor
-    wrong = [index for index in settings.end_tokens if not 0 <= index < decoder.config.target_vocabulary]
-    if wrong:
+    starts = () if settings.forced_start is None else (settings.forced_start,)
+    for name, ids in (("end_tokens", settings.end_tokens), ("forced_start", starts)):
+        wrong = [index for index in ids if not 0 <= index < decoder.config.target_vocabulary]
+        if not wrong:
+            continue
         raise InputError(
-            f"generation.end_tokens: the model has tokens from 0 to {decoder.config.target_vocabulary - 1}, and {wrong[0]} is "
+            f"generation.{name}: the model has tokens from 0 to {decoder.config.target_vocabulary - 1}, and {wrong[0]} is "
             "none of them; leave it out"
         )
     if settings.total_length is not None:
@@ -285,6 +292,7 @@ def search(
             early_stopping=1 if settings.beam == 1 else settings.early_stopping,
             search_end=settings.search_end,
             forced_end=settings.forced_end,
+            forced_start=settings.forced_start,
             end_tokens=settings.end_tokens,
             observer=observer,
         )
@@ -302,6 +310,7 @@ def search(
         minimum_length=settings.minimum_length,
         length_penalty=length_penalty,
         forced_end=settings.forced_end,
+        forced_start=settings.forced_start,
         end_tokens=settings.end_tokens,
         observer=observer,
     )

@@ -54,6 +54,7 @@ class NextToken:
         stop: rules that end a row besides its end token.
         minimum_length: tokens before the end token is allowed.
         forced_end: whether the last token that the limit allows is the end token.
+        forced_start: the token that every answer begins with; None for whichever is chosen.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
     """
 
@@ -63,6 +64,7 @@ class NextToken:
     stop: Sequence[StopRule] = ()
     minimum_length: int = 0
     forced_end: bool = False
+    forced_start: int | None = None
     end_tokens: tuple[int, ...] = ()
 
     def __call__(self, logits: Tensor, paths: Paths, limits: Tensor) -> tuple[Paths, Tensor]:
@@ -83,6 +85,8 @@ class NextToken:
             allowed = transform(allowed, paths)
         check_choosable(allowed.amax(dim=-1), paths.length)
         tokens = self.choice(allowed, paths)
+        if self.forced_start is not None and paths.length == 0:
+            tokens = torch.full_like(tokens, self.forced_start)
         if self.forced_end:
             tokens = torch.where(limits <= paths.length + 1, end_id, tokens)
         log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
@@ -106,6 +110,7 @@ def stream(
     minimum_length: int = 0,
     length_penalty: LengthPenalty | None = None,
     forced_end: bool = False,
+    forced_start: int | None = None,
     end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> Iterator[Step]:
@@ -144,6 +149,7 @@ def stream(
             stop=stop,
             minimum_length=minimum_length,
             forced_end=forced_end,
+            forced_start=forced_start,
             end_tokens=end_tokens,
         )
         paths = Paths.begin(len(rows), device)
@@ -192,6 +198,7 @@ def generate(
     minimum_length: int = 0,
     length_penalty: LengthPenalty | None = None,
     forced_end: bool = False,
+    forced_start: int | None = None,
     end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> list[Hypothesis]:
@@ -213,6 +220,7 @@ def generate(
         minimum_length: tokens before the end token is allowed.
         length_penalty: only scales `score`, so that it compares with a beam search's; none where None.
         forced_end: whether the last token that the limit allows is the end token.
+        forced_start: the token that every answer begins with; None for whichever is chosen.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
         observer: called at the beginning and the end.
 
@@ -247,6 +255,7 @@ def generate(
         minimum_length=minimum_length,
         length_penalty=length_penalty,
         forced_end=forced_end,
+        forced_start=forced_start,
         end_tokens=end_tokens,
         observer=observer,
     ):

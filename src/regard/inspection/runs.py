@@ -319,14 +319,14 @@ class Labels:
             places, written = _real(run.target.ids[row], run.target.valid[row])
             texts = _texts(places, written, writes, target_tokens)
             consumed = list(zip(places, texts, strict=True))
-            produced = list(zip(places, [*texts[1:], _called(writes, "end")], strict=True))
+            produced = list(zip(places, [*texts[1:], _called(writes, "end", task)], strict=True))
         elif run.hypotheses is not None:
             found = run.hypotheses[row][hypothesis]
             texts = _texts([], list(found.tokens), writes, None)
             if found.length > len(texts):
-                texts.append(_called(writes, "end"))
+                texts.append(_called(writes, "end", task))
             produced = list(enumerate(texts))
-            consumed = list(enumerate([_called(writes, "start"), *texts[:-1]]))
+            consumed = list(enumerate([_called(writes, "start", task), *texts[:-1]]))
         title = f"example {row}" if tokens is None else " ".join(text for _, text in source or [])
         if run.predictions and run.hypotheses is not None and reads is not None and writes is not None:
             draws = len(run.hypotheses) // len(run.predictions)  # above 1 where each source was sampled several times
@@ -390,11 +390,12 @@ def _texts(
     return [str(index) for index in ids] if tokenizer is None else list(tokenizer.tokens(ids))
 
 
-def _called(tokenizer: Tokenizer | None, role: str) -> str:
-    """What a tokenizer calls its token for the start or the end of a text."""
+def _called(tokenizer: Tokenizer | None, role: str, task: Any) -> str:
+    """What a tokenizer calls the token that a decoder reads first, or the one that ends a text."""
     if tokenizer is None:
         return role
-    return tokenizer.tokens([tokenizer.start_id if role == "start" else tokenizer.end_id])[0]
+    first = task.model_settings().get("start_id", tokenizer.start_id)
+    return tokenizer.tokens([first if role == "start" else tokenizer.end_id])[0]
 
 
 def _text_read(tokenizer: Tokenizer, ids: Sequence[int], prediction: Any) -> str:

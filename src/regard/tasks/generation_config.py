@@ -16,6 +16,7 @@ from regard.generation import GenerationSettings
 from regard.reading import read_json_object
 from regard.structure import coerced
 from regard.text import Tokenizer
+from regard.text.bpe import merge_files_in
 
 GENERATION_CONFIG, CONFIG = "generation_config.json", "config.json"
 
@@ -80,6 +81,7 @@ FOLLOWED = frozenset(
         "min_new_tokens",
         "eos_token_id",
         "decoder_start_token_id",
+        "forced_bos_token_id",
         "forced_eos_token_id",
         "bad_words_ids",
         "suppress_tokens",
@@ -98,7 +100,6 @@ NOT_FOLLOWED = frozenset(
         "encoder_repetition_penalty",
         "exponential_decay_length_penalty",
         "force_words_ids",
-        "forced_bos_token_id",
         "forced_decoder_ids",
         "guidance_scale",
         "max_time",
@@ -118,6 +119,9 @@ GENERATION_FIELDS = FOLLOWED | NOT_FOLLOWED | NO_EFFECT
 
 IDS = frozenset({"eos_token_id", "decoder_start_token_id"})
 """Fields that every config.json has, and that alone ask for no way of decoding."""
+
+OLD_FORCED_START = "force_bos_token_to_be_generated"
+"""Of a config.json: whether `bos_token_id` is forced, as BART's first folders said it."""
 
 NEUTRAL: Mapping[str, Any] = MappingProxyType(
     {
@@ -177,6 +181,8 @@ def read_generation_config(
     values = read_json_object(path, cure)
     try:
         if path.name == CONFIG:
+            if values.get(OLD_FORCED_START):
+                values["forced_bos_token_id"] = values.get("bos_token_id")
             values = {key: value for key, value in values.items() if key in GENERATION_FIELDS and value is not None}
             several_ends = isinstance(values.get("eos_token_id"), list)
             if not values.keys() - NO_EFFECT - IDS and not several_ends:
@@ -285,6 +291,10 @@ def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any
     start = fields.take("decoder_start_token_id", int, start_id)
     if start_id is not None and start != start_id:
         fields.name(f"decoder_start_token_id (answers start from {start_id})")
+    first = fields.take("forced_bos_token_id", int, None)
+    if start_id is None and first is not None:
+        fields.name("forced_bos_token_id")
+        first = None
     forced = fields.take("forced_eos_token_id", int | tuple[int, ...], None)
     if forced not in (None, end_id, (end_id,)):
         fields.name("forced_eos_token_id")
@@ -295,6 +305,7 @@ def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any
     # An end token among the bad words stays allowed there too.
     return {
         "forced_end": forced in (end_id, (end_id,)),
+        "forced_start": first,
         "forbidden_tokens": tuple(sorted(never - {*ends, end_id})),
         "end_tokens": () if set(ends) <= {end_id} else tuple(dict.fromkeys(ends)),
     }
@@ -308,27 +319,33 @@ LONGEST = 512
 def foreign_pair_tokenizer(folder: Path, config: Any) -> tuple[Tokenizer, GenerationSettings]:
     """The tokenizer and decoding settings in the folder of an encoder-decoder that another program wrote.
 
+    Where the tokenizer puts each text between its start and end tokens, as BART's, the decoder's first token is the end token.
+    Special tokens that the model has no row for are left out.
+
     Arguments:
         config: of the model in it.
 
     Raises:
-        InputError: where there is no tokenizer.json, or it and config.json do not belong together.
+        InputError: where there is neither a tokenizer.json nor a vocab.json with merges.txt, or it and config.json do not
+            belong together.
     """
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise InputError(
-            f"{path}: no such file; Regard reads the format of the `tokenizers` library alone, so convert the folder's "
-            "tokenizer (SentencePiece models, for instance) to a tokenizer.json first"
-        )
-    tokenizer = Tokenizer.load(path)
-    if tokenizer.size > config.target_vocabulary:
-        raise InputError(
-            f"{path}: has {tokenizer.size} tokens where config.json's vocab_size is {config.target_vocabulary}; "
-            "tokenizer and model must come from the same folder"
-        )
+        pair = merge_files_in(folder)
+        if pair is None:
+            raise InputError(
+                f"{path}: no such file; Regard reads the format of the `tokenizers` library alone, so convert the folder's "
+                "tokenizer (SentencePiece models, for instance) to a tokenizer.json first"
+            )
+        path = pair[0]
+    try:
+        tokenizer = Tokenizer.load(path).within(config.target_vocabulary)
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+    start = tokenizer.end_id if tokenizer.surrounds else tokenizer.start_id
     for key, token, wanted in (
         ("pad_token_id", tokenizer.padding_id, config.padding_id),
-        ("decoder_start_token_id", tokenizer.start_id, config.start_id),
+        ("decoder_start_token_id", start, config.start_id),
         ("eos_token_id", tokenizer.end_id, config.end_id),
     ):
         if token != wanted:
@@ -342,17 +359,21 @@ def foreign_pair_tokenizer(folder: Path, config: Any) -> tuple[Tokenizer, Genera
     return tokenizer, generation
 
 
-def pair_obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int) -> str:
+def pair_obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int, surrounds: bool = False) -> str:
     """Why other programs could not read texts as the tokenizers here do, as half a sentence; empty where they can.
 
     Arguments:
         vocabulary: the number of rows in the model's table.
+        surrounds: whether texts stand between the start and the end token.
     """
     if source != target:
         return "source and target have two tokenizers"
     if target.size > vocabulary:
         return f"the tokenizer has {target.size} tokens and the model {vocabulary}"
-    if not target.adds_end:
+    if surrounds != target.surrounds:
+        without = "" if surrounds else "out"
+        return f"the tokenizer.json puts texts between the start and the end token, and the model was trained with{without} them"
+    if not surrounds and not target.adds_end:
         return "the tokenizer.json does not add the end token"
     if target.tokens([target.padding_id]) != ["<pad>"]:
         return "the padding token is not called <pad>"
@@ -360,17 +381,24 @@ def pair_obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int) -> str:
 
 
 def write_generation_config(
-    folder: Path, tokenizer: Tokenizer, settings: GenerationSettings, *, maximum: int | None, never: Sequence[int]
+    folder: Path,
+    tokenizer: Tokenizer,
+    settings: GenerationSettings,
+    *,
+    start_id: int,
+    maximum: int | None,
+    never: Sequence[int],
 ) -> None:
     """Write tokenizer_config.json and generation_config.json.
 
     Arguments:
         folder: holds tokenizer.json already.
+        start_id: the first token that the decoder reads.
         maximum: the model's positions; None where no text is too long.
         never: ids that are not to be written, padding aside.
     """
     write_pair_tokenizer_config(folder, tokenizer, maximum)
-    _write_decoding(folder, tokenizer, settings, maximum=maximum, never=never)
+    _write_decoding(folder, tokenizer, settings, start_id=start_id, maximum=maximum, never=never)
 
 
 def write_pair_tokenizer_config(folder: Path, tokenizer: Tokenizer, maximum: int | None) -> None:
@@ -380,7 +408,8 @@ def write_pair_tokenizer_config(folder: Path, tokenizer: Tokenizer, maximum: int
         for role, index in (
             ("pad_token", tokenizer.padding_id),
             ("eos_token", tokenizer.end_id),
-            ("bos_token", tokenizer.start_id if tokenizer.names_start else None),
+            ("bos_token", tokenizer.start_id if tokenizer.names_start or tokenizer.surrounds else None),
+            ("mask_token", tokenizer.mask_id),
             ("unk_token", tokenizer.unknown_id),
         )
         if index is not None
@@ -400,12 +429,18 @@ def write_pair_tokenizer_config(folder: Path, tokenizer: Tokenizer, maximum: int
 
 
 def _write_decoding(
-    folder: Path, tokenizer: Tokenizer, settings: GenerationSettings, *, maximum: int | None, never: Sequence[int]
+    folder: Path,
+    tokenizer: Tokenizer,
+    settings: GenerationSettings,
+    *,
+    start_id: int,
+    maximum: int | None,
+    never: Sequence[int],
 ) -> None:
     decode = {
         "pad_token_id": tokenizer.padding_id,
         "eos_token_id": list(settings.end_tokens) or tokenizer.end_id,
-        "decoder_start_token_id": tokenizer.start_id,
+        "decoder_start_token_id": start_id,
         "bad_words_ids": [[index] for index in (tokenizer.padding_id, *never, *settings.forbidden_tokens)],
         "max_length": maximum or LONGEST,
         "num_beams": 1 if settings.sample else settings.beam,
@@ -428,6 +463,8 @@ def _write_decoding(
     ):
         if value != unused:
             decode[name] = value
+    if settings.forced_start is not None:
+        decode["forced_bos_token_id"] = settings.forced_start
     if settings.forced_end:
         decode["forced_eos_token_id"] = tokenizer.end_id
     if settings.sample:

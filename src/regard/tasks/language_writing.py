@@ -303,6 +303,8 @@ class Writer:
             )
         if settings.forced_end:
             raise InputError("generation.forced_end: a draft cannot guess it; set forced_end to false")
+        if settings.forced_start is not None:
+            raise InputError("generation.forced_start: a draft cannot guess it; leave it out")
         found = []
         for ids, place in zip(encoded, places, strict=True):
             rules = self.rules([ids])
@@ -343,6 +345,7 @@ class Writer:
             "limit": self._limit,
             "minimum_length": self.settings.minimum_length,
             "forced_end": self.settings.forced_end,
+            "forced_start": self.settings.forced_start,
             "end_tokens": self.settings.end_tokens,
         }
 

@@ -33,8 +33,8 @@ class PairBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
-        source: (B, S), each ended by the end token.
-        target: (B, L), shifted right: the start token first.
+        source: (B, S), each ended by the end token; before it the start token where the task `surrounds`.
+        target: (B, L), shifted right: the start token first, or where the task `surrounds` the end token, then the start token.
         labels: (B, L) int64, the token each target position has to predict, the end token last.
     """
 
@@ -57,6 +57,34 @@ class PairTask(Task):
         """How a model decodes unless a caller says otherwise."""
 
     @property
+    def surrounds(self) -> bool:
+        """Whether texts stand between the start and the end token, sources and targets alike, as BART reads and writes them.
+
+        A decoder's first token is then the end token: what it reads is `</s> <s> y`, and what it writes `<s> y </s>`.
+        """
+        return False
+
+    @property
+    def start_id(self) -> int:
+        """The first token that the decoder reads."""
+        target = self.sides[1]
+        return target.end_id if self.surrounds else target.start_id
+
+    def whole(self, ids: Sequence[int], side: int = 0) -> list[int]:
+        """A text's ids with the tokens around it: the end token, and before it the start token where the task `surrounds`.
+
+        Arguments:
+            side: 0 for a source, 1 for a target.
+        """
+        tokenizer = self.sides[side]
+        return [*([tokenizer.start_id] if self.surrounds else []), *ids, tokenizer.end_id]
+
+    @property
+    def around(self) -> int:
+        """How many tokens stand around a text."""
+        return 2 if self.surrounds else 1
+
+    @property
     def tokenizers(self) -> dict[str, Tokenizer]:
         """Of source and target, or the one they share."""
         source, target = self.sides
@@ -69,20 +97,19 @@ class PairTask(Task):
             "source_vocabulary": source.size,
             "target_vocabulary": target.size,
             "padding_id": target.padding_id,
-            "start_id": target.start_id,
+            "start_id": self.start_id,
             "end_id": target.end_id,
         }
 
     def read(self, sources: Sequence[Sequence[int]]) -> Tokens:
-        """Source token ids to what the model reads: the end token after each, then padding."""
-        tokenizer = self.sides[0]
-        return Tokens.pad([[*ids, tokenizer.end_id] for ids in sources], padding_id=tokenizer.padding_id)
+        """Source token ids to what the model reads: each `whole`, then padding."""
+        return Tokens.pad([self.whole(ids) for ids in sources], padding_id=self.sides[0].padding_id)
 
     def batch(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> PairBatch:
         """Pairs of token ids to a batch for training."""
         tokenizer = self.sides[1]
-        inputs = [[tokenizer.start_id, *ids] for ids in targets]
-        labels = [[*ids, tokenizer.end_id] for ids in targets]
+        labels = [self.whole(ids, 1) for ids in targets]
+        inputs = [[self.start_id, *ids[:-1]] for ids in labels]
         return PairBatch(
             source=self.read(sources),
             target=Tokens.pad(inputs, padding_id=tokenizer.padding_id),
@@ -90,8 +117,8 @@ class PairTask(Task):
         )
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of source and target, end tokens included, (N, 2)."""
-        return np.stack([data.lengths(column) + 1 for column in COLUMNS], axis=1)
+        """Tokens of source and target, those around them included, (N, 2)."""
+        return np.stack([data.lengths(column) + self.around for column in COLUMNS], axis=1)
 
     def labels(self, data: TokenStore) -> np.ndarray:
         """Target tokens of each pair, end tokens included, (N,)."""
@@ -199,7 +226,7 @@ class PairPredictor(Predictor[P]):
         """What is made of the hypotheses about each source, in batches of like length; in the order of the sources.
 
         Arguments:
-            sources: token ids, without the end token.
+            sources: token ids, without what stands around a text.
             settings: how to decode.
             make: the result of a source's number and its hypotheses.
             batch_size: sources decoded together. It changes memory and speed, and no answer but what is drawn.
@@ -208,8 +235,9 @@ class PairPredictor(Predictor[P]):
         Raises:
             InputError: as `regard.generation.search` does.
         """
+        config = self.model.config
         # The model's table may have more rows than there are tokens, as T5's has.
-        forbid = (*self.never, *range(self.task.sides[1].size, self.model.config.target_vocabulary))
+        forbid = (*self.never, *range(self.task.sides[1].size, config.target_vocabulary))
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         answers: dict[int, R] = {}
         for start in range(0, len(order), batch_size):
@@ -217,7 +245,9 @@ class PairPredictor(Predictor[P]):
             source = self.task.read([sources[i] for i in rows]).to(self.device)
             watchers = self._watchers()
             observer = Observers(watchers) if watchers else None
-            found = search(self.model, source, settings, observer=observer, forbid=forbid, stop=stop)
+            # An end token that a target starts with is one that was written, as `transformers` counts repetition.
+            before = Tokens.pad([[config.start_id]] * len(rows)).to(self.device) if self.task.surrounds else None
+            found = search(self.model, source, settings, observer=observer, forbid=forbid, stop=stop, before=before)
             made = [make(i, hypotheses) for i, hypotheses in zip(rows, found, strict=True)]
             for watcher in watchers:
                 watcher.predicted(made, found)
@@ -232,9 +262,10 @@ class PairPredictor(Predictor[P]):
         """
         limit = self.model.maximum_source_length
         for number, ids in enumerate(sources, start=1):
-            if limit is not None and len(ids) + 1 > limit:  # with its end token
+            length = len(ids) + self.task.around
+            if limit is not None and length > limit:
                 raise InputError(
-                    f"text {number} has {len(ids) + 1} tokens and the model has positions for {limit}; shorten it, or train with "
+                    f"text {number} has {length} tokens and the model has positions for {limit}; shorten it, or train with "
                     f"a larger {self.model.length_setting}"
                 )
 

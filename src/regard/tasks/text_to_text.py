@@ -323,7 +323,9 @@ class TextToTextTask(PairTask):
         if opens:
             maximum = getattr(config, "maximum_positions", None) or self.maximum_source or LONGEST
             never = self.tokenizer.sentinels
-            write_generation_config(folder, self.tokenizer, self.generation, maximum=maximum, never=never)
+            write_generation_config(
+                folder, self.tokenizer, self.generation, start_id=self.start_id, maximum=maximum, never=never
+            )
 
 
 class TextToText(PairPredictor[TextToTextTask]):

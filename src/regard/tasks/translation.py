@@ -54,6 +54,7 @@ class TranslationTask(PairTask):
         generation: how to decode unless told otherwise.
         languages: those that one model translates into; a source then begins with the tag of the one wanted (Johnson et al.
             2017). Empty for a model of one language, which needs no name.
+        surrounded: whether texts stand between the start and the end token, as BART's; see `PairTask.surrounds`.
     """
 
     name: ClassVar[str] = "translation"
@@ -62,6 +63,12 @@ class TranslationTask(PairTask):
     target_tokenizer: Tokenizer
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     languages: tuple[str, ...] = ()
+    surrounded: bool = False
+
+    @property
+    def surrounds(self) -> bool:
+        """Whether texts stand between the start and the end token."""
+        return self.surrounded
 
     @property
     def usual(self) -> GenerationSettings:
@@ -118,7 +125,7 @@ class TranslationTask(PairTask):
     def shorter(self, split: str, limit: int) -> str:
         """How pairs become shorter."""
         return (
-            f"leave long pairs out: data.maximum_tokens={limit - 1}"
+            f"leave long pairs out: data.maximum_tokens={limit - self.around}"
             if split == "training"
             else "shorten data.validation"
         )
@@ -156,7 +163,9 @@ class TranslationTask(PairTask):
             self.source_tokenizer.save(folder / "source")
             self.target_tokenizer.save(folder / "target")
         languages = {"languages": list(self.languages)} if self.languages else {}
-        return {"name": self.name, "shared": self.shared, **languages, "generation": asdict(self.generation)}
+        around = {"surrounded": True} if self.surrounded else {}
+        generation = asdict(self.generation)
+        return {"name": self.name, "shared": self.shared, **languages, **around, "generation": generation}
 
     @property
     def use(self) -> list[str]:
@@ -167,14 +176,20 @@ class TranslationTask(PairTask):
 
     def unsupported_reason(self, config: Any) -> str:
         """Why other programs could not read texts as the tokenizers here do, as half a sentence; empty where they can."""
-        return pair_obstacle(self.source_tokenizer, self.target_tokenizer, config.target_vocabulary)
+        return pair_obstacle(self.source_tokenizer, self.target_tokenizer, config.target_vocabulary, self.surrounds)
 
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
         """Write tokenizer_config.json and generation_config.json, where Hugging Face's config can tell the model."""
         if opens:
             never = sorted(self.tag_ids)
-            target = self.target_tokenizer
-            write_generation_config(folder, target, self.generation, maximum=config.maximum_positions, never=never)
+            write_generation_config(
+                folder,
+                self.target_tokenizer,
+                self.generation,
+                start_id=self.start_id,
+                maximum=config.maximum_positions,
+                never=never,
+            )
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> TranslationTask:
@@ -190,7 +205,9 @@ class TranslationTask(PairTask):
                     f"{where}.languages names {language!r}, and the tokenizer has no token {tag(language)}; "
                     "tokenizer and regard.json must come from the same model"
                 )
-        return cls(source, target, generation, languages)
+        return cls(
+            source, target, generation, languages, coerced(values.get("surrounded", False), bool, f"{where}.surrounded")
+        )
 
 
 def tag(language: str) -> str:
@@ -312,7 +329,7 @@ class Translator(PairPredictor[TranslationTask]):
             score=best.score,
             log_probability=best.log_probability,
             source=text,
-            source_tokens=tuple(source.tokens([*ids, source.end_id])),
+            source_tokens=tuple(source.tokens(self.task.whole(ids))),
             target_tokens=written_tokens(self.task, best),
             alternatives=tuple((target.decode(other.tokens), other.score) for other in found[1:]),
         )
@@ -374,6 +391,10 @@ def prepare_pairs(
         InputError: for data that cannot be read, or too little of it.
     """
 
+    def around(source: Tokenizer, target: Tokenizer) -> bool:
+        """Whether texts stand between two tokens: those of a given tokenizer that puts them there, as a BART's."""
+        return tokenizer.path is not None and source.surrounds and target.surrounds
+
     def write() -> tuple[TranslationTask, list[str]]:
         (folder / "tokenizer.json").unlink(
             missing_ok=True
@@ -382,7 +403,7 @@ def prepare_pairs(
             shutil.rmtree(folder / side, ignore_errors=True)
         parts = _parts(data, seed, given, given_validation)
         (source, target), notes = _tokenizers(parts, tokenizer)
-        task = TranslationTask(source, target, generation, data.languages)
+        task = TranslationTask(source, target, generation, data.languages, around(source, target))
         task.save(folder)
         for part in parts:
             _check_covered(part, source, target, tokenizer)
@@ -399,7 +420,7 @@ def prepare_pairs(
 
     def again() -> TranslationTask:
         written = TranslationTask.load(folder, {"shared": (folder / "tokenizer.json").is_file()})
-        return replace(written, generation=generation, languages=data.languages)
+        return replace(written, generation=generation, languages=data.languages, surrounded=around(*written.sides))
 
     return prepare(TranslationTask, folder, write, again=again)
 
@@ -692,7 +713,7 @@ def _binned(
 def translation_from_hf(folder: Path, config: Any) -> TranslationTask:
     """The task of a folder that another program wrote, as `foreign_pair_tokenizer` reads it."""
     tokenizer, generation = foreign_pair_tokenizer(folder, config)
-    return TranslationTask(tokenizer, tokenizer, generation)
+    return TranslationTask(tokenizer, tokenizer, generation, surrounded=tokenizer.surrounds)
 
 
 TRANSLATION = TaskSpec(

@@ -263,6 +263,38 @@ class Tokenizer(Vocabulary):
         )
         return type(self).from_json(backend.to_str(), names=self._names) if wanted else self
 
+    def within(self, size: int) -> Tokenizer:
+        """The same without the special tokens that have ids of `size` or more, which a model of so many rows cannot read.
+
+        BART's tokenizers have a `<mask>` that those fine-tuned for summaries have no row for. A tokenizer that is no larger is
+        returned as it is.
+
+        Raises:
+            InputError: where a piece of ordinary text has such an id.
+
+        >>> tokenizer = Tokenizer.train(["a dog"] * 9, kind="roberta", size=270)
+        >>> tokenizer.within(tokenizer.size - 1).mask_id is None
+        True
+        """
+        if self.size <= size:
+            return self
+        layout = self.layout
+        ids = self._backend.get_vocab(with_added_tokens=True)
+        kept = {token for token, index in ids.items() if index < size}
+        if any(ids[token] not in self._roles.special for token in ids.keys() - kept):
+            raise InputError(
+                f"has {self.size} tokens where config.json's vocab_size is {size}; tokenizer and model must come from the same "
+                "folder"
+            )
+        vocabulary = layout["model"]["vocab"]
+        if isinstance(vocabulary, dict):
+            layout["model"]["vocab"] = {token: index for token, index in vocabulary.items() if token in kept}
+        else:  # of a unigram model, whose ids are places
+            layout["model"]["vocab"] = vocabulary[:size]
+        layout["added_tokens"] = [each for each in layout["added_tokens"] if each["id"] < size]
+        names = {role: token for role, token in self._names.items() if token in kept}
+        return type(self).from_json(json.dumps(layout, ensure_ascii=False), names=names)
+
     def to_json(self) -> str:
         """The content of a `tokenizer.json`, as the `tokenizers` library writes it."""
         return self._backend.to_str(pretty=True)

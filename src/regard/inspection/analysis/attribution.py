@@ -67,16 +67,16 @@ class TargetProbability:
         if not self.source.strip():
             raise InputError("the source is empty; there is nothing to attribute to")
         reader, tokenizer = task.sides
-        source = [*model.encode_source(self.source, self.to), reader.end_id]
-        given = None if self.target is None else [*model.encode_target(self.target), tokenizer.end_id]
-        written = _written(model, source) if given is None else given
+        asked = model.encode_source(self.source, self.to)
+        source = task.whole(asked)
+        written = _written(model, asked) if self.target is None else task.whole(model.encode_target(self.target), 1)
         texts = tokenizer.tokens(written)
         place = None if self.token is None else place_of(self.token, texts, "target")
         # What follows the token is not looked at, so it need not be computed.
         last = len(written) if place is None else place + 1
         first = 0 if place is None else place
         labels = written[first:last]
-        fed = [tokenizer.start_id, *written[: last - 1]]
+        fed = [task.start_id, *written[: last - 1]]
 
         def score(read: Sequence[Tokens]) -> Tensor:
             logits = model.model(*read)
@@ -153,10 +153,10 @@ SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
 none: pictures, bits, words by their letters."""
 
 
-def _written(model: PairPredictor[Any], source: Sequence[int]) -> list[int]:
+def _written(model: PairPredictor[Any], asked: Sequence[int]) -> list[int]:
     """The ids of what the model itself writes, its end token included where it came to one."""
     tokenizer = model.task.sides[1]
-    (best,) = model.searched([source[:-1]], model.usual.with_ids(tokenizer), lambda _, found: found[0])
+    (best,) = model.searched([asked], model.usual.with_ids(tokenizer), lambda _, found: found[0])
     return [*best.tokens, tokenizer.end_id] if best.length > len(best.tokens) else list(best.tokens)
 
 
