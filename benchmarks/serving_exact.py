@@ -31,7 +31,7 @@ TEXT = "the function returns a list of names and values in order to make the cla
 def requests_of(count: int, seed: int) -> list[dict[str, Any]]:
     """Bodies of /v1/completions."""
     draw, words = random.Random(seed), TEXT.split()
-    common = " ".join(draw.choice(words) for _ in range(110))
+    common = " ".join(draw.choice(words) for _ in range(130))
     made = []
     for number in range(count):
         prompt = " ".join(draw.choice(words) for _ in range(draw.randint(1, 40)))
@@ -72,7 +72,7 @@ async def run(url: str, count: int, clients: int, seed: int) -> dict[str, Any]:
             async with turns:
                 if number % 9 == 8:
                     with contextlib.suppress(TimeoutError):
-                        long = bodies[number] | {"max_tokens": 60}
+                        long = bodies[number] | {"max_tokens": 45}
                         await asyncio.wait_for(answered(client, long), 0.1 + 0.2 * draw.random())
                         given_up -= 1
                     given_up += 1

@@ -70,7 +70,12 @@ def all_of(batch: ContinuousBatch) -> list[Any]:
     return events
 
 
-@pytest.mark.parametrize("kind", MODELS)
+SLOW = ("gpt2", "banded", "llama bfloat16", "gpt2 float32 kernel")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in MODELS]
+)
 def test_a_text_is_the_same_bits_alone_and_among_texts_that_join_and_leave(kind: str) -> None:
     model = MODELS[kind]()
     draw = random.Random(7)

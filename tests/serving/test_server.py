@@ -210,7 +210,7 @@ def test_every_answer_is_byte_for_byte_what_it_is_alone(server: Served) -> None:
             "logprobs": 2,
             "user": str(number % 5),
         }
-        for number in range(40)
+        for number in range(24)
     ]
 
     def answered(body: dict[str, Any]) -> str:
@@ -262,6 +262,7 @@ def test_counts_are_told(server: Served) -> None:
     assert count(after, "request_success") - count(before, "request_success") == 1
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_fails_its_requests_and_is_started_again(
     start_server: Callable[..., Served], writer_folder: Path
 ) -> None:
@@ -287,6 +288,7 @@ def test_an_engine_that_dies_fails_its_requests_and_is_started_again(
     assert served.process.wait(20) in (0, 143, -signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_stream_is_finished_after_sigterm(start_server: Callable[..., Served], writer_folder: Path) -> None:
     served = start_server(f"writer={writer_folder}", REGARD_API_KEY="secret")
     headers = {"authorization": "Bearer secret"}

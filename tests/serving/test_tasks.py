@@ -836,7 +836,7 @@ def predictor_for(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name != "language_modelling"])
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_sent_is_answered_or_refused_in_a_sentence(name, data):
     predictor = predictor_for(name)
