@@ -158,6 +158,8 @@ def test_models_are_listed_with_what_they_are_for(client: Any) -> None:
         ("completions", {"model": "writer", "prompt": "a", "stream_options": {}}, 400, "stream_options"),
         ("completions", {"model": "writer", "prompt": "a", "max_tokens": 10**6}, 400, None),
         ("completions", {"model": "writer", "prompt": "a" * 400}, 400, None),
+        ("completions", {"model": "writer", "prompt": "a", "max_tokens": 2**70}, 400, None),
+        ("completions", {"model": "writer", "prompt": [2**70]}, 400, None),
         ("completions", {"model": "vectors", "prompt": "a"}, 400, None),
         ("chat/completions", {"model": "writer", "messages": []}, 400, "messages"),
         (

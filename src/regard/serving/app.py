@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -249,6 +249,8 @@ async def _answered(handler: Handler, server: Server, request: Request) -> Respo
         return refusal(str(error), status=503, code="engine_lost", headers={"retry-after": RETRY_AFTER})
     except TimeoutError:
         return refusal(f"the request took longer than {server.limits.seconds:g} seconds", status=504, code="timeout")
+    except ClientDisconnect:
+        return Response(status_code=499)  # nobody reads it
     except Exception:
         FAULTS.exception("%s %s failed", request.method, request.url.path)
         return refusal("the server failed at this request; its log says why", status=500)

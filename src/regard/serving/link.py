@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import multiprocessing
+import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ from regard.serving.messages import (
     Piece,
     Ready,
     Reply,
-    Request,
     Write,
     decode_replies,
     encode,
@@ -64,6 +64,7 @@ class EngineLink:
     restarts: int = 0
     _process: Any = None
     _pipe: Connection | None = None
+    _outbox: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
     _waiting: dict[int, asyncio.Queue[Reply]] = field(default_factory=dict)
     _keys: Any = field(default_factory=lambda: itertools.count(1))
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,6 +100,7 @@ class EngineLink:
     def close(self) -> None:
         """End the process."""
         self._closing = True
+        self._outbox.put(None)
         if self._pipe is not None:
             self._pipe.close()
         if self._process is not None:
@@ -144,29 +146,25 @@ class EngineLink:
             raise EngineLost(NOT_READY) from None
         if self._broken:
             raise EngineLost(self._broken)
-        queue: asyncio.Queue[Reply] = asyncio.Queue()
-        self._waiting[request.key] = queue
         try:
-            self._tell(request)
+            message = encode(request)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise Rejected(f"a number or a text in the request is out of range: {error}") from error
+        waiting: asyncio.Queue[Reply] = asyncio.Queue()
+        self._waiting[request.key] = waiting
+        try:
+            self._outbox.put(message)
             while True:
-                reply = await queue.get()
+                reply = await waiting.get()
                 if isinstance(reply, Failure):
                     if reply.blame == "request":
                         raise Rejected(reply.message)
                     raise EngineLost(reply.message)
                 yield reply
         finally:
-            if self._waiting.pop(request.key, None) is not None and isinstance(request, Write):
-                with contextlib.suppress(EngineLost):  # one that is gone has forgotten it anyway
-                    self._tell(Cancel(request.key))
-
-    def _tell(self, request: Request) -> None:
-        if self._pipe is None:
-            raise EngineLost(NOT_READY)
-        try:
-            self._pipe.send_bytes(encode(request))
-        except (OSError, ValueError) as error:
-            raise EngineLost(LOST) from error
+            del self._waiting[request.key]
+            if isinstance(request, Write):
+                self._outbox.put(encode(Cancel(request.key)))
 
     def _launch(self, loop: asyncio.AbstractEventLoop) -> None:
         context = multiprocessing.get_context("spawn")  # a copy of this process would copy its threads' locks
@@ -174,6 +172,8 @@ class EngineLink:
         self._process = context.Process(target=main, args=(theirs, self.options), name="regard-engine", daemon=True)
         self._process.start()
         theirs.close()
+        self._outbox = queue.SimpleQueue()
+        threading.Thread(target=_speak, args=(self._pipe, self._outbox), daemon=True, name="regard-requests").start()
         threading.Thread(target=self._listen, args=(self._pipe, loop), daemon=True, name="regard-replies").start()
 
     def _listen(self, pipe: Connection, loop: asyncio.AbstractEventLoop) -> None:
@@ -198,16 +198,17 @@ class EngineLink:
             elif isinstance(reply, Load):
                 self.fullness = reply
             else:
-                queue = self._waiting.get(reply.key)
-                if queue is not None:
-                    queue.put_nowait(reply)
+                waiting = self._waiting.get(reply.key)
+                if waiting is not None:
+                    waiting.put_nowait(reply)
 
     def _ended(self, pipe: Connection) -> None:
         """The engine is gone: who waits gets an error, and another one is started."""
         if self._closing or pipe is not self._pipe or self._broken:
             return
-        for key, queue in list(self._waiting.items()):
-            queue.put_nowait(Failure(key, LOST, "engine"))
+        for key, waiting in self._waiting.items():
+            waiting.put_nowait(Failure(key, LOST, "engine"))
+        self._outbox.put(None)
         first = not self.models
         self._ready.clear()
         self.fullness = Load(writing={}, waiting={})
@@ -221,3 +222,10 @@ class EngineLink:
             return
         self.restarts += 1
         self._launch(asyncio.get_running_loop())
+
+
+def _speak(pipe: Connection, outbox: queue.SimpleQueue[bytes | None]) -> None:
+    """In a thread, because a busy engine reads late: what is to be sent, until None or the engine's end."""
+    with contextlib.suppress(OSError, ValueError):
+        while (message := outbox.get()) is not None:
+            pipe.send_bytes(message)
