@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelEvaluation
     from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
     from regard.tasks.regression import MultiOutputEvaluation, MultiOutputRegressor, RegressionEvaluation, Regressor
-    from regard.tasks.span_corruption import SpanEvaluation, SpanFiller
+    from regard.tasks.span_corruption import SpanFiller
+    from regard.tasks.stretches import StretchEvaluation
     from regard.tasks.tagging_data import Decoding
     from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
     from regard.tasks.translation import TranslationEvaluation, Translator
@@ -78,7 +79,7 @@ def evaluate(
     *,
     length: int | None = None,
     batch_tokens: int | None = None,
-) -> SpanEvaluation: ...
+) -> StretchEvaluation: ...
 
 
 @overload

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from regard.data.batching import Batches
 from regard.data.pretraining import SpanCorruption, spans_of_target
-from regard.data.running_text import Boundary, Cleaning, Document
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
-from regard.models.config import check
 from regard.structure import from_mapping
-from regard.tasks.documents import DOCUMENTS, DocumentReaders, DocumentSplits, encoded_documents, texts_of
-from regard.tasks.examples import Place, check_amount
+from regard.tasks.documents import DOCUMENTS
 from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_pair_tokenizer_config
-from regard.tasks.losses import summed_losses
-from regard.tasks.pairs import PairBatch, PairPredictor, PairTask, written_tokens
-from regard.tasks.predictor import Evaluation, refuse_gaps
-from regard.tasks.preparation import (
-    TRAIN,
-    VALIDATION,
-    Prepared,
-    TokenizerSettings,
-    encoder_tokenizer,
-    prepare,
-    write_store,
-)
+from regard.tasks.pairs import PairPredictor, PairTask, written_tokens
+from regard.tasks.predictor import refuse_gaps
+from regard.tasks.preparation import Prepared, TokenizerSettings
 from regard.tasks.spec import TaskSpec
+from regard.tasks.stretches import STRETCH, StretchData, StretchTask, evaluate_stretches, prepare_stretches
 from regard.text import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SpanTextData:
+class SpanTextData(StretchData):
     """The `data` section of a recipe.
 
     The documents are laid end to end and the stream is cut into stretches of equal length, out of each of which spans are taken.
@@ -60,27 +48,13 @@ class SpanTextData:
         InputError: naming the field, its value and what is allowed.
     """
 
-    train: Place | None = None
-    validation: Place | None = None
-    validation_share: float = 0.05
-    validation_size: int | None = None
-    builtin: Literal["python_docs"] | None = None
-    documents: Boundary = "blank_line"
-    cleaning: Cleaning = "none"
-    length: int = 512
     density: float = 0.15
     mean_span: float = 3.0
     corruption: Literal["dynamic", "static"] = "dynamic"
 
     def __post_init__(self) -> None:
-        check_amount(self)
-        check(self.length >= 8, "data.length", self.length, "at least 8", "512 is usual")
+        StretchData.__post_init__(self)
         self.taking_out(0)
-
-    @property
-    def sentences(self) -> Literal["line"]:
-        """Text is read line by line: nothing hangs on sentences."""
-        return "line"
 
     def taking_out(self, seed: int) -> SpanCorruption:
         """How spans are taken out.
@@ -109,12 +83,8 @@ class SentinelTokenizerSettings(TokenizerSettings):
     sentinels: int = 100
 
 
-STRETCH = "stretch"
-"""The column of the token stores."""
-
-
 @dataclass(frozen=True, slots=True)
-class SpanCorruptionTask(PairTask):
+class SpanCorruptionTask(StretchTask):
     """What takes spans out of stretches of text, and turns a model's outputs into a loss (Raffel et al. 2020, section 3.1.4).
 
         loss = mean over the target's tokens, sentinels and end token included, of -log p(token | those before, input)
@@ -139,22 +109,37 @@ class SpanCorruptionTask(PairTask):
         """The one tokenizer, twice."""
         return self.tokenizer, self.tokenizer
 
-    def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of input and target, end tokens included, (N, 2)."""
-        return self.corruption.lengths(data.lengths(STRETCH))
-
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PairBatch:
-        """The stretches of these rows as a batch; out of each the same spans are taken at every call."""
-        return self._read(data, rows, None)
-
-    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> PairBatch:
-        """The stretches of these rows as a batch; which spans are taken out is a function of the seed, `draw` and the row."""
-        return self._read(data, rows, draw)
-
-    def _read(self, data: TokenStore, rows: Sequence[int], draw: int | None) -> PairBatch:
-        texts = [data.sequence(STRETCH, int(row)) for row in rows]
+    def corrupted(
+        self, texts: Sequence[np.ndarray], rows: Sequence[int], draw: int | None
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """What is left of some stretches, and what was taken out of them."""
         found = self.corruption.corrupt(texts, rows, self.tokenizer.sentinels, draw=draw)
-        return self.batch([each.input.tolist() for each in found], [each.target.tolist() for each in found])
+        return [each.input.tolist() for each in found], [each.target.tolist() for each in found]
+
+    def sizes(self, lengths: np.ndarray) -> np.ndarray:
+        """Tokens of each input and each target, end tokens included, (N, 2)."""
+        return self.corruption.lengths(lengths)
+
+    def stretch(self, length: int) -> int:
+        """The most tokens a stretch can have for its input to be no longer than `length`."""
+        return self.corruption.stretch(length)
+
+    def check_stretch(self, length: int) -> None:
+        """Refuse stretches that have more spans than there are sentinels.
+
+        Raises:
+            InputError: with both numbers.
+        """
+        self.corruption.check_sentinels(length, self.tokenizer.sentinels)
+
+    def noted(self, lengths: np.ndarray) -> str:
+        """How much is taken out."""
+        noise, spans = self.corruption.counts(lengths)
+        read, written = self.sizes(lengths).mean(axis=0).tolist()
+        return (
+            f"of which {noise.sum() / lengths.sum():.1%} are taken out in {spans.sum():,} spans: inputs of {read:.1f} tokens, "
+            f"targets of {written:.1f}"
+        )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
         """Refuse stretches that have more spans than there are sentinels, and what the model has too few positions for.
@@ -163,13 +148,8 @@ class SpanCorruptionTask(PairTask):
             InputError: naming the settings.
         """
         longest = max(int(store.lengths(STRETCH).max(initial=2)) for store in (train, validation))
-        self.corruption.check_sentinels(longest, self.tokenizer.sentinels)
+        self.check_stretch(longest)
         PairTask.check(self, model, train, validation)
-
-    def shorter(self, split: str, limit: int) -> str:
-        """How stretches become shorter."""
-        del split
-        return f"lower data.length, to {limit} at most"
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Stretches, tokens and vocabulary in a few words."""
@@ -397,118 +377,17 @@ def prepare_spans(
     Raises:
         InputError: for data that cannot be read or too little of it, or a tokenizer without sentinels.
     """
-
-    def again() -> SpanCorruptionTask:
-        return SpanCorruptionTask(Tokenizer.load(folder), data.taking_out(seed))
-
-    def write() -> tuple[SpanCorruptionTask, list[str]]:
-        readers = DocumentReaders.of(data, given, given_validation)
-        splits = DocumentSplits(data, readers, seed=seed, too_few=ONE_DOCUMENT)
-        found = encoder_tokenizer(tokenizer, lambda: texts_of(splits.everything()))
-        with_sentinels(found, tokenizer.path or "tokenizer.sentinels")
-        corruption = data.taking_out(seed)
-        length = corruption.stretch(data.length)
-        corruption.check_sentinels(length, found.sentinels)
-        found.save(folder)
-        notes = [
-            _write(folder, split, documents, data, found, length)
-            for split, documents in ((TRAIN, splits.train()), (VALIDATION, splits.validation()))
-        ]
-        return again(), splits.notes + notes
-
-    return prepare(SpanCorruptionTask, folder, write, again=again)
-
-
-ONE_DOCUMENT = (
-    "the training text is one document, and none can be held out for validation; name data.validation, or cut the text "
-    "into documents with data.documents"
-)
-
-
-def _write(
-    folder: Path, split: str, documents: Iterable[Document], data: SpanTextData, tokenizer: Tokenizer, length: int
-) -> str:
-    """Write the stretches of one split; returns a sentence about them."""
-    counts: list[int] = []
-
-    def rows() -> Iterator[tuple[np.ndarray]]:
-        for stretch in stretches(encoded_documents(documents, tokenizer, unknown=data.cleaning == "wikitext"), length):
-            counts.append(len(stretch))
-            yield (stretch,)
-
-    write_store(folder, split, {STRETCH: tokenizer.size}, rows())
-    lengths = np.array(counts)
-    corruption = data.taking_out(0)
-    noise, spans = corruption.counts(lengths)
-    read, written = corruption.lengths(lengths).mean(axis=0).tolist()
-    return (
-        f"{split}: {len(counts):,} stretches of {lengths.mean():.1f} tokens on average ({lengths.sum():,} in all), of which "
-        f"{noise.sum() / lengths.sum():.1%} are taken out in {spans.sum():,} spans: inputs of {read:.1f} tokens, targets of "
-        f"{written:.1f}."
+    corruption = data.taking_out(seed)
+    return prepare_stretches(
+        SpanCorruptionTask,
+        lambda found, where: SpanCorruptionTask(with_sentinels(found, where), corruption),
+        data,
+        tokenizer,
+        folder,
+        seed=seed,
+        given=given,
+        given_validation=given_validation,
     )
-
-
-def stretches(documents: Iterable[list[list[int]]], length: int) -> Iterator[np.ndarray]:
-    """The stream of all documents, cut after every `length` tokens; what is left at the end, if 2 tokens or more.
-
-    Nothing stands between two documents, as in the authors' code.
-    """
-    waiting = np.zeros(0, dtype=np.int64)
-    for document in documents:
-        waiting = np.concatenate([waiting, *(np.asarray(ids, dtype=np.int64) for ids in document)])
-        whole = len(waiting) // length * length
-        yield from np.split(waiting[:whole], whole // length) if whole else ()
-        waiting = waiting[whole:]
-    if len(waiting) > 1:
-        yield waiting
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpanEvaluation(Evaluation):
-    """What an evaluation found; there are no predictions, because nothing is written.
-
-    Its metrics are `loss`, the mean of -log p over the tokens of targets, natural log; `perplexity`, exp of it; and
-    `token_accuracy`, the share of tokens that were the most probable one. Sentinels and end tokens count.
-
-    Arguments:
-        tokens: of their targets.
-    """
-
-    tokens: int
-
-
-def evaluate_spans(
-    model: SpanFiller, documents: Any, *, length: int | None = None, batch_tokens: int = 16_384
-) -> SpanEvaluation:
-    """Take spans out of texts, the same at every call, and ask the model for each token of them.
-
-    Arguments:
-        documents: as `DOCUMENTS` takes them.
-        length: tokens of an input, as in training; the recipe's where None.
-        batch_tokens: tokens computed together, of input and target, padding included; the numbers are the same for any.
-
-    Raises:
-        InputError: for an empty list, or less than two tokens.
-    """
-    given = DOCUMENTS.to_measure(documents)
-    task = model.task
-    data = model.recipe.get("data") or {}
-    room = task.corruption.stretch(length or int(data.get("length", 512)))
-    ids = encoded_documents(given, task.tokenizer, unknown=data.get("cleaning") == "wikitext")
-    texts = list(stretches(ids, room))
-    if not texts:
-        raise InputError("there is nothing to evaluate; the texts have less than two tokens")
-    lengths = task.corruption.lengths(np.array([len(text) for text in texts]))
-
-    def batches() -> Iterator[PairBatch]:
-        for rows in Batches(lengths, maximum_tokens=batch_tokens).in_order():
-            parts = task.corruption.corrupt([texts[row] for row in rows], rows.tolist(), task.tokenizer.sentinels)
-            batch = task.batch([each.input.tolist() for each in parts], [each.target.tolist() for each in parts])
-            yield batch.to(model.device)
-
-    total, tokens, correct = summed_losses(task.loss, model.model, batches(), "these texts")[""]
-    metrics = task.metrics_of(total / tokens, correct / tokens)
-    return SpanEvaluation(metrics=metrics, count=len(texts), tokens=tokens)
 
 
 def spans_from_hf(folder: Path, config: Any) -> SpanCorruptionTask:
@@ -529,7 +408,7 @@ SPAN_CORRUPTION = TaskSpec(
     interface="encoder_decoder",
     sections={"data": SpanTextData, "tokenizer": SentinelTokenizerSettings},
     prepare=prepare_spans,
-    evaluate=evaluate_spans,
+    evaluate=evaluate_stretches,
     derived_config={"source_vocabulary": 1, "target_vocabulary": 1, "padding_id": 0, "start_id": 0, "end_id": 0},
     examples=DOCUMENTS,
     from_hf=spans_from_hf,
