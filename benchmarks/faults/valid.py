@@ -128,6 +128,15 @@ RECIPES: dict[str, dict[str, Any]] = {
         "data": {"train": "text.txt", "length": 16},
         "tokenizer": {"kind": "unigram", "size": 60, "sentinels": 4},
     },
+    "bart": {
+        "task": "denoising",
+        "model": {
+            "name": "transformer", "width": 8, "heads": 2, "feedforward_width": 8, "encoder_layers": 1, "decoder_layers": 1,
+            "maximum_positions": 24, "positions": "learned", "embedding_norm": True, "scaled_embedding": False,
+        },
+        "data": {"train": "text.txt", "length": 16},
+        "tokenizer": {"kind": "roberta", "size": 270},
+    },
     "text_to_text": {
         "task": "text_to_text",
         "model": {

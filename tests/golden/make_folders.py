@@ -164,6 +164,18 @@ def _copies(model: dict[str, Any]) -> Case:
     return Case({"task": "copying", "model": model, "data": data}, lambda it: {"copies": it.copy_batch(bits)})
 
 
+BART = {
+    "name": "transformer",
+    **TWO_SIDED,
+    "maximum_positions": 64,
+    "positions": "learned",
+    "first_position": 2,
+    "scaled_embedding": False,
+    "embedding_norm": True,
+    "attention_bias": True,
+    "activation": "gelu",
+    "output_bias": "none",
+}
 BERT = {"name": "bert", **SMALL}
 SHOWN = [(np.eye(8, dtype=np.uint8) * 200, "slanted"), (np.full((8, 8), 90, np.uint8), "grey")]
 
@@ -186,6 +198,16 @@ CASES: dict[str, Case] = {
             "tokenizer": {"kind": "unigram", "size": 60, "sentinels": 4},
         },
         lambda it: {"filled": it.fill_batch(["the <extra_id_0> sees", "the old <extra_id_0>"])},
+        SENTENCES,
+    ),
+    "bart-denoising": Case(
+        {
+            "task": "denoising",
+            "model": BART,
+            "data": {"length": 16, "validation_share": 0.25},
+            "tokenizer": {"kind": "roberta", "size": 280},
+        },
+        lambda it: {"filled": it.fill_batch(["the <mask> sees", "the old <mask>"])},
         SENTENCES,
     ),
     "t5-text-to-text": Case(

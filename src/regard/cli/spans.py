@@ -20,6 +20,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.tasks.answer_spans import Answer
+    from regard.tasks.denoising import FilledText
     from regard.tasks.masked_language_modelling import Filled
     from regard.tasks.span_corruption import FilledSpans, SpanFiller
     from regard.tasks.tagging import Tagging
@@ -382,13 +383,19 @@ ANSWERS = Answers(command="answer", name="answers", line=_answer_lines, values=_
 
 USUAL_CANDIDATES = 5
 
-WITH_SENTINELS = ("span_corruption", "text_to_text")
-"""The tasks of models that may have been pre-trained to fill gaps; a T5 that another program wrote is for either."""
+FILLERS = {
+    "span_corruption": "span_corruption",
+    "text_to_text": "span_corruption",
+    "denoising": "denoising",
+    "translation": "denoising",
+}
+"""The tasks of models that may have been pre-trained to write what is missing, and as what they do it; a T5 or BART that another
+program wrote is for either."""
 
 
 @renamed(top="n_best")
 @verb(
-    *("masked_language_modelling", "span_corruption"),
+    *("masked_language_modelling", "span_corruption", "denoising"),
     texts="Texts with [MASK] in them, or <extra_id_0>; else --input or standard input.",
     as_json="One JSON object, with each candidate's whole text.",
 )
@@ -405,7 +412,8 @@ def fill(
     probabilities. Several masks are filled each for itself. A candidate that begins with ## goes on with the word before it.
 
     A model that was pre-trained by span corruption (T5) writes any number of words for each <extra_id_0>, <extra_id_1> and so on
-    of a text: first the whole text, then after a tab what it wrote for each.
+    of a text: first the whole text, then after a tab what it wrote for each. One that was pre-trained by denoising (BART)
+    writes the whole text anew, with any number of words for each <mask>.
 
     \b
     Example:
@@ -414,27 +422,33 @@ def fill(
       regard fill runs/bert --input gaps.txt --output filled.txt
       regard fill runs/bert "Paris is the [MASK] of France." --json
       regard fill runs/t5-pretrained "Thank you <extra_id_0> me to your party <extra_id_1> week."
+      regard fill runs/bart "Thank you <mask> me to your party last week."
     """  # noqa: D301  # \b keeps the lines of the example apart
     waiting = run.read()
     with run.file() as file:
         from regard.tasks.loading import task_of
         from regard.tasks.masked_language_modelling import mask_of
 
-        spans = task_of(run.model) in WITH_SENTINELS
-        predictor = run.load("span_corruption" if spans else "masked_language_modelling")
-        if spans and n_best is not None:
+        task = FILLERS.get(task_of(run.model), "masked_language_modelling")
+        predictor = run.load(task)
+        if task in FILLERS and n_best is not None:
             raise InputError("--n-best is for models that fill in one word for each [MASK]; leave it out")
-        mask = "" if spans else mask_of(predictor.task.tokenizer)
+        mask = "" if task == "span_corruption" else mask_of(predictor.task.tokenizer)
 
         def answer(chunk: list[Text]) -> Sequence[Any]:
-            if spans:
+            if task == "span_corruption":
                 return _filled_spans(predictor, chunk)
             for text in chunk:
                 if mask not in text.content:
                     raise InputError(f"{text.where}: there is no {mask} in it; write {mask} in place of a word")
-            return predictor.fill_batch([text.content for text in chunk], n_best or USUAL_CANDIDATES)
+            texts = [text.content for text in chunk]
+            return (
+                predictor.fill_batch(texts)
+                if task == "denoising"
+                else predictor.fill_batch(texts, n_best or USUAL_CANDIDATES)
+            )
 
-        run.write(FILLED_SPANS if spans else FILLED, waiting, answer, file=file, watched=predictor)
+        run.write(FILLED_AS.get(task, FILLED), waiting, answer, file=file, watched=predictor)
 
 
 def _filled_line(text: Text, filled: Filled | None) -> str:
@@ -495,3 +509,25 @@ def _spans_values(text: Text, filled: FilledSpans | None) -> dict[str, Any]:
 
 
 FILLED_SPANS = Answers(command="fill", name="filled", line=_spans_line, values=_spans_values)
+
+
+# Models that were pre-trained by denoising.
+
+
+def _text_line(text: Text, filled: FilledText | None) -> str:
+    """The whole text that was written."""
+    return "\n" if filled is None else " ".join(filled.best.split()) + "\n"
+
+
+def _text_values(text: Text, filled: FilledText | None) -> dict[str, Any]:
+    """The same by names."""
+    if filled is None:
+        return {"text": text.content, "best": text.content, "log_probability": None}
+    return {"text": filled.text, "best": filled.best, "log_probability": filled.log_probability}
+
+
+FILLED_AS = {
+    "span_corruption": FILLED_SPANS,
+    "denoising": Answers(command="fill", name="filled", line=_text_line, values=_text_values),
+}
+"""How the answers of models that write what is missing are written, by the task."""

@@ -1,3 +1,6 @@
+from .denoising import Denoiser as Denoiser
+from .denoising import DenoisingTask as DenoisingTask
+from .denoising import FilledText as FilledText
 from .language_modelling import LanguageModel as LanguageModel
 from .language_modelling import TextScore as TextScore
 from .language_task import LanguageModellingTask as LanguageModellingTask

@@ -66,6 +66,7 @@ IN_PARTS = (
     "masked_language_modelling",
     "bidirectional_language_modelling",
     "span_corruption",
+    "denoising",
     "tagging",
     "question_answering",
 )

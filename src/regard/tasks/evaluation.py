@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner, CaptionEvaluation
     from regard.tasks.classification import ClassificationEvaluation, Classifier
     from regard.tasks.copying import Copier
+    from regard.tasks.denoising import Denoiser
     from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.language_modelling import LanguageModel, TextEvaluation
     from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
@@ -73,7 +74,7 @@ def evaluate(
 
 @overload
 def evaluate(
-    model: SpanFiller,
+    model: SpanFiller | Denoiser,
     data: Sequence[str] | Sequence[Sequence[str]],
     /,
     *,
@@ -184,7 +185,7 @@ def evaluate(
         stride: of the windows over long texts, for language modelling.
         seed: of the tokens that are hidden, for masked language modelling.
         part: which of its tasks, for text to text.
-        length: tokens of an input, for span corruption.
+        length: tokens of an input, for span corruption and denoising.
         positive: the class that F1 is of and the threshold decides on, for classification.
         threshold: the lead of "no answer" that is believed, for question answering; the least probability at which the positive
             class, or a label, is told, for classification.

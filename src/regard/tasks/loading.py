@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner
     from regard.tasks.classification import Classifier
     from regard.tasks.copying import Copier
+    from regard.tasks.denoising import Denoiser
     from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
@@ -69,6 +70,8 @@ def load(
 def load(folder: AnyPath, *, task: Literal["text_to_text"], **options: Unpack[LoadOptions]) -> TextToText: ...
 @overload
 def load(folder: AnyPath, *, task: Literal["span_corruption"], **options: Unpack[LoadOptions]) -> SpanFiller: ...
+@overload
+def load(folder: AnyPath, *, task: Literal["denoising"], **options: Unpack[LoadOptions]) -> Denoiser: ...
 @overload
 def load(folder: AnyPath, *, task: Literal["captioning"], **options: Unpack[LoadOptions]) -> Captioner: ...
 @overload
@@ -116,8 +119,8 @@ def load(
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
     Hugging Face's folders load too: Marian, Pegasus, T5 and Reformer with a tokenizer.json, BERT, DistilBERT and ELECTRA with
-    that or a vocab.txt, RoBERTa, GPT and GPT-2 with that or a vocab.json and merges.txt, XLM-RoBERTa, ModernBERT and decoders of
-    Llama's type with a tokenizer.json, and the Vision Transformer.
+    that or a vocab.txt, RoBERTa, BART, GPT and GPT-2 with that or a vocab.json and merges.txt, XLM-RoBERTa, ModernBERT and
+    decoders of Llama's type with a tokenizer.json, and the Vision Transformer.
 
     Arguments:
         folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or a model of

@@ -24,6 +24,7 @@ from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.words import readable, shown_tokens
 from regard.layers import Tokens
 from regard.tasks import (
+    DenoisingTask,
     LanguageModel,
     LanguageModellingTask,
     Predictor,
@@ -145,6 +146,7 @@ SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
         TranslationTask.name: TargetProbability,
         TextToTextTask.name: TargetProbability,
         SpanCorruptionTask.name: TargetProbability,
+        DenoisingTask.name: TargetProbability,
         LanguageModellingTask.name: TextProbability,
         **ENCODER_SCORES,
     }
