@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import nn
 
 import regard
 from regard.checkpoints import read_card
+from regard.cli.main import main
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
@@ -240,3 +242,32 @@ def test_bad_settings_and_tokenizers_are_refused(tmp_path):
         prepared(tmp_path / "data", path=str(tmp_path / "words"))
     with pytest.raises(InputError, match=r"lower data\.length, to 40 at most"):
         regard.train(recipe({"length": 90}), output=tmp_path / "run", data=documents(40))
+
+
+def test_the_recipes_train_a_small_one_which_fills_masks_and_is_fine_tuned(tmp_path, capsys):
+    recipes = Path(__file__).parents[3] / "recipes"
+    text = "\n\n".join("\n".join(each) for each in documents(30))
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text("the dog\tthe cat\na fish\ta bird\n" * 12, encoding="utf-8")
+    sizes = {name: BART[name] for name in ("width", "heads", "feedforward_width", "encoder_layers", "decoder_layers")}
+    quick = ["training.steps=2", "training.warmup=1", "training.batch_tokens=200"]
+    made = main(
+        [
+            *("train", str(recipes / "bart-small-denoising.yaml")),
+            *(f"data.train={tmp_path / 'train.txt'}", f"data.validation={tmp_path / 'valid.txt'}"),
+            *("data.builtin=null", "data.documents=blank_line", "data.cleaning=none", "data.length=24"),
+            *(f"model.{name}={value}" for name, value in sizes.items()),
+            *("tokenizer.size=290", *quick, "--output", str(tmp_path / "bart")),
+        ]
+    )
+    assert made == 0
+    capsys.readouterr()
+    assert main(["fill", str(tmp_path / "bart"), "the <mask> sees", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["filled"][0]["text"] == "the <mask> sees"
+    assert main(["fill", str(tmp_path / "bart"), "the dog sees"]) == 2
+    assert "there is no <mask> in it" in capsys.readouterr().err
+    tuned = [f"model.pretrained={tmp_path / 'bart'}", f"data.train={tmp_path / 'pairs.tsv'}", *quick]
+    assert main(["train", str(recipes / "fine-tune-bart.yaml"), *tuned, "--output", str(tmp_path / "tuned")]) == 0
+    capsys.readouterr()
+    assert main(["translate", str(tmp_path / "tuned"), "the dog"]) == 0
