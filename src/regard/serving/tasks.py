@@ -9,6 +9,7 @@
 | translation | translation; summarization too, as a BART that summarizes is opened so, unless it has several languages |
 | text_to_text | text2text-generation, and summarization where one of its prefixes asks for that |
 | span_corruption | text2text-generation |
+| denoising | text2text-generation |
 | sentence_embedding | feature-extraction, sentence-similarity |
 | picture_classification | image-classification |
 | captioning | image-to-text |
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from regard.generation import GenerationSettings
     from regard.tasks.captioning import Captioner
+    from regard.tasks.denoising import Denoiser
     from regard.tasks.labelled import LabelledPredictor
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
     from regard.tasks.picture_classification import PictureClassifierPredictor
@@ -310,16 +312,15 @@ def _written(predictor: TextToText, request: WriteRequest, part: str | None = No
     return [each.text for each in predictor.generate(_several(request.inputs), settings, part=part, cut=cut)]
 
 
-def _generated(predictor: TextToText | SpanFiller, request: WriteRequest) -> list[dict[str, Any]]:
+def _generated(predictor: TextToText | SpanFiller | Denoiser, request: WriteRequest) -> list[dict[str, Any]]:
     """What the model writes; of one that fills gaps, the text with its gaps filled."""
     if predictor.task.name == "text_to_text":
         return [{"generated_text": text} for text in _written(cast("TextToText", predictor), request)]
-    from regard.tasks.span_corruption import FILLING
-
+    predictor = cast("SpanFiller | Denoiser", predictor)
     asked = request.parameters or WriteParameters()
     _refuse_cutting(asked)
-    settings = _settings(FILLING, asked.generate_parameters, GENERATE)
-    found = cast("SpanFiller", predictor).fill_batch(_several(request.inputs), settings)
+    settings = _settings(predictor.usual, asked.generate_parameters, GENERATE)
+    found = predictor.fill_batch(_several(request.inputs), settings)
     return [{"generated_text": each.best} for each in found]
 
 
@@ -450,6 +451,7 @@ OF_TASK: Mapping[str, tuple[str, ...]] = {
     "translation": ("translation", "summarization"),
     "text_to_text": ("text2text-generation",),
     "span_corruption": ("text2text-generation",),
+    "denoising": ("text2text-generation",),
     "sentence_embedding": ("feature-extraction", "sentence-similarity"),
     "picture_classification": ("image-classification",),
     "captioning": ("image-to-text",),
