@@ -31,6 +31,7 @@ from regard.serving.tasks import OF_TASK, ROUTES, decode, route_of, routes_of
 from regard.tasks import TASKS
 from regard.tasks.captioning import Captioner, CaptioningTask
 from regard.tasks.classification import ClassificationTask, Classifier
+from regard.tasks.denoising import Denoiser, DenoisingTask
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
 from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
@@ -147,6 +148,10 @@ def filler(randomize: Any) -> SpanFiller:
     return pair(randomize, SpanFiller, SpanCorruptionTask(sentinels()))
 
 
+def denoiser(randomize: Any) -> Denoiser:
+    return pair(randomize, Denoiser, DenoisingTask(tokenizer()))
+
+
 def sentence_encoder(randomize: Any, **changes: Any) -> SentenceEncoder:
     task = SentenceEmbeddingTask(
         tokenizer=tokenizer(), maximum_length=16, prompts={"query": "who sat ? "}, **({"normalise": False} | changes)
@@ -185,6 +190,7 @@ MADE: dict[str, Any] = {
     "translation": translator,
     "text_to_text": writer,
     "span_corruption": filler,
+    "denoising": denoiser,
     "sentence_embedding": sentence_encoder,
     "picture_classification": viewer,
     "captioning": captioner,
@@ -578,6 +584,15 @@ def test_gaps_are_filled_in_the_text(randomize):
     ]
     with pytest.raises(InputError, match=r"parameters.truncation"):
         ask(model, {"inputs": text, "parameters": {"truncation": "only_first"}})
+
+
+def test_a_text_with_masks_is_written_whole(randomize):
+    model = denoiser(randomize)
+    asked = {"num_beams": 2, "max_new_tokens": 8}
+    own = replace(model.usual, beam=2, maximum_length=8)
+    text = "the [MASK] sat"
+    found = ask(model, {"inputs": text, "parameters": {"generate_parameters": asked}})
+    assert found == [{"generated_text": model.fill(text, own).best}]
 
 
 def test_vectors_of_one_text_and_of_several(randomize, client):
