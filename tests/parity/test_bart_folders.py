@@ -16,6 +16,7 @@ from tokenizers import models, pre_tokenizers, trainers
 import regard
 from regard.checkpoints import read_card
 from regard.errors import InputError
+from regard.generation import GenerationSettings
 from regard.inspection.analysis import TargetProbability
 from regard.layers import Tokens
 from regard.text import Tokenizer
@@ -262,3 +263,11 @@ def test_a_tokenizer_keeps_all_but_special_tokens_without_a_row(theirs, tmp_path
     assert (smaller.start_id, smaller.end_id, smaller.kind) == (START, END, "roberta")
     assert smaller.encode_batch(TEXTS) == tokenizer.encode_batch(TEXTS)
     assert tokenizer.within(tokenizer.size) is tokenizer
+
+
+def test_a_forced_start_that_is_no_token_is_refused(folder_of):
+    ours = regard.load(folder_of({}))
+    with pytest.raises(InputError, match=r"generation\.forced_start: the model has tokens from 0 to"):
+        ours.translate(TEXTS[0], GenerationSettings(forced_start=9_999))
+    with pytest.raises(InputError, match=r"generation\.forced_start"):
+        GenerationSettings(forced_start=-1)
