@@ -87,9 +87,7 @@ def test_a_line_of_a_file_is_named(command, filler, tmp_path):
 
 
 def test_a_model_that_fills_nothing_is_refused(command, model, tmp_path):
-    assert (
-        "a model for translation, and masked language modelling is wanted" in command("fill", model, "[MASK]").refusal()
-    )
+    assert "a model for translation, and denoising is wanted" in command("fill", model, "[MASK]").refusal()
     assert "no such folder" in command("fill", tmp_path / "none", "[MASK]").refusal()
 
 
