@@ -100,7 +100,8 @@ class WritingModel:
         self._requests: dict[int, _Writing] = {}
         self._text_of = token_texts(predictor.task.tokenizer)
         usual = predictor.usual  # what the folder says of its tokens; how to choose among them, the request says
-        self._own = {"end_tokens": usual.end_tokens, "forbidden_tokens": usual.forbidden_tokens}
+        names = ("end_tokens", "forbidden_tokens", "forced_end", "forced_start")
+        self._own = {name: getattr(usual, name) for name in names}
 
     def add(self, asked: Write) -> None:
         """Take a request.
@@ -129,6 +130,8 @@ class WritingModel:
                     transforms=rules["transforms"],
                     stop=rules["stop"],
                     minimum_length=rules["minimum_length"],
+                    forced_end=rules["forced_end"],
+                    forced_start=rules["forced_start"],
                     end_tokens=rules["end_tokens"],
                 ),
                 limit=limit,
